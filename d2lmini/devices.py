@@ -1,0 +1,134 @@
+"""Which devices this machine has, how to name them, and how to wait for them.
+
+Names and signatures follow d2l where d2l has them. Nothing is looked up when the module is imported: every call asks
+torch again, so a process that gains or loses a device is told the truth.
+
+The environment variable ``D2LMINI_DEVICES`` forces the choice: ``real`` (the default) uses the accelerators that torch
+finds, ``cpu`` behaves as if there were none.
+"""
+
+import os
+import platform
+from pathlib import Path
+
+import torch
+
+CHOICES = ("real", "cpu")
+
+
+def cpu():
+    """Return the CPU, which torch counts as one device however many cores it has."""
+    return torch.device("cpu")
+
+
+def gpu(i=0):
+    """Return the name of the i-th accelerator, there or not: ``cuda:i`` unless torch uses another type.
+
+    CUDA and ROCm are both called ``cuda`` by torch, Intel GPUs ``xpu`` and Apple's ``mps``.
+    Raises ValueError when `i` is not an integer of at least 0.
+    """
+    _check_count(i, "the index of a GPU", least=0)
+    return torch.device(_accelerator() or "cuda", i)
+
+
+def num_gpus():
+    """Return how many accelerators there are, 0 if none."""
+    return torch.accelerator.device_count() if _accelerator() else 0
+
+
+def try_gpu(i=0):
+    """Return the i-th accelerator if there is one, else the CPU. Raises ValueError as `gpu` does."""
+    return gpu(i) if num_gpus() > _check_count(i, "the index of a GPU", least=0) else cpu()
+
+
+def try_all_gpus():
+    """Return all accelerators as a list, or ``[cpu()]`` if there are none; never an empty list."""
+    return [gpu(i) for i in range(num_gpus())] or [cpu()]
+
+
+def devices(n):
+    """Return `n` distinct devices, the same one never twice.
+
+    Raises ValueError when `n` is not an integer of at least 1, and RuntimeError when the machine has fewer devices.
+    """
+    _check_count(n, "the number of devices", least=1)
+    found = try_all_gpus()
+    if n > len(found):
+        names = ", ".join(str(d) for d in found)
+        raise RuntimeError(f"expected {n} distinct devices, found {len(found)} ({names}): ask for fewer")
+    return found[:n]
+
+
+def synchronize(*which):
+    """Wait until every queued operation on the given devices has finished; with no argument, on all devices.
+
+    An accelerator works behind the program's back, so a clock read without this measures how fast work is queued.
+    """
+    for device in {torch.device(d) for d in which} or set(try_all_gpus()):
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+
+
+def processor():
+    """Return the CPU's name as its maker gives it, or its architecture where the system does not tell."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def describe():
+    """Return a table, one row a device: its name in torch, the product, its memory in GiB and its processing units.
+
+    One GiB is 2**30 bytes. A unit is a core of the CPU that this process may use, or a GPU's multiprocessor.
+    """
+    rows = [("device", "product", "memory", "units")]
+    rows += [("cpu", processor(), _gib(_host_bytes()), f"{_usable_cores()} cores")]
+    rows += [_accelerator_row(gpu(i)) for i in range(num_gpus())]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, f"torch {torch.__version__}, Python {platform.python_version()}, {platform.system()}"])
+
+
+def _check_count(value, what, least):
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{what} must be an integer of at least {least}, got {value!r}")
+    return value
+
+
+def _accelerator():
+    """Return the type of accelerator to use, such as 'cuda', or None."""
+    choice = os.environ.get("D2LMINI_DEVICES") or "real"
+    if choice not in CHOICES:
+        raise ValueError(f"D2LMINI_DEVICES must be one of {', '.join(CHOICES)}, got {choice!r}")
+    if choice == "cpu" or not torch.accelerator.is_available():
+        return None
+    return torch.accelerator.current_accelerator().type
+
+
+def _accelerator_row(device):
+    module = torch.get_device_module(device)
+    properties = module.get_device_properties(device) if hasattr(module, "get_device_properties") else None
+    units = getattr(properties, "multi_processor_count", None) or getattr(properties, "gpu_eu_count", None)
+    name, memory = getattr(properties, "name", device.type.upper()), getattr(properties, "total_memory", None)
+    return str(device), name, _gib(memory), f"{units} units" if units else "?"
+
+
+def _host_bytes():
+    if not hasattr(os, "sysconf"):
+        return None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _usable_cores():
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def _gib(count):
+    return f"{count / 2**30:.1f} GiB" if count else "?"
+
+
+if __name__ == "__main__":
+    print(describe())

@@ -1,0 +1,129 @@
+"""Measured time: clocks that wait for the devices, repeats with an interval, and no verdict on noise.
+
+Everything here reads the wall clock of this machine (``time.perf_counter``). Such numbers are called *measured* and
+name the machine, the date and the software.
+"""
+
+import datetime
+import math
+import statistics
+import time
+from dataclasses import dataclass
+
+import torch
+
+from d2lmini.devices import processor, synchronize, try_all_gpus
+
+
+class Timer:
+    """Record the durations of laps, in seconds, waiting for the devices before each reading of the clock.
+
+    The interface is d2l's. `devices` are those that the timed code uses; all accelerators when none are given.
+    """
+
+    def __init__(self, devices=()):
+        """Start the first lap at once, as d2l's timer does."""
+        self.devices = tuple(devices)
+        self.times = []
+        self.start()
+
+    def start(self):
+        """Begin a lap."""
+        synchronize(*self.devices)
+        self._began = time.perf_counter()
+
+    def stop(self):
+        """End the lap that `start` began, keep its duration in `times`, and return it in seconds."""
+        synchronize(*self.devices)
+        self.times.append(time.perf_counter() - self._began)
+        return self.times[-1]
+
+    def sum(self):
+        """Return the total of all laps, in seconds."""
+        return sum(self.times)
+
+    def avg(self):
+        """Return the mean of the laps, in seconds. Raises RuntimeError when there is none."""
+        if not self.times:
+            raise RuntimeError("no lap was recorded: call start() and stop() before avg()")
+        return self.sum() / len(self.times)
+
+    def cumsum(self):
+        """Return the running total after each lap, in seconds."""
+        return [sum(self.times[: i + 1]) for i in range(len(self.times))]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Repeated measurements of one thing: `seconds`, sorted, at least 6 of them."""
+
+    seconds: tuple
+
+    @property
+    def median(self):
+        """The median, in seconds."""
+        return statistics.median(self.seconds)
+
+    @property
+    def interval(self):
+        """An interval, in seconds, that holds the true median in at least 95 of 100 such measurements.
+
+        Its ends are order statistics, so nothing is assumed about the noise except that the repeats are independent:
+        the number of them below the median is binomial(n, 1/2) (Conover, Practical Nonparametric Statistics, 3.2).
+        """
+        n, tail, k = len(self.seconds), 0.0, 0
+        while tail + math.comb(n, k) / 2**n <= 0.025:
+            tail += math.comb(n, k) / 2**n
+            k += 1
+        return self.seconds[k - 1], self.seconds[n - k]
+
+    def __str__(self):
+        low, high = self.interval
+        return f"{human(self.median)} (95 % interval {human(low)} to {human(high)}, {len(self.seconds)} runs)"
+
+
+def measure(function, repeat=11, warmup=2, devices=()):
+    """Call `function` `warmup` times unmeasured, then `repeat` times measured, and return the `Measurement`.
+
+    Warming up keeps one-off costs out: memory is allocated, code is loaded, caches fill. The devices are synchronised
+    before each reading of the clock. Raises ValueError for fewer than 6 repeats, too few for a 95 % interval.
+    """
+    if repeat < 6:
+        raise ValueError(f"a 95 % interval of the median needs at least 6 repeats, got {repeat}")
+    for _ in range(warmup):
+        function()
+    timer = Timer(devices)
+    for _ in range(repeat):
+        timer.start()
+        function()
+        timer.stop()
+    return Measurement(tuple(sorted(timer.times)))
+
+
+def compare(name_a, a, name_b, b):
+    """Say in a sentence which of two measurements is faster, and by how much, or that no difference was measurable.
+
+    There is a verdict only when the 95 % intervals do not overlap.
+    """
+    if a.interval[1] >= b.interval[0] and b.interval[1] >= a.interval[0]:
+        return f"no difference was measurable between {name_a} ({human(a.median)}) and {name_b} ({human(b.median)})"
+    (fast, f), (slow, s) = sorted([(name_a, a), (name_b, b)], key=lambda pair: pair[1].median)
+    return f"{fast} was {s.median / f.median:.2f} times as fast as {slow} ({human(f.median)} against {human(s.median)})"
+
+
+def provenance(devices=()):
+    """Return where and when a measured number comes from: processor, accelerators used, threads, software and date."""
+    products = [processor()]
+    for device in devices or try_all_gpus():
+        if torch.device(device).type != "cpu":
+            products.append(str(device))
+    where = f"{' with '.join(products)}, {torch.get_num_threads()} CPU threads"
+    return f"measured on {where}, torch {torch.__version__}, {datetime.date.today().isoformat()}"
+
+
+def human(seconds):
+    """Return a duration in the unit that reads best: ``'1.23 ms'`` for 0.001234 seconds."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"

@@ -1,0 +1,127 @@
+"""Devices: the choice, its fallbacks, and errors that say what was wanted."""
+
+import pytest
+import torch
+
+from d2lmini import devices
+
+
+class FakeAccelerators:
+    """Stands in for torch.accelerator on a machine with `count` devices of one type; counts what is waited for."""
+
+    def __init__(self, count, kind="cuda"):
+        self.count, self.kind, self.waited = count, kind, []
+
+    def is_available(self):
+        return self.count > 0
+
+    def device_count(self):
+        return self.count
+
+    def current_accelerator(self):
+        return torch.device(self.kind)
+
+    def synchronize(self, device):
+        self.waited.append(device)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Return a function that makes the machine have so many accelerators."""
+    monkeypatch.delenv("D2LMINI_DEVICES", raising=False)
+
+    def pretend(count, kind="cuda"):
+        fake = FakeAccelerators(count, kind)
+        monkeypatch.setattr(torch, "accelerator", fake)
+        return fake
+
+    return pretend
+
+
+def test_without_an_accelerator_everything_falls_back_to_the_cpu(machine):
+    machine(0)
+    assert devices.num_gpus() == 0
+    assert devices.try_gpu() == devices.try_gpu(3) == torch.device("cpu")
+    assert devices.try_all_gpus() == [torch.device("cpu")]
+    assert devices.devices(1) == [torch.device("cpu")]
+    assert devices.gpu(2) == torch.device("cuda", 2)
+
+
+@pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])
+def test_accelerators_are_found_in_order(machine, kind):
+    machine(2, kind)
+    both = [torch.device(kind, 0), torch.device(kind, 1)]
+    assert devices.try_all_gpus() == devices.devices(2) == both
+    assert devices.devices(1) == both[:1]
+    assert devices.try_gpu(1) == devices.gpu(1) == both[1]
+    assert devices.try_gpu(2) == torch.device("cpu")
+
+
+def test_never_the_same_device_twice(machine):
+    machine(2)
+    with pytest.raises(RuntimeError, match=r"expected 3 distinct devices, found 2 \(cuda:0, cuda:1\)"):
+        devices.devices(3)
+    machine(0)
+    with pytest.raises(RuntimeError, match=r"expected 2 distinct devices, found 1 \(cpu\)"):
+        devices.devices(2)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "2", None])
+def test_the_number_of_devices_is_checked(bad):
+    with pytest.raises(ValueError, match="number of devices must be an integer of at least 1"):
+        devices.devices(bad)
+
+
+@pytest.mark.parametrize("bad", [-1, 0.0, "0", None])
+@pytest.mark.parametrize("function", [devices.gpu, devices.try_gpu])
+def test_the_index_is_checked(function, bad):
+    with pytest.raises(ValueError, match="index of a GPU must be an integer of at least 0"):
+        function(bad)
+
+
+def test_the_environment_variable_is_read_at_every_call(machine, monkeypatch):
+    machine(2)
+    monkeypatch.setenv("D2LMINI_DEVICES", "cpu")
+    assert devices.num_gpus() == 0
+    assert devices.try_gpu() == torch.device("cpu")
+    monkeypatch.setenv("D2LMINI_DEVICES", "real")
+    assert devices.num_gpus() == 2
+    monkeypatch.setenv("D2LMINI_DEVICES", "gpu")
+    with pytest.raises(ValueError, match="D2LMINI_DEVICES must be one of real, cpu, got 'gpu'"):
+        devices.num_gpus()
+
+
+def test_synchronize_waits_for_each_device_once(machine):
+    fake = machine(3)
+    devices.synchronize()
+    assert sorted(map(str, fake.waited)) == ["cuda:0", "cuda:1", "cuda:2"]
+    fake.waited.clear()
+    devices.synchronize("cuda:1", torch.device("cuda:1"), "cpu")
+    assert fake.waited == [torch.device("cuda:1")]
+
+
+def test_describe_names_every_device(machine, monkeypatch):
+    machine(0)
+    text = devices.describe()
+    assert text.splitlines()[0].split() == ["device", "product", "memory", "units"]
+    assert devices.processor() in text
+    assert f"torch {torch.__version__}" in text
+
+    class Module:
+        @staticmethod
+        def get_device_properties(device):
+            return type("P", (), {"name": "Card", "total_memory": 3 * 2**30, "multi_processor_count": 16})
+
+    machine(2)
+    monkeypatch.setattr(torch, "get_device_module", lambda device: Module)
+    rows = devices.describe().splitlines()
+    assert rows[2].split() == ["cuda:0", "Card", "3.0", "GiB", "16", "units"]
+    assert rows[3].startswith("cuda:1")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_real_cuda(monkeypatch):
+    monkeypatch.delenv("D2LMINI_DEVICES", raising=False)
+    assert devices.try_gpu() == torch.device("cuda", 0)
+    assert torch.cuda.get_device_name(0) in devices.describe()
+    devices.synchronize()
