@@ -1,15 +1,23 @@
-"""Figures: a plot that grows while training runs, and SVG that is the same bytes whenever the figure is the same."""
+"""Figures: a plot that grows while training runs, and images that are the same bytes whenever the figure is the same.
+
+A figure is shown as an <img> with its SVG in the address and a description in ``alt``: it needs no file and no network,
+its ids cannot clash with another figure's, and those who do not see it are told what it shows.
+"""
 
 import io
 import re
+import sys
+from html import escape
+from urllib.parse import quote
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 STYLE = {
     "svg.hashsalt": "d2lmini",  # element ids derive from content, not from chance
     "svg.fonttype": "path",  # letters travel as outlines, so they look the same without our fonts
-    "figure.facecolor": "white",
+    "figure.facecolor": "white",  # readable on a dark page too
     "axes.grid": True,
     "grid.alpha": 0.35,
     "axes.spines.top": False,
@@ -18,14 +26,7 @@ STYLE = {
     "lines.linewidth": 2,
 }
 LINES = ("-", "--", "-.", ":")  # told apart without colour
-
-
-def svg(figure):
-    """Return a matplotlib figure as SVG text without a date, the same for the same figure."""
-    with rc_context(STYLE), io.StringIO() as file:
-        figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None})
-        text = file.getvalue()
-    return re.sub(r"\s+$", "", text, flags=re.MULTILINE) + "\n"
+CARD = "max-width: 100%; background: white; border-radius: 0.25rem"
 
 
 def axes(xlabel=None, ylabel=None, title=None, figsize=(5.5, 3.2)):
@@ -33,8 +34,45 @@ def axes(xlabel=None, ylabel=None, title=None, figsize=(5.5, 3.2)):
     with rc_context(STYLE):
         figure = Figure(figsize=figsize, layout="constrained")
         ax = figure.subplots()
-    ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
+        ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
     return figure, ax
+
+
+def pictures(images, titles, columns, figsize):
+    """Return a figure of grey images [n, H, W], each under its title, in rows of `columns`; `figsize` in inches."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=figsize, layout="constrained")
+        for i, (image, title) in enumerate(zip(images, titles, strict=True)):
+            ax = figure.add_subplot(-(-len(images) // columns), columns, i + 1)
+            ax.imshow(np.asarray(image), cmap="gray_r", interpolation="none")
+            ax.set_title(str(title), fontsize=10)
+            ax.set_axis_off()
+    return figure
+
+
+def svg(figure):
+    """Return a matplotlib figure as small SVG text: no date, no comments, points to two decimals."""
+    with rc_context(STYLE), io.StringIO() as file:
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Type": None, "Format": None})
+        text = file.getvalue()
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close(figure)  # or a notebook would show it a second time
+    text = re.sub(r"<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r' (?:d|x|y)="[^"]*"|translate\([^)]*\)', _shortened, text)
+    return re.sub(r">\s+<", "><", text).strip()
+
+
+def image(svg_text, alt):
+    """Return SVG text as an HTML image described by `alt`."""
+    uri = quote(svg_text.replace('"', "'") if "'" not in svg_text else svg_text, safe=" '/:;=,()+!?@*")
+    return f'<img style="{CARD}" alt="{escape(alt)}" src="data:image/svg+xml,{uri}">'
+
+
+def show(figure, alt):
+    """Show a matplotlib figure in a notebook, with `alt`, a sentence or two for those who do not see it."""
+    from IPython.display import display
+
+    display({"text/html": image(svg(figure), alt), "text/plain": alt}, raw=True)
 
 
 class Animator:
@@ -77,22 +115,32 @@ class Animator:
                 ax.legend()
         return figure
 
+    def describe(self):
+        """Return in a sentence what the plot shows."""
+        names = [self.legend[i] if i < len(self.legend) else f"line {i + 1}" for i in range(len(self.Y))]
+        ends = [f"{name} from {y[0]:.3g} to {y[-1]:.3g}" for name, y in zip(names, self.Y) if y]
+        return f"{self.labels[1] or 'y'} against {self.labels[0] or 'x'}: {'; '.join(ends)}"
+
     def _show(self):
-        shell = _notebook()
-        if shell is None:
+        if not in_notebook():
             return
         from IPython.display import display
 
-        data = {"image/svg+xml": svg(self.figure()), "text/plain": f"<plot of {len(self.Y)} lines>"}
+        alt = self.describe()
+        data = {"text/html": image(svg(self.figure()), alt), "text/plain": alt}
         if self._display is None:
             self._display = display(data, raw=True, display_id=True)
         else:
             self._display.update(data, raw=True)
 
 
-def _notebook():
-    """Return IPython's shell when it runs under a notebook's kernel, else None."""
-    import sys
-
+def in_notebook():
+    """Say whether this process is a notebook's kernel."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    return shell if shell is not None and hasattr(shell, "kernel") else None
+    return hasattr(shell, "kernel")
+
+
+def _shortened(coordinates):
+    """Keep two decimals of a point, enough for the eye and free of a sum's last-digit noise, and no needless space."""
+    text = re.sub(r"\d+\.\d{3,}", lambda n: f"{float(n[0]):.2f}".rstrip("0").rstrip("."), coordinates[0])
+    return re.sub(r"\s*([MLQCz])\s*", r"\1", text)

@@ -30,10 +30,10 @@ class History:
 class Trainer:
     """Train `model` with the loss ``loss(scores, y)`` and the optimiser that ``optimizer(parameters)`` returns.
 
-    `devices` default to the first accelerator, or the CPU. `model` itself moves to the first device and is trained there;
-    the other devices get copies, which end every step equal to it. The loss must be a mean over its batch, or a sum when it says so
+    `devices` default to the first accelerator, or the CPU. `model` itself moves to the first device and is trained
+    there; the other devices get copies, which end every step equal to it, but for what a module keeps beside its
+    parameters, such as running means. The loss must be a mean over its batch, or a sum when it says so
     (``loss.reduction == "sum"``); a mean stays the mean over the whole batch however unevenly that was split.
-    What a module keeps beside its parameters, such as running means, is taken from the first device.
 
     Example: ``Trainer(LeNet(), nn.CrossEntropyLoss(), partial(torch.optim.SGD, lr=0.1)).fit(train_iter, 10)``
     Raises ValueError when there is no device or no parameter to train.
