@@ -13,12 +13,14 @@ from d2lmini.timing import Timer
 
 
 def get_params(params, device):
-    """Return a replica of `params` on `device`, ready for gradients, that shares no memory with them."""
-    return [p.detach().to(device, copy=True).requires_grad_() for p in params]
+    """Return a copy of `params` on `device`, ready for gradients."""
+    return [
+        p.detach().to(device, copy=True).requires_grad_() for p in params
+    ]
 
 
 def allreduce(data):
-    """Replace every tensor of `data`, one a device and all of one shape, by the sum of them all."""
+    """Replace each tensor of `data`, one a device, by the sum of all."""
     for i in range(1, len(data)):
         data[0] += data[i].to(data[0].device)
     for i in range(1, len(data)):
@@ -26,16 +28,18 @@ def allreduce(data):
 
 
 def split_batch(X, y, devices):
-    """Return the shards of X and those of y, two lists with one tensor a device, of sizes that differ by at most one.
+    """Return the shards of X and of y: two lists, one tensor a device.
 
-    Raises ValueError when X and y differ in length or there are fewer examples than devices.
+    Their sizes differ by at most one. Raises ValueError when X and y
+    differ in length or there are fewer examples than devices.
     """
-    if len(X) != len(y):
-        raise ValueError(f"expected as many labels as examples, got {len(X)} examples and {len(y)} labels")
-    if len(X) < len(devices):
-        raise ValueError(f"expected at least one example a device, got {len(X)} examples for {len(devices)} devices")
-    X_shards = [shard.to(device) for shard, device in zip(X.tensor_split(len(devices)), devices)]
-    y_shards = [shard.to(device) for shard, device in zip(y.tensor_split(len(devices)), devices)]
+    n, k = len(X), len(devices)
+    if len(y) != n:
+        raise ValueError(f"expected {n} labels for {n} examples, got {len(y)}")
+    if n < k:
+        raise ValueError(f"expected {k} examples or more, one a device, got {n}")
+    X_shards = [x.to(device) for x, device in zip(X.tensor_split(k), devices)]
+    y_shards = [y.to(device) for y, device in zip(y.tensor_split(k), devices)]
     return X_shards, y_shards
 
 
@@ -48,7 +52,7 @@ def sgd(params, lr, batch_size):
 
 
 def train_batch(X, y, replicas, devices, lr):
-    """Take one step of SGD on a batch X, y: each replica learns from its shard, and all end up equal."""
+    """Take one step of SGD: each replica learns from its shard."""
     X_shards, y_shards = split_batch(X, y, devices)
     losses = [
         F.cross_entropy(lenet(X_shard, params), y_shard, reduction="sum")
@@ -82,11 +86,14 @@ def evaluate_accuracy_gpu(net, data_iter, device=None):
     return float(correct) / examples
 
 
-def train(params, devices, train_iter, test_iter, num_epochs, lr, on_epoch=print):
-    """Train LeNet from `params` on the given devices and return the first replica, test accuracies and the timer.
+def train(
+    params, devices, train_iter, test_iter, num_epochs, lr, on_epoch=print
+):
+    """Train LeNet; return the first replica, test accuracies, the timer.
 
-    After each epoch, counted from 1, ``on_epoch(epoch, accuracy)`` is called. The timer holds each epoch's seconds,
-    read after every device has finished, without the evaluation.
+    After each epoch, counted from 1, calls ``on_epoch(epoch, accuracy)``.
+    The timer holds each epoch's seconds of training, without evaluation,
+    read after every device has finished.
     """
     replicas = [get_params(params, device) for device in devices]
     accuracies, timer = [], Timer(devices)
@@ -95,6 +102,9 @@ def train(params, devices, train_iter, test_iter, num_epochs, lr, on_epoch=print
         for X, y in train_iter:
             train_batch(X, y, replicas, devices, lr)
         timer.stop()  # waits for the devices
-        accuracies.append(evaluate_accuracy_gpu(lambda X: lenet(X, replicas[0]), test_iter, devices[0]))
-        on_epoch(epoch, accuracies[-1])
+        accuracy = evaluate_accuracy_gpu(
+            lambda X: lenet(X, replicas[0]), test_iter, devices[0]
+        )
+        accuracies.append(accuracy)
+        on_epoch(epoch, accuracy)
     return replicas[0], accuracies, timer

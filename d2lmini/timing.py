@@ -117,7 +117,8 @@ def provenance(devices=()):
     for device in devices or try_all_gpus():
         if torch.device(device).type != "cpu":
             products.append(str(device))
-    where = f"{' with '.join(products)}, {torch.get_num_threads()} CPU threads"
+    threads = torch.get_num_threads()
+    where = f"{' with '.join(products)}, {threads} CPU thread{'s' * (threads > 1)}"
     return f"measured on {where}, torch {torch.__version__}, {datetime.date.today().isoformat()}"
 
 
