@@ -1,0 +1,74 @@
+# Everything the book needs; `make help` lists it. A POSIX shell and GNU make 3.81 (macOS) are enough.
+
+PYTHON ?= python3
+PORT ?= 8000
+JOBS ?= 2
+CELL_TIMEOUT ?= 300
+
+PY := .venv/bin/python
+INSTALLED := .venv/.installed
+BOOK := _build/.built
+SOURCES := _config.yml _toc.yml $(shell find . -path './.*' -prune -o -path ./_build -prune -o \
+	-type f \( -name '*.md' -o -name '*.bib' -o -path './chapters/*' -o -path './_static/*' \
+	-o -path './tools/*.py' -o -path './d2lmini/*.py' \) ! -path '*/.*' ! -path ./README.md ! -path '*/__pycache__/*' -print | LC_ALL=C sort)
+CHECKED := d2lmini tests tools benchmarks chapters
+
+.PHONY: help setup book serve lab chapters test clean distclean FORCE
+.DEFAULT_GOAL := help
+
+help: ## list what make can do
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@echo "  Settings: PYTHON=$(PYTHON) PORT=$(PORT) JOBS=$(JOBS) CELL_TIMEOUT=$(CELL_TIMEOUT); FRESH=1 for make chapters"
+
+setup: $(INSTALLED) ## make .venv and install what the book is built and tested with
+
+book: $(BOOK) ## build the book into _build/html
+	@echo "The book is built: make serve shows it at http://127.0.0.1:$(PORT)"
+
+serve: $(BOOK) ## show the book at http://127.0.0.1:8000 (PORT=… chooses another port)
+	@exec $(PY) tools/serve.py $(PORT)
+
+lab: $(INSTALLED) ## open the notebooks in JupyterLab
+	@exec $(PY) -m jupyterlab chapters
+
+chapters: $(INSTALLED) ## execute the notebooks and store their outputs (FRESH=1 measures again what is measured)
+	@$(PY) tools/chapters.py --timeout $(CELL_TIMEOUT) $(if $(FRESH),--fresh)
+
+# The cheapest check comes first, so that most mistakes show within seconds. The book comes before pytest, whose
+# browser tests read it; the notebooks come last because they take longest.
+test: $(INSTALLED) ## check the code, build the book, run the tests, compare every notebook's outputs
+	@echo "ruff:" && $(PY) -m ruff check $(wildcard $(CHECKED))
+	@$(MAKE) --no-print-directory book
+	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile tests
+	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile \
+		--nbval --nbval-current-env --nbval-cell-timeout $(CELL_TIMEOUT) chapters
+
+clean: ## remove the built book and the caches
+	@rm -rf _build
+	@find . -path ./.venv -prune -o -path ./.git -prune -o -type d \( -name __pycache__ -o -name '.*_cache' \
+		-o -name .hypothesis -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
+
+distclean: clean ## remove .venv as well
+	@rm -rf .venv *.egg-info
+
+# The stamp names the folder it was made in: a .venv that was moved, or whose Python is gone, is set up again.
+ifneq ($(shell test -x $(PY) && cat $(INSTALLED) 2>/dev/null),$(CURDIR))
+$(INSTALLED): FORCE
+endif
+$(INSTALLED): requirements.txt pyproject.toml tools/setup_venv.py
+	@command -v "$(PYTHON)" >/dev/null || { \
+		echo "needs Python 3.10 or newer, $(PYTHON) was not found; set PYTHON=..." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; v = sys.version_info[:3]; v >= (3, 10) or sys.exit( \
+		"needs Python 3.10 or newer, found %d.%d.%d ($(PYTHON)); set PYTHON=..." % v)'
+	@"$(PYTHON)" tools/setup_venv.py
+
+# The stamp lists the sources it was built from: one that was removed also means building again. Every build starts
+# from nothing: an incremental one forgets the warnings of the pages it does not read again, and keeps old pages.
+ifneq ($(shell cat $(BOOK) 2>/dev/null),$(SOURCES))
+$(BOOK): FORCE
+endif
+$(BOOK): $(INSTALLED) $(SOURCES)
+	@rm -rf _build
+	@echo "Building the book ..."
+	@.venv/bin/jupyter-book build . -W -n --keep-going -q >/dev/null
+	@echo "$(SOURCES)" > $@

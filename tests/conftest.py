@@ -1,0 +1,6 @@
+"""What all tests share: the modules of tools/ can be imported by their names."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))

@@ -1,0 +1,201 @@
+"""The tools that store notebooks, serve the book and make it stand alone."""
+
+import socket
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+from urllib.request import urlopen
+
+import nbformat
+import notebook_env
+import notebook_form
+import offline_book
+import pytest
+import serve
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+import chapters
+
+CLOCK = "import time\nstart = time.perf_counter_ns()\nassert start > 0\nprint(start)"
+
+
+def cell(source, *tags):
+    return new_code_cell(source, metadata={"tags": list(tags)})
+
+
+def save(path, *cells):
+    nbformat.write(new_notebook(cells=list(cells)), path)
+    return path
+
+
+def outputs(path):
+    return [c.outputs for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+
+
+def printed(text, name="stdout"):
+    return new_output("stream", name=name, text=text)
+
+
+# --- executing ---
+
+
+def test_storing_twice_changes_nothing_and_a_measured_output_stays(tmp_path, capsys):
+    path = save(tmp_path / "small.ipynb", new_markdown_cell("# One"), cell("import os\nos.environ['OMP_NUM_THREADS']"),
+                cell(CLOCK, "nbval-ignore-output"), cell("1 / 0", "raises-exception"), cell(" "), cell("print(2)"))
+    path.chmod(0o640)
+    assert chapters.main([str(path)]) == 0
+    first = path.read_bytes()
+    assert outputs(path)[0][0].data["text/plain"] == "'1'"  # the fixed environment reached the kernel
+    assert [c.execution_count for c in nbformat.read(path, 4).cells if c.cell_type == "code"] == [1, 2, 3, None, 4]
+    assert chapters.main([str(path)]) == 0
+    assert chapters.main(["--check", str(path)]) == 0
+    assert path.read_bytes() == first
+    assert chapters.main(["--check", "--fresh", str(path)]) == 1
+    assert path.read_bytes() == first
+    assert chapters.main(["--fresh", str(path)]) == 0
+    assert outputs(path)[1] != nbformat.reads(first.decode(), 4).cells[2].outputs
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert [p.name for p in tmp_path.iterdir()] == ["small.ipynb"]
+    said = [line.split(": ")[1] for line in capsys.readouterr().out.splitlines()]
+    assert said == ["stored", "unchanged", "unchanged", "would change", "stored"]
+
+
+@pytest.mark.parametrize(("broken", "message"), [
+    (cell("raise ValueError('first\\nlast')"), "cell 3 of 3: ValueError: first last"),
+    (cell("1", "raises-exception"), "cell 3 of 3: is tagged raises-exception but raised nothing"),
+    (cell("import os\nos._exit(1)"), "cell 3 of 3: the kernel died"),
+    (cell("import time\ntime.sleep(60)"), "cell 3 of 3: did not finish within 5 s"),
+])  # fmt: skip
+def test_a_cell_that_fails_is_named_and_nothing_is_written(tmp_path, capsys, broken, message):
+    path = save(tmp_path / "bad.ipynb", new_markdown_cell("# Bad"), cell("1"), broken)
+    before = path.read_bytes()
+    timeout = "5" if "sleep" in broken.source else "200"
+    assert chapters.main(["--timeout", timeout, str(path)]) == 1
+    error = capsys.readouterr().err.strip().splitlines()
+    assert len(error) == 1
+    assert error[0].startswith(f"bad.ipynb, {message}")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{}", '{"cells": [', '{"nbformat": 4, "nbformat_minor": 5, "cells": 1}'])
+def test_a_file_that_is_no_notebook_gives_one_line(tmp_path, capsys, text):
+    path = tmp_path / "none.ipynb"
+    path.write_text(text)
+    assert chapters.main([str(path), str(tmp_path / "missing.ipynb")]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 2
+    assert path.read_text() == text
+
+
+# --- what is kept of a measurement ---
+
+
+def executed(*pairs):
+    """Return a notebook in its stored form, whose code cells are (source, output text) and measure from the 2nd on."""
+    cells = [cell(source, *(["nbval-ignore-output"] if i else [])) for i, (source, _) in enumerate(pairs)]
+    for count, (code, (_, text)) in enumerate(zip(cells, pairs, strict=True), start=1):
+        code.outputs, code.execution_count = [printed(text)], count
+    return notebook_form.tidy(new_notebook(cells=cells))
+
+
+def kept(old, new):
+    chapters.keep_measured(old, new)
+    return [c.outputs[0].text for c in new.cells]
+
+
+def test_a_measurement_is_kept_for_the_same_code():
+    old, new = executed(("a", "x"), ("b", "1 s"), ("c", "2 s")), executed(("a", "y"), ("b", "3 s"), ("c", "4 s"))
+    assert kept(old, new) == ["y", "1 s", "2 s"]
+
+
+def test_a_measurement_goes_when_code_before_it_was_edited_added_or_removed():
+    new = [("a", "x"), ("b", "3 s"), ("c", "4 s")]
+    edited = executed(("a", "x"), ("B", "1 s"), ("c", "2 s"))
+    edited.cells[1].source = "b"  # its id is still that of the text it had
+    assert kept(edited, executed(*new)) == ["x", "3 s", "4 s"]
+    added = executed(("a", "x"), ("c", "2 s"))
+    added.cells.insert(1, cell("b", "nbval-ignore-output"))
+    assert kept(added, executed(*new)) == ["x", "3 s", "4 s"]
+    removed = executed(("a", "x"), ("gone", ""), ("b", "1 s"), ("c", "2 s"))
+    del removed.cells[1]
+    assert kept(removed, executed(*new)) == ["x", "3 s", "4 s"]
+
+
+def test_a_measurement_goes_when_the_new_one_is_of_another_kind():
+    old, new = executed(("a", ""), ("b", "1 s"), ("c", "2 s")), executed(("a", ""), ("b", "3 s"), ("c", "4 s"))
+    new.cells[1].outputs[0].name = "stderr"
+    assert kept(old, new) == ["", "3 s", "2 s"]
+
+
+# --- the stored form ---
+
+
+def test_streams_are_merged_between_other_outputs_and_stdout_comes_first():
+    figure = new_output("display_data", {"text/plain": "figure"})
+    tidied = notebook_form.tidy_outputs([printed("a"), printed("e", "stderr"), printed("b"), figure, printed("c")])
+    assert [o.get("text") for o in tidied] == ["ab", "e", None, "c"]
+    assert notebook_form.tidy_outputs(tidied) == tidied
+
+
+def test_live_widgets_go_and_their_still_face_stays():
+    view = {notebook_form.WIDGET_VIEW: {"model_id": "1"}, "text/plain": "Slider()"}
+    alone = new_output("display_data", view)
+    both = new_output("execute_result", {**view, "text/html": "<p>"}, execution_count=1)
+    tidied = notebook_form.tidy_outputs([alone, both])
+    assert [sorted(o.data) for o in tidied] == [["text/html", "text/plain"]]
+
+
+def test_a_traceback_keeps_the_cell_and_the_message_only():
+    parts = ["\x1b[31mError\x1b[39m", "\x1b[36mCell\x1b[39m In[1], line 1", "\x1b[36mFile \x1b[39m/a.py:1", "Error: x"]
+    assert notebook_form.tidy_traceback(parts) == ["Error", "Cell In[1], line 1", "Error: x"]
+
+
+def test_the_stored_form_is_valid_and_the_same_again():
+    nb = new_notebook(cells=[cell("x"), cell("x"), new_markdown_cell("x"), cell("")], metadata={"widgets": {"a": 1}})
+    nb.cells[0].metadata.update(execution={"a": 1}, scrolled=True, mystnb={"image": {"alt": "a"}})
+    text = notebook_form.dumps(notebook_form.tidy(nb))
+    stored = nbformat.reads(text, as_version=4)
+    assert len({c.id for c in stored.cells}) == 4
+    assert set(stored.metadata) == {"kernelspec", "language_info"}
+    assert set(stored.cells[0].metadata) == {"tags", "mystnb"}
+    assert notebook_form.dumps(notebook_form.tidy(stored)) == text
+
+
+# --- the others ---
+
+
+def test_a_command_gets_the_notebooks_environment():
+    show = [sys.executable, "-c", "import os; print(os.environ['OMP_NUM_THREADS'])"]
+    done = subprocess.run([sys.executable, notebook_env.__file__, *show], capture_output=True, text=True, check=True)
+    assert done.stdout == notebook_env.ENVIRONMENT["OMP_NUM_THREADS"] + "\n"
+
+
+def test_mathjax_is_completed_in_a_folder_that_lacks_a_file(tmp_path):
+    app = SimpleNamespace(outdir=tmp_path, builder=SimpleNamespace(format="html"))
+    offline_book.copy_mathjax(app)
+    script = tmp_path / "_static" / offline_book.SCRIPT
+    fonts = len(list(script.parent.rglob("*.woff")))
+    assert script.is_file()
+    assert fonts > 10
+    next(script.parent.rglob("*.woff")).unlink()
+    offline_book.copy_mathjax(app)
+    assert len(list(script.parent.rglob("*.woff"))) == fonts
+
+
+def test_the_book_is_served_to_this_machine_only(tmp_path):
+    (tmp_path / "index.html").write_text("hello")
+    with serve.make_server(0, tmp_path) as server:
+        assert server.server_address[0] == "127.0.0.1"
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        assert urlopen(f"http://127.0.0.1:{server.server_port}/").read() == b"hello"
+        thread.join()
+
+
+def test_a_taken_or_wrong_port_gives_one_line(capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ports = [str(taken.getsockname()[1]), "x", "-1", "65536", ""]
+        assert [serve.main([port]) for port in ports] == [1] * 5
+    assert len(capsys.readouterr().err.splitlines()) == 5
