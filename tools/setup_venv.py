@@ -55,6 +55,9 @@ def main():
         command = " ".join(error.cmd)
         print(f"setting up .venv stopped at: {command} (its own message is above); run make again", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("setting up .venv was interrupted; run make again", file=sys.stderr)
+        return 130
     except (OSError, RuntimeError) as error:
         print(f"can't set up .venv: {error}", file=sys.stderr)
         return 1
