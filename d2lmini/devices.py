@@ -3,8 +3,9 @@
 Names and signatures follow d2l where d2l has them. Nothing is looked up when the module is imported: every call asks
 torch again, so a process that gains or loses a device is told the truth.
 
-The environment variable ``D2LMINI_DEVICES`` forces the choice: ``real`` (the default) uses the accelerators that torch
-finds, ``cpu`` behaves as if there were none.
+The environment variable ``D2LMINI_DEVICES`` forces the choice: ``real`` uses the accelerators of the machine, ``sim``
+simulated GPUs, two unless `sim.enable` made another number, and ``cpu`` behaves as if there were neither. Without it,
+the accelerators of the machine are used, or, where it has none, the simulated GPUs that `sim.enable` made.
 """
 
 import os
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import torch
 
-CHOICES = ("real", "cpu")
+from d2lmini import sim
+
+CHOICES = ("real", "sim", "cpu")
 
 
 def cpu():
@@ -22,9 +25,9 @@ def cpu():
 
 
 def gpu(i=0):
-    """Return the name of the i-th accelerator, there or not: ``cuda:i`` unless torch uses another type.
+    """Return the name of the i-th accelerator, there or not: ``cuda:i`` unless another type is in use.
 
-    CUDA and ROCm are both called ``cuda`` by torch, Intel GPUs ``xpu`` and Apple's ``mps``.
+    CUDA and ROCm are both called ``cuda`` by torch, Intel GPUs ``xpu``, Apple's ``mps`` and simulated GPUs ``sim``.
     Raises ValueError when `i` is not an integer of at least 0.
     """
     _check_count(i, "the index of a GPU", least=0)
@@ -33,7 +36,10 @@ def gpu(i=0):
 
 def num_gpus():
     """Return how many accelerators there are, 0 if none."""
-    return torch.accelerator.device_count() if _accelerator() else 0
+    kind = _accelerator()
+    if kind == "sim":
+        return torch.sim.device_count()
+    return torch.accelerator.device_count() if kind else 0
 
 
 def try_gpu(i=0):
@@ -47,15 +53,22 @@ def try_all_gpus():
 
 
 def devices(n):
-    """Return `n` distinct devices, the same one never twice.
+    """Return `n` distinct devices, the same one never twice: real ones if the machine has so many, else simulated ones.
 
-    Raises ValueError when `n` is not an integer of at least 1, and RuntimeError when the machine has fewer devices.
+    Simulated GPUs are made on the first such call; where there are some already, they must be enough. Raises
+    ValueError when `n` is not an integer of at least 1, and RuntimeError when there are fewer devices than that.
     """
     _check_count(n, "the number of devices", least=1)
-    found = try_all_gpus()
+    if _choice() is None and n > num_gpus():
+        if not sim.is_enabled():
+            sim.enable(max(n, 2))
+        found = [torch.device("sim", i) for i in range(torch.sim.device_count())]
+    else:
+        found = try_all_gpus()
     if n > len(found):
         names = ", ".join(str(d) for d in found)
-        raise RuntimeError(f"expected {n} distinct devices, found {len(found)} ({names}): ask for fewer")
+        cure = f"unset D2LMINI_DEVICES={_choice()}" if _choice() in ("real", "cpu") else f"call d2lmini.sim.enable({n})"
+        raise RuntimeError(f"expected {n} distinct devices, found {len(found)} ({names}): {cure}")
     return found[:n]
 
 
@@ -65,7 +78,9 @@ def synchronize(*which):
     An accelerator works behind the program's back, so a clock read without this measures how fast work is queued.
     """
     for device in {torch.device(d) for d in which} or set(try_all_gpus()):
-        if device.type != "cpu":
+        if device.type == "sim":
+            torch.sim.synchronize(device)
+        elif device.type != "cpu":
             torch.accelerator.synchronize(device)
 
 
@@ -98,14 +113,23 @@ def _check_count(value, what, least):
     return value
 
 
+def _choice():
+    """Return what D2LMINI_DEVICES says, None when it says nothing."""
+    choice = os.environ.get("D2LMINI_DEVICES") or None
+    if choice not in (None, *CHOICES):
+        raise ValueError(f"D2LMINI_DEVICES must be one of {', '.join(CHOICES)}, got {choice!r}")
+    return choice
+
+
 def _accelerator():
     """Return the type of accelerator to use, such as 'cuda', or None."""
-    choice = os.environ.get("D2LMINI_DEVICES") or "real"
-    if choice not in CHOICES:
-        raise ValueError(f"D2LMINI_DEVICES must be one of {', '.join(CHOICES)}, got {choice!r}")
-    if choice == "cpu" or not torch.accelerator.is_available():
-        return None
-    return torch.accelerator.current_accelerator().type
+    choice = _choice()
+    if choice == "sim" and not sim.is_enabled():
+        sim.enable()
+    real = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "sim"
+    if choice in ("real", None) and real != "sim":
+        return real
+    return "sim" if choice in ("sim", None) and sim.is_enabled() else None
 
 
 def _accelerator_row(device):

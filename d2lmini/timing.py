@@ -1,7 +1,8 @@
-"""Measured time: clocks that wait for the devices, repeats with an interval, and no verdict on noise.
+"""Time: clocks that wait for the devices, repeats with an interval, and no verdict on noise.
 
-Everything here reads the wall clock of this machine (``time.perf_counter``). Such numbers are called *measured* and
-name the machine, the date and the software.
+Work on simulated GPUs is timed with their simulated clock: such a number is called *simulated* and names the machine
+that is modelled. All else is timed with the wall clock of this machine (``time.perf_counter``): such a number is called
+*measured* and names the machine, the date and the software. `provenance` tells which of the two a number is.
 """
 
 import datetime
@@ -12,30 +13,33 @@ from dataclasses import dataclass
 
 import torch
 
+from d2lmini import sim
 from d2lmini.devices import processor, synchronize, try_all_gpus
 
 
 class Timer:
     """Record the durations of laps, in seconds, waiting for the devices before each reading of the clock.
 
-    The interface is d2l's. `devices` are those that the timed code uses; all accelerators when none are given.
+    The interface is d2l's. `devices` are those that the timed code uses; all accelerators when none are given. When all
+    of them are simulated, the seconds are simulated too.
     """
 
     def __init__(self, devices=()):
         """Start the first lap at once, as d2l's timer does."""
         self.devices = tuple(devices)
         self.times = []
+        self._read = sim.now if simulated(devices) else time.perf_counter
         self.start()
 
     def start(self):
         """Begin a lap."""
         synchronize(*self.devices)
-        self._began = time.perf_counter()
+        self._began = self._read()
 
     def stop(self):
         """End the lap that `start` began, keep its duration in `times`, and return it in seconds."""
         synchronize(*self.devices)
-        self.times.append(time.perf_counter() - self._began)
+        self.times.append(self._read() - self._began)
         return self.times[-1]
 
     def sum(self):
@@ -111,8 +115,21 @@ def compare(name_a, a, name_b, b):
     return f"{fast} was {s.median / f.median:.2f} times as fast as {slow} ({human(f.median)} against {human(s.median)})"
 
 
+def simulated(devices=()):
+    """Return whether time on these devices, or all accelerators if none are given, is read from the simulated clock.
+
+    Raises ValueError for a mixture of simulated and real accelerators, for which no clock is right.
+    """
+    kinds = {torch.device(device).type for device in devices or try_all_gpus()} - {"cpu"}
+    if "sim" in kinds and len(kinds) > 1:
+        raise ValueError(f"expected devices of one clock, got simulated and real ones: {', '.join(sorted(kinds))}")
+    return kinds == {"sim"} and sim.has_clock()
+
+
 def provenance(devices=()):
-    """Return where and when a measured number comes from: processor, accelerators used, threads, software and date."""
+    """Return where a number comes from: the machine modelled, or the machine, threads, software and date it took."""
+    if simulated(devices):
+        return f"simulated on {sim.machine().name}"
     products = [processor()]
     for device in devices or try_all_gpus():
         if torch.device(device).type != "cpu":

@@ -19,7 +19,7 @@ class History:
     """What a run of `Trainer.fit` recorded, one entry an epoch.
 
     `loss`: the mean over the training examples; `accuracy`: the fraction of test examples right, empty when there was
-    no test set; `seconds`: measured, training only, after every device had finished.
+    no test set; `seconds`: of training only, after every device had finished, simulated on simulated devices.
     """
 
     loss: list = field(default_factory=list)

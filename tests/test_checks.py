@@ -6,14 +6,14 @@ from nbclient import NotebookClient
 from nbformat import v4
 
 from d2lmini import checks
-from d2lmini.checks import Wrong, attempt, brief, must_refuse
+from d2lmini.checks import Wrong, attempt, brief, mechanism, must_refuse
 from d2lmini.data_parallel import split_batch
 
 
 @pytest.fixture
 def halve(monkeypatch):
     """A small check, registered for one test."""
-    monkeypatch.setattr(checks, "CHECKS", {})
+    monkeypatch.setattr(mechanism, "CHECKS", {})
 
     @checks.check
     def halve_it(function):
@@ -54,7 +54,7 @@ def test_check_prints_one_line_and_returns_a_verdict(halve, answer, line, capsys
 
 
 def test_check_is_registered_under_the_name_of_its_tags(halve):
-    assert list(checks.CHECKS.items()) == [("halve-it", halve)]
+    assert list(mechanism.CHECKS.items()) == [("halve-it", halve)]
     assert halve.__doc__.startswith("``function(x)``")
 
 

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from d2lmini import devices
+from d2lmini import devices, sim
+
+sim.enable(1)  # from here on torch knows the device type; the tests put stand-ins in place of everything else
 
 
 class FakeAccelerators:
@@ -25,14 +27,36 @@ class FakeAccelerators:
         self.waited.append(device)
 
 
+class FakeSim:
+    """Stands in for d2lmini.sim and torch.sim, in a process where nothing is registered."""
+
+    def __init__(self):
+        self.count, self.waited = 0, []
+
+    def enable(self, count=2):
+        self.count = count
+
+    def is_enabled(self):
+        return self.count > 0
+
+    def device_count(self):
+        return self.count
+
+    def synchronize(self, device):
+        self.waited.append(device)
+
+
 @pytest.fixture
 def machine(monkeypatch):
-    """Return a function that makes the machine have so many accelerators."""
+    """Return a function that makes the machine have so many accelerators, and no simulated GPUs yet."""
     monkeypatch.delenv("D2LMINI_DEVICES", raising=False)
 
     def pretend(count, kind="cuda"):
         fake = FakeAccelerators(count, kind)
+        fake.sim = FakeSim()
         monkeypatch.setattr(torch, "accelerator", fake)
+        monkeypatch.setattr(devices, "sim", fake.sim)
+        monkeypatch.setattr(torch, "sim", fake.sim, raising=False)
         return fake
 
     return pretend
@@ -43,7 +67,6 @@ def test_without_an_accelerator_everything_falls_back_to_the_cpu(machine):
     assert devices.num_gpus() == 0
     assert devices.try_gpu() == devices.try_gpu(3) == torch.device("cpu")
     assert devices.try_all_gpus() == [torch.device("cpu")]
-    assert devices.devices(1) == [torch.device("cpu")]
     assert devices.gpu(2) == torch.device("cuda", 2)
 
 
@@ -57,13 +80,52 @@ def test_accelerators_are_found_in_order(machine, kind):
     assert devices.try_gpu(2) == torch.device("cpu")
 
 
-def test_never_the_same_device_twice(machine):
-    machine(2)
-    with pytest.raises(RuntimeError, match=r"expected 3 distinct devices, found 2 \(cuda:0, cuda:1\)"):
+@pytest.mark.parametrize(("real", "n", "made"), [(0, 1, 2), (0, 2, 2), (0, 5, 5), (1, 2, 2), (2, 3, 3)])
+def test_simulated_devices_step_in_where_real_ones_are_too_few(machine, real, n, made):
+    fake = machine(real)
+    assert devices.devices(n) == [torch.device("sim", i) for i in range(n)]
+    assert fake.sim.count == made
+
+
+def test_never_the_same_device_twice(machine, monkeypatch):
+    fake = machine(0)
+    fake.sim.enable(2)
+    with pytest.raises(RuntimeError, match=r"expected 3 .* found 2 \(sim:0, sim:1\): call d2lmini.sim.enable\(3\)"):
         devices.devices(3)
-    machine(0)
-    with pytest.raises(RuntimeError, match=r"expected 2 distinct devices, found 1 \(cpu\)"):
+    monkeypatch.setenv("D2LMINI_DEVICES", "cpu")
+    assert devices.devices(1) == [torch.device("cpu")]
+    with pytest.raises(RuntimeError, match=r"expected 2 .* found 1 \(cpu\): unset D2LMINI_DEVICES=cpu"):
         devices.devices(2)
+    machine(2)
+    monkeypatch.setenv("D2LMINI_DEVICES", "real")
+    with pytest.raises(RuntimeError, match=r"expected 3 .* found 2 \(cuda:0, cuda:1\): unset D2LMINI_DEVICES=real"):
+        devices.devices(3)
+
+
+def test_simulated_gpus_count_once_enabled_and_real_ones_come_first(machine, monkeypatch):
+    fake = machine(0)
+    fake.sim.enable(3)
+    assert (devices.num_gpus(), devices.try_gpu(2), devices.gpu(7)) == (3, torch.device("sim:2"), torch.device("sim:7"))
+    machine(1).sim.enable(3)
+    assert devices.try_all_gpus() == [torch.device("cuda:0")]
+    monkeypatch.setenv("D2LMINI_DEVICES", "sim")
+    assert devices.try_all_gpus() == [torch.device("sim", i) for i in range(3)]
+    monkeypatch.setenv("D2LMINI_DEVICES", "real")
+    machine(0).sim.enable(3)
+    assert devices.try_all_gpus() == [torch.device("cpu")]
+
+
+def test_forcing_simulated_gpus_makes_two(machine, monkeypatch):
+    fake = machine(4)
+    monkeypatch.setenv("D2LMINI_DEVICES", "sim")
+    assert devices.num_gpus() == fake.sim.count == 2
+
+
+def test_torchs_accelerator_may_itself_be_the_simulated_one(machine, monkeypatch):
+    machine(2, "sim").sim.enable(2)  # what torch says on a machine without a GPU, once they are enabled
+    assert devices.num_gpus() == 2
+    monkeypatch.setenv("D2LMINI_DEVICES", "real")
+    assert devices.num_gpus() == 0
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True, "2", None])
@@ -87,7 +149,7 @@ def test_the_environment_variable_is_read_at_every_call(machine, monkeypatch):
     monkeypatch.setenv("D2LMINI_DEVICES", "real")
     assert devices.num_gpus() == 2
     monkeypatch.setenv("D2LMINI_DEVICES", "gpu")
-    with pytest.raises(ValueError, match="D2LMINI_DEVICES must be one of real, cpu, got 'gpu'"):
+    with pytest.raises(ValueError, match="D2LMINI_DEVICES must be one of real, sim, cpu, got 'gpu'"):
         devices.num_gpus()
 
 
@@ -98,6 +160,8 @@ def test_synchronize_waits_for_each_device_once(machine):
     fake.waited.clear()
     devices.synchronize("cuda:1", torch.device("cuda:1"), "cpu")
     assert fake.waited == [torch.device("cuda:1")]
+    devices.synchronize("sim:0")
+    assert fake.sim.waited == [torch.device("sim:0")]
 
 
 def test_describe_names_every_device(machine, monkeypatch):

@@ -17,6 +17,7 @@ import nbformat
 import pytest
 
 from d2lmini import checks
+from d2lmini.checks import mechanism
 
 ROOT = Path(__file__).parents[1]
 MUTANTS = ROOT / "tests" / "mutants"
@@ -148,7 +149,7 @@ def faults_with(tmp_path, monkeypatch):
                 raise checks.Wrong(f"x = {x}: expected {2 * x}")
         return "2 x"
 
-    monkeypatch.setattr(checks, "CHECKS", {})
+    monkeypatch.setattr(mechanism, "CHECKS", {})
     monkeypatch.setattr(checks, "twice_two", checks.check(twice_two), raising=False)
 
     def faults(mutants=FILE, outputs=("✗ twice_two: x", "✓ twice_two: 2 x"), **changed):

@@ -20,6 +20,7 @@ def clock(monkeypatch):
         state["now"] += 1.0
 
     monkeypatch.setattr(timing.time, "perf_counter", lambda: state["now"])
+    monkeypatch.setattr(timing, "simulated", lambda devices: False)
     monkeypatch.setattr(timing, "synchronize", wait)
     return state
 
@@ -95,7 +96,7 @@ def test_human(seconds, text):
 
 
 def test_provenance_names_machine_software_and_date():
-    text = timing.provenance()
+    text = timing.provenance(["cpu"])
     assert text.startswith("measured on ")
     assert timing.processor() in text
     assert f"torch {torch.__version__}, {timing.datetime.date.today().isoformat()}" in text

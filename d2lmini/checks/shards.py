@@ -1,111 +1,8 @@
-"""Checks of the exercises: each takes the reader's function, tries it, and prints one line that says what is wrong.
-
-    checks.split_batch(split_batch)
-    ✗ split_batch: 7 examples on 3 devices: device 0 got the examples 0, 1; expected 0, 1, 2
-
-A check is a function that raises `Wrong` at the first fault and returns the sentence to print when there is none.
-`@check` registers it in `CHECKS` under the exercise's name and does the printing. A fault names the input and what was
-expected and got: a reader must be able to act on it. Inputs betray misrouting: values depend on their position, shards
-are uneven, and gradients differ by powers of ten.
-"""
-
-import copy
-import functools
-from dataclasses import dataclass
+"""Checks of the exercises on shards: cutting a batch, and putting the shards' gradients together again."""
 
 import torch
 
-CHECKS = {}  # name of the exercise, as in its cells' tags -> check
-
-
-class Wrong(Exception):
-    """What is wrong with the reader's function, in a sentence."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a check returns: true when the answer is right. It shows nothing in a notebook: the line was printed."""
-
-    right: bool
-    sentence: str
-
-    def __bool__(self):
-        """Return whether the answer is right."""
-        return self.right
-
-    def _ipython_display_(self):
-        pass
-
-
-def check(judge):
-    """Register `judge` and return a check that prints ✓ or ✗, the reader's function and a sentence; it never raises."""
-
-    @functools.wraps(judge)
-    def run(function):
-        try:
-            if not callable(function):
-                raise Wrong(f"expected the function itself, got {brief(function)}: leave out its parentheses")
-            verdict = Verdict(True, judge(function))
-        except Wrong as wrong:
-            verdict = Verdict(False, str(wrong))
-        except Exception as error:  # the answer was so odd that the check itself stumbled
-            verdict = Verdict(False, f"the answer could not be read ({_name(error)})")
-        print("✓" if verdict else "✗", f"{judge.__name__}: {verdict.sentence}")
-        return verdict
-
-    CHECKS[judge.__name__.replace("_", "-")] = run
-    return run
-
-
-def attempt(function, *inputs, given):
-    """Return ``function(*inputs)``; raise Wrong, told with `given`, if it fails, returns None or changes an input."""
-    before = copy.deepcopy(inputs)
-    try:
-        result = function(*inputs)
-    except Exception as error:
-        raise Wrong(f"{given}: your code raised {_name(error)}") from error
-    if result is None:
-        raise Wrong(f"{given}: nothing was returned; end with a return statement")
-    if not _same(inputs, before):
-        raise Wrong(f"{given}: your code changed its inputs; work on new tensors and lists")
-    return result
-
-
-def must_refuse(function, *inputs, given):
-    """Raise Wrong, told with `given`, unless ``function(*inputs)`` raises a ValueError that says something."""
-    try:
-        result = function(*inputs)
-    except ValueError as error:
-        if not str(error):
-            raise Wrong(f"{given}: the ValueError says nothing; say what was expected and what came") from error
-    except Exception as error:
-        raise Wrong(f"{given}: expected a ValueError, your code raised {_name(error)}") from error
-    else:
-        raise Wrong(f"{given}: expected a ValueError, your code returned {brief(result)}")
-
-
-def brief(value):
-    """Return a value in a few words: a tensor by its numbers if they are few, else by its shape."""
-    if isinstance(value, torch.Tensor):
-        few = value.numel() <= 6 and not value.is_meta
-        return brief(value.tolist()) if few else f"a tensor of shape {list(value.shape)}"
-    if isinstance(value, (list, tuple)) and len(value) <= 6:
-        return f"[{', '.join(brief(item) for item in value)}]"
-    text = f"{value:g}" if isinstance(value, float) else " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "…"
-
-
-def _name(error):
-    message = " ".join(str(error).split())
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
-
-
-def _same(a, b):
-    if isinstance(a, torch.Tensor):
-        return a.shape == b.shape and (a.is_meta or torch.equal(a, b))
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(_same, a, b))
-    return a == b
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many, must_refuse
 
 
 @check
@@ -118,7 +15,7 @@ def split_batch(function):
     _try_split(function, 5, [torch.device("cpu"), torch.device("meta")])
     for examples, labels, count in ((2, 2, 3), (0, 0, 1), (6, 5, 2), (5, 6, 2)):
         X, y = _batch(examples)[0], _batch(labels)[1]
-        given = f"{_many(examples, 'example')}, {_many(labels, 'label')}, {_many(count, 'device')}"
+        given = f"{many(examples, 'example')}, {many(labels, 'label')}, {many(count, 'device')}"
         must_refuse(function, X, y, [torch.device("cpu")] * count, given=given)
     return "every example goes to one device, in order, with its label; 7 examples on 3 devices are split 3, 2, 2"
 
@@ -131,7 +28,7 @@ def _batch(examples):
 
 def _try_split(function, examples, devices):
     names = f" ({', '.join(map(str, devices))})" if any(device.type == "meta" for device in devices) else ""
-    given = f"{_many(examples, 'example')} on {_many(len(devices), 'device')}{names}"
+    given = f"{many(examples, 'example')} on {many(len(devices), 'device')}{names}"
     X, y = _batch(examples)
     result = attempt(function, X, y, list(devices), given=given)
     if not isinstance(result, (list, tuple)) or len(result) != 2:
@@ -140,7 +37,7 @@ def _try_split(function, examples, devices):
         if not isinstance(shards, (list, tuple)) or not all(isinstance(shard, torch.Tensor) for shard in shards):
             raise Wrong(f"{given}: expected a list of tensors for {name}, got {brief(shards)}")
         if len(shards) != len(devices):
-            raise Wrong(f"{given}: expected one shard of {name} a device, got {_many(len(shards), 'shard')}")
+            raise Wrong(f"{given}: expected one shard of {name} a device, got {many(len(shards), 'shard')}")
         for rank, (want, got) in enumerate(zip(whole.tensor_split(len(devices)), shards)):
             _compare_shard(f"{given}: device {rank}", name, want.to(devices[rank]), got)
 
@@ -160,7 +57,7 @@ def _rows(name, shard):
     """Return which examples a shard holds, as far as it tells."""
     noun = "example" if name == "X" else "label"
     if shard.is_meta or not len(shard):
-        return _many(len(shard), noun)
+        return many(len(shard), noun)
     numbers = shard[:, 0] if name == "X" else shard
     return f"the {noun}{'s' * (len(shard) > 1)} {', '.join(f'{number:g}' for number in numbers.tolist())}"
 
@@ -201,7 +98,3 @@ def _slip(got, gradients, sizes):
         "the weighted sum was divided by the number of shards, not of examples": weighted / len(sizes),
     }
     return next((f" ({hint})" for hint, value in slips.items() if torch.allclose(got, value)), "")
-
-
-def _many(count, noun):
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,164 @@
+"""Predict the GPU columns of Table 7 of Shi et al. 2016 with the simulated clock, and say how far off it is.
+
+Run `python benchmarks/predict.py` from the repository's root; `--json FILE` writes the rows, `--fit` searches the
+efficiency figures of `d2lmini/costs.py` anew. Tensors live on the meta device: operations have shapes but no data, so
+a step takes no memory and a second or so.
+
+Both cards run at base clock: a K80 boosts only while its power budget lasts, and the table's ratio of the two cards in
+FCN-R and FCN-S, 1.75 to 2.0, fits 4.61 to 2.81 TFLOPS (base) better than 4.98 to 4.37 (boost).
+
+Two networks have a published best that cannot have done the work costed here, and are far off for that reason:
+- LSTM: CNTK's 0.186 s on one CPU core would be 480 GFLOP/s, several times what any core of the time can do.
+- AlexNet-S: MXNet's 0.020 s on a GTX 980 would be 5 TFLOP/s by the direct algorithm, more than the card's peak. In the
+  authors' published script (hclhkbu/dlbench, synthetic/experiments/mxnet/cnn/alexnet/symbol_alexnet.py) the last
+  pooling reads the third convolution and the last layer reads that pooling, so four layers take no part.
+"""
+
+import argparse
+import csv
+import itertools
+import json
+import statistics
+from collections import Counter
+from pathlib import Path
+
+import torch
+from networks import NETWORKS
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from d2lmini import costs
+from d2lmini.machines import build, slower
+from d2lmini.sim.clock import Clock
+from d2lmini.sim.work import measure, signature
+
+TABLE = Path(__file__).parent.parent / "chapters" / "data" / "shi2016_table7.csv"
+GRID = [share / 20 for share in range(8, 19)]
+CARDS = {"gtx980": "GTX 980", "k80": "K80 (one of two chips)"}
+
+
+class Reporting(TorchDispatchMode):
+    """Hands every operation inside the block to `report(func, args, kwargs, out)`."""
+
+    def __init__(self, report):
+        super().__init__()
+        self.report = report
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        """Run the operation, report it, return its result."""
+        out = func(*args, **(kwargs or {}))
+        self.report(func, args, kwargs or {}, out)
+        return out
+
+
+def make(name):
+    """Return a network on the meta device with its optimizer and one batch: inputs and targets."""
+    module, shape = NETWORKS[name]
+    with torch.device("meta"):
+        model = module()
+        inputs = torch.empty(shape, dtype=torch.int64) if name == "LSTM" else torch.empty(shape)
+        targets = torch.empty(shape[0] * shape[1] if name == "LSTM" else shape[0], dtype=torch.int64)
+    return model, torch.optim.SGD(model.parameters(), lr=0.01), inputs, targets
+
+
+def step(model, optimizer, inputs, targets):
+    """Run one training step as the tools of 2016 did: zero the gradients, forward, backward that adds, update."""
+    optimizer.zero_grad(set_to_none=False)
+    torch.nn.functional.cross_entropy(model(inputs), targets).backward()
+    optimizer.step()
+
+
+def simulate(name, card):
+    """Return the simulated seconds of one training step on `card`, from pageable inputs to the last update's end."""
+    clock = Clock(slower(build(1, card)))
+    everything = make(name)
+    step(*everything)  # makes the gradients, which later steps keep
+    inputs = everything[2]
+    clock.copy(None, 0, inputs.numel() * inputs.element_size(), pinned=False, blocking=True)
+    with Reporting(lambda *call: clock.operation(0, *call)):
+        step(*everything)
+    clock.synchronize()
+    return clock.now()
+
+
+def published():
+    """Return, for each network and card, the tool with the shortest published step and its seconds."""
+    best = {}
+    with open(TABLE, encoding="utf-8") as file:
+        for row in csv.DictReader(line for line in file if not line.startswith("#")):
+            for card in CARDS:
+                if row["network"] in NETWORKS and row[card]:
+                    found = (float(row[card]), row["tool"])
+                    best[row["network"], card] = min(best.get((row["network"], card), found), found)
+    return best
+
+
+def rows():
+    """Return one dictionary for each network and card: simulated and published seconds and the relative error."""
+    table = []
+    for (name, card), (seconds, tool) in sorted(published().items(), key=_order):
+        simulated = simulate(name, CARDS[card])
+        table.append({"network": name, "gpu": CARDS[card], "simulated_s": simulated, "published_s": seconds,
+                      "tool": tool, "error": simulated / seconds - 1})  # fmt: skip
+    return table
+
+
+def _order(item):
+    (name, card), _ = item
+    return list(NETWORKS).index(name), card
+
+
+def show(table):
+    """Print the rows and the median of the absolute relative errors."""
+    print(f"{'network':10} {'simulated':>10} {'published':>10} {'error':>7}  best tool, GPU (base clock)")
+    for row in table:
+        print(f"{row['network']:10} {row['simulated_s']:9.4f}s {row['published_s']:9.3f}s {row['error']:+7.1%}  "
+              f"{row['tool']}, {row['gpu']}")  # fmt: skip
+    print(f"median relative error: {median(table):.1%} of {len(table)} rows")
+
+
+def median(table):
+    """Return the median of the absolute relative errors."""
+    return statistics.median(abs(row["error"]) for row in table)
+
+
+def fit():
+    """Try every combination of the efficiency figures on a grid and print the best ten, by their median error."""
+    works, found = {name: _works(name) for name in NETWORKS}, []
+    gpus = {card: slower(build(1, name)).gpu for card, name in CARDS.items()}
+    for gemm, conv, memory in itertools.product(GRID, GRID, GRID):
+        costs.ARITHMETIC.update(gemm=gemm, conv=conv)
+        costs.MEMORY.update(pointwise=memory, reduction=memory)
+        errors = [_seconds(works[name], gpus[card]) / seconds - 1 for (name, card), (seconds, _) in published().items()]
+        found.append((statistics.median(map(abs, errors)), gemm, conv, memory))
+    print("median error, gemm, conv, memory")
+    for row in sorted(found)[:10]:
+        print("  ".join(f"{value:.3f}" for value in row))
+
+
+def _works(name):
+    """Return how often each distinct piece of work occurs in one training step."""
+    found, everything = Counter(), make(name)
+    step(*everything)
+    with Reporting(lambda *call: signature(*call) and found.update([measure(*call)])):
+        step(*everything)
+    return found
+
+
+def _seconds(works, gpu):
+    """Return a step's seconds without the clock: the device's or the host's, whichever is longer."""
+    busy = sum(n * costs.operation_seconds(w.flops, w.nbytes, gpu, w.kind, w.dtype) for w, n in works.items())
+    return max(busy, sum(works.values()) * costs.LAUNCH_S)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", metavar="FILE", help="write the rows here as well")
+    parser.add_argument("--fit", action="store_true", help="search the efficiency figures instead of predicting")
+    options = parser.parse_args()
+    if options.fit:
+        fit()
+    else:
+        result = rows()
+        show(result)
+        if options.json:
+            Path(options.json).write_text(json.dumps({"rows": result, "median_error": median(result)}, indent=1) + "\n")

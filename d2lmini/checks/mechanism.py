@@ -1,0 +1,115 @@
+"""Checks of the exercises: each takes the reader's function, tries it, and prints one line that says what is wrong.
+
+    checks.split_batch(split_batch)
+    ✗ split_batch: 7 examples on 3 devices: device 0 got the examples 0, 1; expected 0, 1, 2
+
+A check is a function that raises `Wrong` at the first fault and returns the sentence to print when there is none.
+`@check` registers it in `CHECKS` under the exercise's name and does the printing. A fault names the input and what was
+expected and got: a reader must be able to act on it. Inputs betray misrouting: values depend on their position, shards
+are uneven, and gradients differ by powers of ten.
+"""
+
+import copy
+import functools
+from dataclasses import dataclass
+
+import torch
+
+CHECKS = {}  # name of the exercise, as in its cells' tags -> check
+
+
+class Wrong(Exception):
+    """What is wrong with the reader's function, in a sentence."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check returns: true when the answer is right. It shows nothing in a notebook: the line was printed."""
+
+    right: bool
+    sentence: str
+
+    def __bool__(self):
+        """Return whether the answer is right."""
+        return self.right
+
+    def _ipython_display_(self):
+        pass
+
+
+def check(judge):
+    """Register `judge` and return a check that prints ✓ or ✗, the reader's function and a sentence; it never raises."""
+
+    @functools.wraps(judge)
+    def run(function):
+        try:
+            if not callable(function):
+                raise Wrong(f"expected the function itself, got {brief(function)}: leave out its parentheses")
+            verdict = Verdict(True, judge(function))
+        except Wrong as wrong:
+            verdict = Verdict(False, str(wrong))
+        except Exception as error:  # the answer was so odd that the check itself stumbled
+            verdict = Verdict(False, f"the answer could not be read ({_name(error)})")
+        print("✓" if verdict else "✗", f"{judge.__name__}: {verdict.sentence}")
+        return verdict
+
+    CHECKS[judge.__name__.replace("_", "-")] = run
+    return run
+
+
+def attempt(function, *inputs, given):
+    """Return ``function(*inputs)``; raise Wrong, told with `given`, if it fails, returns None or changes an input."""
+    before = copy.deepcopy(inputs)
+    try:
+        result = function(*inputs)
+    except Exception as error:
+        raise Wrong(f"{given}: your code raised {_name(error)}") from error
+    if result is None:
+        raise Wrong(f"{given}: nothing was returned; end with a return statement")
+    if not _same(inputs, before):
+        raise Wrong(f"{given}: your code changed its inputs; work on new tensors and lists")
+    return result
+
+
+def must_refuse(function, *inputs, given):
+    """Raise Wrong, told with `given`, unless ``function(*inputs)`` raises a ValueError that says something."""
+    try:
+        result = function(*inputs)
+    except ValueError as error:
+        if not str(error):
+            raise Wrong(f"{given}: the ValueError says nothing; say what was expected and what came") from error
+    except Exception as error:
+        raise Wrong(f"{given}: expected a ValueError, your code raised {_name(error)}") from error
+    else:
+        raise Wrong(f"{given}: expected a ValueError, your code returned {brief(result)}")
+
+
+def brief(value):
+    """Return a value in a few words: a tensor by its numbers if they are few, else by its shape."""
+    if isinstance(value, torch.Tensor):
+        few = value.numel() <= 6 and not value.is_meta
+        return brief(value.tolist()) if few else f"a tensor of shape {list(value.shape)}"
+    if isinstance(value, (list, tuple)) and len(value) <= 6:
+        return f"[{', '.join(brief(item) for item in value)}]"
+    text = f"{value:g}" if isinstance(value, float) else " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _name(error):
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _same(a, b):
+    if isinstance(a, torch.Tensor):
+        return a.device == b.device and a.shape == b.shape and (a.is_meta or torch.equal(a, b))
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(map(_same, a.values(), b.values()))
+    return a == b
+
+
+def many(count, noun):
+    """Return a count with its noun in the right number: 1 shard, 2 shards."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

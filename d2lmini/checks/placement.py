@@ -1,0 +1,93 @@
+"""Checks of the exercises on where tensors live: moving them, and computing without making the host wait."""
+
+import torch
+
+from d2lmini import sim
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check
+
+
+@check
+def move(function):
+    """``function(batch, device)``: the tensors of nested lists, tuples and dicts on `device`, none copied in vain."""
+    here, there = torch.device("cpu"), torch.device("meta")
+    for name, batch in _batches().items():
+        for device in (here, there):
+            got = attempt(function, batch, device, given=f"{name}, to {device}")
+            _compare(f"{name}, to {device}", batch, got, device)
+    return "every tensor is on the device, the structure is the same, and what was there already was not copied"
+
+
+def _batches():
+    x, y = torch.arange(6.0).reshape(2, 3), torch.arange(2)
+    return {
+        "a tensor": x,
+        "a tuple of two tensors": (x, y),
+        "a list with a tuple inside": [x, (y, x)],
+        "a dict with a list inside": {"image": x, "boxes": [y, y], "name": "cat", "index": 7},
+        "an empty list": [],
+    }
+
+
+def _compare(given, batch, got, device):
+    """Raise Wrong unless `got` is `batch` with its tensors on `device`."""
+    if type(got) is not type(batch):
+        raise Wrong(f"{given}: expected a {type(batch).__name__} for {brief(batch)}, got {brief(got)}")
+    if isinstance(batch, torch.Tensor):
+        _compare_tensor(given, batch, got, device)
+    elif isinstance(batch, dict):
+        if list(got) != list(batch):
+            raise Wrong(f"{given}: expected the keys {brief(list(batch))}, got {brief(list(got))}")
+        for key in batch:
+            _compare(f"{given}: under {key!r}", batch[key], got[key], device)
+    elif isinstance(batch, (list, tuple)):
+        if len(got) != len(batch):
+            raise Wrong(f"{given}: expected {len(batch)} items, got {len(got)}")
+        for i, (want, item) in enumerate(zip(batch, got)):
+            _compare(f"{given}: item {i}", want, item, device)
+    elif got != batch:
+        raise Wrong(f"{given}: expected {brief(batch)} as it was, got {brief(got)}")
+
+
+def _compare_tensor(given, batch, got, device):
+    if got.device != device:
+        raise Wrong(f"{given}: the tensor is on {got.device}: use .to(device)")
+    if batch.device == device and got is not batch:
+        raise Wrong(f"{given}: the tensor was there already, but you made a copy; .to(device) returns it as it is")
+    if got.shape != batch.shape or got.dtype != batch.dtype:
+        raise Wrong(f"{given}: expected {list(batch.shape)}, {batch.dtype}; got {list(got.shape)}, {got.dtype}")
+
+
+@check
+def product_norms(function):
+    """``function(matrices)``: the norms of each matrix times itself, on their device, without a wait of the host."""
+    if not sim.has_clock():
+        sim.enable(2)
+    for count in (1, 3, 5):
+        _try_norms(function, count)
+    return "the norms are right and stay on the device, and the host never waited"
+
+
+def _try_norms(function, count):
+    given = f"{count} matrices on sim:0"
+    cpu = [torch.eye(4) * (i + 1) + i for i in range(count)]
+    matrices = [matrix.to("sim:0") for matrix in cpu]
+    torch.sim.synchronize()
+    waits = 0
+
+    def watched(matrices):  # only the reader's code: comparing the inputs afterwards waits too
+        nonlocal waits
+        with sim.trace() as trace:
+            result = function(matrices)
+        waits = sum(span.kind == "wait" for span in trace.spans)
+        return result
+
+    got = attempt(watched, matrices, given=given)
+    if not isinstance(got, torch.Tensor):
+        raise Wrong(f"{given}: expected one tensor with all norms, got {brief(got)}: torch.stack puts tensors together")
+    if got.device != matrices[0].device:
+        raise Wrong(f"{given}: the norms are on {got.device}; leave them on sim:0")
+    want = torch.stack([(matrix @ matrix).norm() for matrix in cpu])
+    if got.shape != want.shape or not torch.allclose(got.cpu(), want):
+        raise Wrong(f"{given}: expected the norms {brief(want)}, got {brief(got.cpu())}")
+    if waits:
+        raise Wrong(f"{given}: the host waited {waits} times; .item(), float(), print and .cpu() make it wait")

@@ -1,0 +1,130 @@
+"""Simulated GPUs: a real PyTorch device type, ``sim``, for machines that have no GPU, or not enough.
+
+    from d2lmini import sim
+    sim.enable(4)                                # now there are sim:0 to sim:3, and torch.sim
+    x = torch.ones(2, 3, device="sim:1")
+
+Results are computed for real, on the CPU; mixing devices raises PyTorch's own error; memory runs out where it would.
+Importing this package changes nothing in torch; `enable` does, for the rest of the process.
+"""
+
+import torch
+
+from d2lmini import machines
+from d2lmini.sim.memory import Memory
+from d2lmini.sim.state import Gpu, state
+
+__all__ = ["enable", "has_clock", "is_enabled", "machine", "now", "trace"]
+
+_registered = False
+
+
+def enable(gpus=None, gpu="GTX 1080", link="PCIe3-x16", *, machine=None, memory=None, clock=True, counting=True,
+           accelerator=None):  # fmt: skip
+    """Make `gpus` simulated GPUs, by default 2, and start their counters and their clock from zero.
+
+    gpu, link: names in `hardware.GPUS` and `hardware.LINKS`; or machine: one in `machines.MACHINES`, or a Machine.
+    memory: bytes of each GPU, if not what the hardware has. clock, counting: False leaves out the simulated clock, or
+    the counting of memory and with it its limit. accelerator: whether ``torch.accelerator`` and ``nn.DataParallel``
+    mean these GPUs; by default only when the machine has no real one.
+
+    Calling it again is allowed and replaces what was set. Tensors on devices that stay keep their values. Raises
+    RuntimeError when a tensor is on a device that would go, or takes more than the new capacity, and then changes
+    nothing; ValueError for an unknown name or a number of GPUs below 1; RuntimeError when this torch cannot do it.
+    """
+    chosen = _machine(gpus, gpu, link, machine)
+    capacity = chosen.gpu.memory_bytes if memory is None else memory
+    if not isinstance(capacity, int) or capacity < 0:
+        raise ValueError(f"expected the memory of a GPU as a number of bytes, got {memory!r}")
+    _register()
+    from d2lmini.sim import live
+    from d2lmini.sim.clock import Clock
+
+    tensors = live.settle(chosen.count, capacity) if state.gpus else []
+    state.machine, state.counting = chosen, counting
+    state.leads = not torch.cuda.is_available() if accelerator is None else accelerator
+    _resize(chosen.count, capacity)
+    live.recount(tensors)
+    state.clock = Clock(chosen) if clock else None
+
+
+def disable():
+    """Take all simulated GPUs away, so that torch.accelerator names the real one again, or none.
+
+    The device type stays known to torch. Raises RuntimeError when a tensor is left on one of them.
+    """
+    if state.gpus:
+        from d2lmini.sim import current, live
+
+        live.settle(0, 0)
+        state.gpus.clear()
+        current.select(0)
+    state.clock, state.leads = None, False
+
+
+def is_enabled():
+    """Return whether there are simulated GPUs."""
+    return bool(state.gpus)
+
+
+def trace():
+    """Return a context manager that records what the devices do while it is open; raises RuntimeError with no clock."""
+    if state.clock is None:
+        raise RuntimeError("expected simulated GPUs with a clock: call sim.enable(...) first, without clock=False")
+    return state.clock.trace()
+
+
+def has_clock():
+    """Return whether simulated GPUs with a simulated clock are enabled."""
+    return state.clock is not None
+
+
+def now():
+    """Return the calling thread's simulated time, in seconds since `enable`; raises RuntimeError with no clock."""
+    if state.clock is None:
+        raise RuntimeError("expected simulated GPUs with a clock: call sim.enable(...) first, without clock=False")
+    return state.clock.now()
+
+
+def machine():
+    """Return the `machines.Machine` that is simulated, None before `enable`."""
+    return state.machine
+
+
+def _machine(gpus, gpu, link, machine):
+    if machine is None:
+        return machines.build(2 if gpus is None else gpus, gpu, link)
+    if not isinstance(machine, machines.Machine):
+        machine = machines.find(machines.MACHINES, machine, "machine")
+    if gpus not in (None, machine.count):
+        raise ValueError(f"the machine {machine.name} has {machine.count} GPUs, got gpus={gpus}: leave gpus out")
+    return machine
+
+
+def _register():
+    global _registered
+    if _registered:
+        return
+    from d2lmini.sim import hooks, module
+
+    lacking = hooks.missing()
+    if lacking:
+        raise RuntimeError(f"simulated GPUs need torch 2.11 or later; this is {torch.__version__}, without {lacking}")
+    hooks.register(module)
+    _registered = True
+
+
+def _resize(count, capacity):
+    """Keep the devices that stay, drop or add others."""
+    from d2lmini.sim import current, random
+
+    del state.gpus[count:]
+    for index in range(len(state.gpus), count):
+        generator = random.make(index)
+        generator.manual_seed(torch.initial_seed())
+        state.gpus.append(Gpu(index, torch.device("sim", index), Memory(index, capacity), generator))
+    for gpu in state.gpus:
+        gpu.memory.restart(capacity)
+    if state.current >= count:
+        current.select(0)
+    torch.nn.parallel._functions._streams = None  # a list with one entry a device

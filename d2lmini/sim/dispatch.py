@@ -1,0 +1,183 @@
+"""How an operation on simulated GPUs runs: check the devices, run it on the real tensors, put shells on what is new.
+
+For each operation (an ``OpOverload``) a plan is made once, from its schema: which arguments are tensors, which results
+are new, views or arguments that were changed, whether it draws random numbers, whether the host must wait for it.
+Nothing here knows single operations; those that differ are in `special`.
+
+Inputs on two devices raise torch's own error. Zero-dimensional host tensors may take part where CUDA lets them.
+"""
+
+import torch
+
+from d2lmini.sim import rules
+from d2lmini.sim.fused import KERNELS
+from d2lmini.sim.random import draw
+from d2lmini.sim.state import state
+from d2lmini.sim.tensor import SimTensor, resync, shell, wrap
+
+_WAITS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+_handlers = {}  # OpOverload -> function(func, args, kwargs)
+
+
+def dispatch(cls, func, types, args=(), kwargs=None):
+    """Run one operation: what torch calls as ``SimTensor.__torch_dispatch__``."""
+    handler = _handlers.get(func)
+    if handler is None:
+        handler = _handlers[func] = _composite if _is_composite(func) else Plan(func).run
+    return handler(func, args, kwargs or {})
+
+
+def handles(*funcs):
+    """Make the decorated function the handler of these operations, in place of a plan."""
+    def register(function):
+        _handlers.update(dict.fromkeys(funcs, function))
+        return function
+    return register
+
+
+def _is_composite(func):
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+
+
+def _composite(func, args, kwargs):
+    """Run an operation that is made of others: it arrives here whole only in inference mode."""
+    return func.decompose(*args, **kwargs)
+
+
+class Plan:
+    """What is known of one operation before it runs, and how to run it."""
+
+    def __init__(self, func):
+        schema, tags = func._schema, func.tags
+        self.call = KERNELS.get(func, func)
+        self.on_host = rules.RESULTS_ON_HOST.get(rules.name(func), ())
+        self.each = rules.name(func).startswith("_foreach_")
+        kinds = [str(argument.type) for argument in schema.arguments]
+        places = [i for i, argument in enumerate(schema.arguments) if not argument.kwarg_only]
+        self.tensors = tuple(i for i in places if kinds[i] in ("Tensor", "Optional[Tensor]"))
+        self.lists = tuple(i for i in places if "List[" in kinds[i] and "Tensor" in kinds[i])
+        self.changed = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        self.aliases = [_source(schema, r) for r in schema.returns]
+        self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+        self.reshapes = torch.Tag.inplace_view in tags or func in rules.RESHAPES or schema.name in rules.RESHAPES or (
+            "out" in func._overloadname)
+        self.random = torch.Tag.nondeterministic_seeded in tags
+        returns_numbers = any("Tensor" not in str(r.type) for r in schema.returns)
+        self.waits = returns_numbers or not _WAITS.isdisjoint(tags)
+        self.in_place = self.aliases == [0] and not self.reshapes  # the most common case of a changed argument
+        self.single = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor" and self.aliases == [None]
+
+    def run(self, func, args, kwargs):
+        """Run `func` and return its result as torch expects it."""
+        index, reals, hosts = None, list(args), False
+        given = len(reals)
+        for i in self.tensors:
+            if i >= given:
+                break
+            tensor = reals[i]
+            if type(tensor) is SimTensor:
+                if tensor._index != index:
+                    if index is not None:
+                        rules.mixed(func, args, kwargs)
+                    index = tensor._index
+                reals[i] = tensor._real
+            elif tensor is not None:
+                hosts = True
+        if self.each and rules.spread(args):
+            return _one_by_one(func, args, kwargs)
+        if self.lists or kwargs:
+            index, kwargs_real, hosts = self._rest(func, args, kwargs, reals, index, hosts)
+        else:
+            kwargs_real = kwargs
+        if hosts:
+            rules.check_hosts(func, args, kwargs)
+        out = draw(func, self.call, reals, kwargs_real, index) if self.random else self.call(*reals, **kwargs_real)
+        clock = state.clock
+        if clock is not None:
+            clock.operation(index, func, reals, kwargs_real, out)
+            if self.waits:
+                clock.synchronize(index)
+        if self.single:
+            return shell(out, state.gpus[index]) if self.views else wrap(out, index)
+        return args[0] if self.in_place else self._finish(out, args, kwargs, index)
+
+    def _rest(self, func, args, kwargs, reals, index, hosts):
+        """Unwrap lists and keywords too; return the device, the real keywords, and whether a tensor is the host's."""
+        seen = {index} - {None}
+
+        def real(value):
+            nonlocal hosts
+            if type(value) is SimTensor:
+                seen.add(value._index)
+                return value._real
+            if isinstance(value, (list, tuple)):
+                return [real(v) for v in value]
+            hosts = hosts or isinstance(value, torch.Tensor)
+            return value
+
+        for i in self.lists:
+            if i < len(reals):
+                reals[i] = real(reals[i])
+        kwargs = {name: real(value) for name, value in kwargs.items()}
+        if len(seen) > 1:
+            rules.mixed(func, args, kwargs)
+        return seen.pop(), kwargs, hosts
+
+    def _finish(self, out, args, kwargs, index):
+        """Return the results: changed arguments as they were given, what is new in shells."""
+        if self.reshapes:
+            for name in self.changed:
+                self._follow(kwargs.get(name, args[0] if args else None))
+        if not self.aliases:
+            return None
+        outs = (out,) if len(self.aliases) == 1 else out
+        results = []
+        for place, (real, source) in enumerate(zip(outs, self.aliases)):
+            if place in self.on_host:
+                results.append(real)
+            elif source is None:
+                results.append(_outer(real, index, self.views))
+            else:
+                results.append(kwargs[source] if isinstance(source, str) else args[source])
+        return results[0] if len(self.aliases) == 1 else tuple(results)
+
+    def _follow(self, tensors):
+        for tensor in tensors if isinstance(tensors, (list, tuple)) else (tensors,):
+            if type(tensor) is SimTensor:
+                follow(tensor)
+
+
+def _one_by_one(func, args, kwargs):
+    """Run a ``_foreach_`` operation whose lists go over several devices place by place, as CUDA's slow path does."""
+    length = len(next(a for a in args if rules.is_tensors(a)))
+    results = [func(*(a[i : i + 1] if isinstance(a, (list, tuple)) and len(a) == length else a for a in args), **kwargs)
+               for i in range(length)]  # fmt: skip
+    return None if results[0] is None else [r[0] for r in results]
+
+
+def follow(tensor):
+    """Make a shell and the memory's count follow a real tensor that changed its shape or its storage's size."""
+    if state.counting:
+        state.gpus[tensor._index].memory.add(tensor._real.untyped_storage())
+    resync(tensor)
+
+
+def _outer(real, index, view):
+    if isinstance(real, torch.Tensor):
+        return shell(real, state.gpus[index]) if view else wrap(real, index)
+    if isinstance(real, (list, tuple)):
+        return [_outer(r, index, view) for r in real]
+    return real
+
+
+def _source(schema, result):
+    """Return which argument a result is, a place or a keyword, or None if it is a tensor of its own."""
+    if result.alias_info is None or not result.alias_info.is_write:
+        return None
+    for place, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.before_set & result.alias_info.before_set:
+            return argument.name if argument.kwarg_only else place
+    return None
+
+
+SimTensor.__torch_dispatch__ = classmethod(dispatch)

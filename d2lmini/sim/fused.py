@@ -1,0 +1,73 @@
+"""Fused operations that torch picks for accelerators and has no CPU kernel for, written out on the real tensors.
+
+They are what CUDA's kernels compute. Dropout gives the CPU's numbers; the cells add their four products in another
+order than the CPU's unfused ones, so that the last bit may differ, as it does on CUDA.
+"""
+
+import torch
+
+aten = torch.ops.aten
+
+
+def dropout(x, p, train, generator=None):
+    """Return x with a fraction `p` of its numbers set to zero and the others scaled, and the mask of those kept."""
+    if train is False or p == 0:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    noise = torch.empty_like(x).bernoulli_(1 - p, generator=generator)
+    return x * (noise if p == 1 else noise / (1 - p)), noise.bool()
+
+
+def lstm_cell(input_gates, hidden_gates, cx, input_bias=None, hidden_bias=None):
+    """Return hy, cy [n, h] and the four activated gates [n, 4h], in the order input, forget, cell, output."""
+    gates = _biased(input_gates, input_bias) + _biased(hidden_gates, hidden_bias)
+    i, f, g, o = gates.chunk(4, 1)
+    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+    cy = f * cx + i * g
+    return o * cy.tanh(), cy, torch.cat([i, f, g, o], 1)
+
+
+def lstm_cell_backward(grad_hy, grad_cy, cx, cy, workspace, has_bias):
+    """Return the gradients of the gates [n, 4h], of cx [n, h], and of the bias [4h] or None."""
+    i, f, g, o = workspace.chunk(4, 1)
+    tanh = cy.tanh()
+    grad_cy = torch.zeros_like(cx) if grad_cy is None else grad_cy
+    grad_hy = torch.zeros_like(cx) if grad_hy is None else grad_hy
+    grad_c = grad_hy * o * (1 - tanh * tanh) + grad_cy
+    of_i, of_f = grad_c * g * i * (1 - i), grad_c * cx * f * (1 - f)
+    of_g, of_o = grad_c * i * (1 - g * g), grad_hy * tanh * o * (1 - o)
+    grad_gates = torch.cat([of_i, of_f, of_g, of_o], 1)
+    return grad_gates, grad_c * f, grad_gates.sum(0) if has_bias else None
+
+
+def gru_cell(input_gates, hidden_gates, hx, input_bias=None, hidden_bias=None):
+    """Return hy [n, h] and what backward needs [n, 5h]: reset, input and new gate, hx, and the hidden part of new."""
+    ir, ii, inew = _biased(input_gates, input_bias).chunk(3, 1)
+    hr, hi, hnew = _biased(hidden_gates, hidden_bias).chunk(3, 1)
+    reset, gate = (ir + hr).sigmoid(), (ii + hi).sigmoid()
+    new = (inew + reset * hnew).tanh()
+    return (hx - new) * gate + new, torch.cat([reset, gate, new, hx, hnew.contiguous()], 1)
+
+
+def gru_cell_backward(grad_hy, workspace, has_bias):
+    """Return the gradients of input and hidden gates [n, 3h], of hx [n, h], and of the two biases or None."""
+    reset, gate, new, hx, hnew = workspace.chunk(5, 1)
+    grad_new = grad_hy * (1 - gate) * (1 - new * new)
+    grad_gate = grad_hy * (hx - new) * gate * (1 - gate)
+    grad_reset = grad_new * hnew * reset * (1 - reset)
+    grad_input = torch.cat([grad_reset, grad_gate, grad_new], 1)
+    grad_hidden = torch.cat([grad_reset, grad_gate, grad_new * reset], 1)
+    biases = (grad_input.sum(0), grad_hidden.sum(0)) if has_bias else (None, None)
+    return grad_input, grad_hidden, grad_hy * gate, *biases
+
+
+def _biased(gates, bias):
+    return gates if bias is None else gates + bias
+
+
+KERNELS = {
+    aten.native_dropout.default: dropout,
+    aten._thnn_fused_lstm_cell.default: lstm_cell,
+    aten._thnn_fused_lstm_cell_backward_impl.default: lstm_cell_backward,
+    aten._thnn_fused_gru_cell.default: gru_cell,
+    aten._thnn_fused_gru_cell_backward.default: gru_cell_backward,
+}

@@ -1,0 +1,57 @@
+"""The device guard that torch's autograd asks what kind of device ``sim`` is, and the errors that pass by it.
+
+torch offers a guard that Python code can implement, but calls it from C++ destructors, which may not throw. Two things
+would end the process there. An interrupt strikes while Python code runs: so no Python code runs, only C functions
+strung together with iterators. And when an operation or a hook raises during backward, Python's error is still pending
+while the guard is asked; a call that begins with an error pending fails in any case, and a failure ends the process.
+So the guard takes the pending error away and keeps it, and `pending` gives it back once torch has come to a halt.
+"""
+
+import ctypes
+import operator
+import threading
+from itertools import repeat, starmap
+
+import torch
+
+_TYPE = torch._C._autograd.DeviceType.PrivateUse1
+_parts = tuple(ctypes.c_void_p() for _ in range(3))  # the pending error's type, value and traceback
+_fetch = ctypes.pythonapi["PyErr_Fetch"]  # takes a pending error away; gives null pointers when there is none
+_fetch.restype = None
+_kept = set()  # (thread, type, value, traceback), addresses or None
+
+
+def _answers():
+    """Return an iterator of C functions only: each step keeps the error that is pending, if any, and gives the type."""
+    fetched = starmap(_fetch, repeat(tuple(map(ctypes.byref, _parts))))
+    thread = starmap(threading.get_ident, repeat(()))
+    addresses = (map(operator.attrgetter("value"), repeat(part)) for part in _parts)
+    kept = map(_kept.add, zip(thread, *addresses))
+    return map(operator.itemgetter(0), zip(repeat(_TYPE), fetched, kept))
+
+
+class Guard(torch._C._acc.DeviceGuard):
+    """What torch registers; `type_` is the only question that it lets Python answer."""
+
+    type_ = _answers().__next__
+
+
+def pending():
+    """Return the error that the guard took away from the calling thread, or None."""
+    mine = [entry for entry in _kept if entry[0] == threading.get_ident() and entry[1]]
+    if not mine:
+        return None
+    _kept.discard(mine[0])
+    kind, value, traceback = (_take(address) for address in mine[0][1:])
+    if not isinstance(value, BaseException):  # before Python 3.12 an error raised in C need not be made yet
+        value = kind() if value is None else kind(*value) if isinstance(value, tuple) else kind(value)
+    return value if traceback is None else value.with_traceback(traceback)
+
+
+def _take(address):
+    """Return the object at an address whose reference is ours, and give that reference up."""
+    if not address:
+        return None
+    thing = ctypes.cast(address, ctypes.py_object).value
+    ctypes.pythonapi.Py_DecRef(ctypes.c_void_p(address))
+    return thing

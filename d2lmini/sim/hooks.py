@@ -1,0 +1,80 @@
+"""How torch learns of the device type ``sim``: names, a guard, hooks, autograd's engine, saving and loading.
+
+All of it is done once a process, by `register`, and cannot be undone: torch has no way back.
+"""
+
+import torch
+from torch.utils import backend_registration
+
+from d2lmini.sim import accelerator, autocast, guard, parallel, pinning, special, standins
+from d2lmini.sim.tensor import SimStorage, SimTensor
+
+
+def missing():
+    """Return what this version of torch lacks for simulated GPUs, or None."""
+    for owner, name in (
+        (torch._C, "_acc"),
+        (backend_registration, "_setup_privateuseone_for_python_backend"),
+        (torch.autograd, "_engine_run_backward"),
+        (torch, "AcceleratorError"),
+        (torch._C, "_set_throw_on_mutable_data_ptr"),
+    ):
+        if not hasattr(owner, name):
+            return name
+    return None
+
+
+def register(module):
+    """Make ``sim`` a device type of torch, with `module` as ``torch.sim``."""
+
+    class Hooks(torch._C._acc.PrivateUse1Hooks):
+        is_available = is_built = has_primary_context = staticmethod(lambda *_: True)
+
+    backend_registration._setup_privateuseone_for_python_backend("sim", module, Hooks(), guard.Guard())
+    special.register()
+    pinning.register()
+    accelerator.register()
+    parallel.register()
+    standins.register()
+    autocast.register()
+    _run_backward_on_one_thread()
+    torch.UntypedStorage.__new__ = _new_storage
+    torch.serialization.register_package(19, _tag, _restore)
+    torch.utils._foreach_utils._foreach_supported_types.append(SimTensor)
+
+
+def _run_backward_on_one_thread():
+    """Let autograd run on the calling thread: torch's guard for Python devices tells the engine of one device only."""
+    run = torch.autograd.graph._engine_run_backward
+
+    def engine_run_backward(*args, **kwargs):
+        try:
+            with torch.autograd.set_multithreading_enabled(False):
+                return run(*args, **kwargs)
+        except SystemError:  # there was an error, but it is gone: the guard has it
+            error = guard.pending()
+            if error is None:
+                raise
+        raise error
+
+    torch.autograd.graph._engine_run_backward = torch.autograd._engine_run_backward = engine_run_backward
+
+
+def _new_storage(cls, *args, device=None, **kwargs):
+    """Make a storage; for a simulated GPU torch's own way would end the process, as it has no allocator for it."""
+    if device is not None and torch.device(device).type == "sim":
+        return SimStorage(*args, device=device, **kwargs)
+    return torch._C.StorageBase.__new__(cls, *args, **({} if device is None else {"device": device}), **kwargs)
+
+
+def _tag(storage):
+    """Name a storage's device in a file."""
+    return str(storage.device) if type(storage) is SimStorage else None
+
+
+def _restore(storage, location):
+    """Return a loaded storage's copy on the simulated GPU that `location` names, or None if it names none."""
+    if location != "sim" and not location.startswith("sim:"):
+        return None
+    device = torch.serialization._validate_device(location, "sim")
+    return SimStorage(storage.nbytes(), device=device).copy_(storage, False)

@@ -1,0 +1,103 @@
+"""The memory of a simulated GPU: what is in use, the peak, and the error when it does not suffice.
+
+Memory is counted by the storage, the block of bytes that tensors are views of: a storage is added when a device first
+sees it and subtracted when the last tensor that uses it is gone, at once, through a weak reference. Views are therefore
+not counted twice. As in CUDA's allocator a block takes a multiple of 512 bytes; unlike there nothing is kept for
+later, so what is reserved is what is allocated, and fragmentation does not exist.
+
+The bytes themselves lie in the host's memory, which is taken only after the capacity was checked wherever the size is
+known beforehand (factories, copies, ``resize_``). The result of another operation is checked when it exists.
+"""
+
+import threading
+import weakref
+
+import torch
+
+BLOCK = 512  # bytes; kMinBlockSize of CUDA's caching allocator
+
+
+class Block(weakref.ref):
+    """A weak reference to a storage, with its address `key` and the bytes `size` that it is counted with."""
+
+    __slots__ = ("key", "size")
+
+
+class Memory:
+    """The bytes of the device `index`, of which there are `capacity`. Safe to use from many threads."""
+
+    def __init__(self, index, capacity):
+        self.index, self.capacity = index, capacity
+        self.allocated = self.peak = self.count = self.failures = 0
+        self._blocks = {}  # by the storage's address
+        self._lock = threading.RLock()  # a weak reference's callback may run inside any statement, in this thread too
+
+    def check(self, nbytes):
+        """Raise torch.OutOfMemoryError if `nbytes` more would not fit. Nothing is taken."""
+        size = -(-nbytes // BLOCK) * BLOCK
+        if self.allocated + size > self.capacity:
+            self._fail(nbytes)
+
+    def add(self, storage):
+        """Count a storage; one that is counted already is counted again only by what it grew or shrank.
+
+        Raises torch.OutOfMemoryError, and counts nothing, if it does not fit.
+        """
+        nbytes, key = storage.nbytes(), storage._cdata
+        size = -(-nbytes // BLOCK) * BLOCK
+        with self._lock:
+            block = self._blocks.get(key)
+            grown = size if block is None else size - block.size
+            allocated = self.allocated + grown
+            if allocated > self.capacity and grown > 0:
+                self._fail(nbytes)
+            if block is None:
+                block = self._blocks[key] = Block(storage, self._remove)
+                block.key = key
+                self.count += 1
+            block.size = size
+            self.allocated = allocated
+            if allocated > self.peak:
+                self.peak = allocated
+
+    def _remove(self, block):
+        with self._lock:
+            self.allocated -= block.size
+            del self._blocks[block.key]
+
+    def reset_peak(self):
+        """Start looking for the largest use anew, from what is in use now."""
+        with self._lock:
+            self.peak = self.allocated
+
+    def restart(self, capacity):
+        """Set the capacity, and every count to what is in use now; raises nothing if that is more than there is."""
+        with self._lock:
+            self.capacity, self.peak = capacity, self.allocated
+            self.count, self.failures = len(self._blocks), 0
+
+    def free(self):
+        """Return the bytes that are not in use."""
+        return self.capacity - self.allocated
+
+    def blocks(self):
+        """Return how many storages are counted."""
+        return len(self._blocks)
+
+    def _fail(self, nbytes):
+        self.failures += 1
+        raise torch.OutOfMemoryError(
+            f"sim out of memory. Tried to allocate {human(nbytes)}. GPU {self.index} has a total capacity of "
+            f"{human(self.capacity)} of which {human(self.free())} is free. Of the allocated memory "
+            f"{human(self.allocated)} is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated."
+        )
+
+
+def human(nbytes):
+    """Return a size as CUDA's messages write it: ``'512 bytes'``, ``'1.50 KiB'``, ``'20.00 MiB'``, ``'3.00 GiB'``."""
+    if nbytes <= 1024:
+        return f"{nbytes} bytes"
+    for unit, size in (("KiB", 2**10), ("MiB", 2**20)):
+        if nbytes <= size * 1024:
+            return f"{nbytes / size:.2f} {unit}"
+    return f"{nbytes / 2**30:.2f} GiB"

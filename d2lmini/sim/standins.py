@@ -1,0 +1,51 @@
+"""``torch.Generator``, ``torch.Stream``, ``torch.Event``: they make ours for simulated GPUs and torch's own otherwise.
+
+torch makes these objects in C++, through hooks that Python cannot fill in. The stand-ins only choose who makes one:
+what comes out is an ordinary object, and ``isinstance(x, torch.Generator)`` holds for both kinds.
+"""
+
+import torch
+
+from d2lmini.sim import random, streams_api
+from d2lmini.sim.state import state
+
+
+class _Either(type):
+    """The type of a stand-in: its instances are those of the real class and of ours."""
+
+    def __instancecheck__(cls, thing):
+        return isinstance(thing, cls.kinds)
+
+
+def _stand_in(real, ours, make):
+    def new(cls, device=None, *args, **kwargs):
+        index = _simulated(device, real)
+        if index is None:
+            return real(*args, **kwargs) if device is None else real(device, *args, **kwargs)
+        return make(index, *args, **kwargs)
+
+    return _Either(real.__name__, (), {"__new__": new, "__doc__": real.__doc__, "kinds": (real, ours)})
+
+
+def _simulated(device, real):
+    """Return the index of the simulated GPU that `device` means, or None; without a type the accelerator is meant."""
+    if device is None or isinstance(device, int):
+        if not state.leads or real is _GENERATOR:
+            return None
+        return state.current if device is None else state.check(device)
+    device = torch.device(device)
+    return state.index(device) if device.type == "sim" else None
+
+
+def _event(index, enable_timing=False, blocking=False, interprocess=False):
+    return streams_api.Event(enable_timing, blocking, interprocess)
+
+
+_GENERATOR = torch._C.Generator
+
+
+def register():
+    """Put the stand-ins in place."""
+    torch.Generator = _stand_in(_GENERATOR, random.SimGenerator, random.make)
+    torch.Stream = _stand_in(torch.Stream, streams_api.Stream, streams_api.Stream)
+    torch.Event = _stand_in(torch.Event, streams_api.Event, _event)

@@ -1,0 +1,208 @@
+"""The tensor of a simulated GPU: a shell that says ``sim:i`` and holds the real tensor, which lies in host memory.
+
+torch hands every operation on a shell to `dispatch.dispatch`, below autograd, which runs it on the real tensors. What
+is here is the shell itself and those methods of torch.Tensor that would read memory without an operation: printing,
+numpy, pickling, storages, deepcopy.
+"""
+
+import copy
+
+import torch
+
+from d2lmini.sim.state import state
+
+_make, _guard = torch.Tensor._make_wrapper_subclass, torch._C._set_throw_on_mutable_data_ptr
+_strided = torch.strided
+PRINT = torch._tensor_str.PRINT_OPTS
+
+
+class SimTensor(torch.Tensor):
+    """A tensor on a simulated GPU: made by ``torch.ones(2, device="sim:0")`` or ``x.to("sim:0")``, never by hand."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        """Run one operation; replaced by `dispatch.dispatch` when that module is loaded."""
+        raise NotImplementedError
+
+    def __repr__(self, *, tensor_contents=None):
+        return text(self)
+
+    def __format__(self, spec):
+        return self.item().__format__(spec) if self.dim() == 0 else object.__format__(self, spec)
+
+    def numpy(self, *, force=False):
+        """As on CUDA: a TypeError, unless forced to copy."""
+        if not force:
+            raise TypeError(
+                f"can't convert {self.device} device type tensor to numpy. "
+                "Use Tensor.cpu() to copy the tensor to host memory first."
+            )
+        return self.detach().cpu().resolve_conj().resolve_neg().numpy()
+
+    def tolist(self):
+        """Copy to the host and return nested lists of numbers, or a number."""
+        return self.detach().cpu().tolist()
+
+    def new_tensor(self, data, *, device=None, **options):
+        """Return a tensor made of `data`, on this device unless another is given."""
+        return torch.Tensor.new_tensor(self, data, device=self.device if device is None else device, **options)
+
+    def data_ptr(self):
+        """Return an address that is unique to these bytes, for comparing."""
+        return self._real.data_ptr()
+
+    def record_stream(self, stream):
+        """Nothing to do: memory is given back when nothing uses it any more."""
+
+    def untyped_storage(self):
+        """Return the storage, which names this device."""
+        return storage_of(self)
+
+    @property
+    def data(self):
+        """The same memory without autograd."""
+        return torch.Tensor.data.__get__(self)
+
+    @data.setter
+    def data(self, value):
+        if type(value) is not SimTensor:
+            raise RuntimeError(
+                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor "
+                f"type: the variable is on {self.device}, the tensor on {value.device}."
+            )
+        torch.Tensor.data.__set__(self, value)
+        self._real, self._index = value._real.detach(), value._index
+
+    def __deepcopy__(self, memo):
+        if id(self) in memo:
+            return memo[id(self)]
+        if not self.is_leaf:
+            return torch.Tensor.__deepcopy__(self, memo)  # raises torch's error
+        new = wrap(copy.deepcopy(self._real, memo), self._index)  # storages that were shared stay shared
+        new.requires_grad_(self.requires_grad)
+        if self.grad is not None:
+            new.grad = copy.deepcopy(self.grad, memo)
+        for name, value in self.__dict__.items():
+            if name not in ("_real", "_index"):
+                new.__dict__[name] = copy.deepcopy(value, memo)
+        memo[id(self)] = new
+        return new
+
+    def __reduce_ex__(self, protocol):
+        if getattr(self, "_is_param", False):
+            plain = self.detach()
+            return torch._utils._rebuild_parameter, (plain, self.requires_grad, {})
+        return self._reduce_ex_internal(protocol)
+
+    def __tensor_flatten__(self):
+        """Name what is inside; its presence tells `Module.to` to keep a parameter's identity by swapping."""
+        return ["_real"], self._index
+
+    @staticmethod
+    def __tensor_unflatten__(inner, index, outer_size, outer_stride):
+        """Undo `__tensor_flatten__`."""
+        return wrap(inner["_real"], index)
+
+
+def wrap(real, index):
+    """Return a new shell on device `index` for a real tensor, and count its storage.
+
+    Raises torch.OutOfMemoryError if it does not fit, NotImplementedError for layouts that are not strided.
+    """
+    gpu = state.gpus[index]
+    if real.layout is not _strided or real.is_quantized:
+        raise refusal("quantised" if real.is_quantized else str(real.layout).removeprefix("torch."))
+    if state.counting:
+        gpu.memory.add(real.untyped_storage())
+    return shell(real, gpu)
+
+
+def shell(real, gpu):
+    """Return a new shell on `gpu` for a real tensor whose storage is counted already."""
+    out = _make(SimTensor, real.shape, real.stride(), real.storage_offset(), dtype=real.dtype, device=gpu.device)
+    _guard(out)  # code in C++ that reads memory gets an error instead of a null pointer
+    out._real, out._index = real, gpu.index
+    if real.is_conj() or real.is_neg():  # lazy views, which C++ code asks the shell about
+        torch._C._set_conj(out, real.is_conj())
+        torch._C._set_neg(out, real.is_neg())
+    return out
+
+
+SimTensor.__name__ = "tensor"  # what torch prints in front of the numbers; type(x) still prints SimTensor
+
+
+def text(tensor):
+    """Return what print shows, like a CUDA tensor's: the numbers travel to the host, which waits for them."""
+    real = tensor._real.resolve_conj().resolve_neg()
+    if state.clock is not None:
+        shown = real if real.numel() <= PRINT.threshold else torch._tensor_str.get_summarized_data(real)
+        state.clock.copy(tensor._index, None, shown.numel() * shown.element_size(), False, True)
+    is_parameter = getattr(tensor, "_is_param", False)
+    contents = torch._tensor_str._tensor_str(real, len("tensor(")) if real.numel() else "[]"
+    shown = torch._tensor_str._str(tensor, tensor_contents=contents)
+    return f"Parameter containing:\n{shown[len('Parameter('):-1]}" if is_parameter else shown
+
+
+def refusal(what):
+    """Return the error for a tensor that a simulated GPU cannot hold; `what` says of what kind it is."""
+    return NotImplementedError(
+        f"expected a dense tensor, got a {what} one: simulated GPUs hold dense tensors only, so keep it on the CPU"
+    )
+
+
+def resync(tensor):
+    """Make a shell's shape follow its real tensor after an operation that changed it in place."""
+    real = tensor._real
+    if tensor.shape != real.shape or tensor.stride() != real.stride() or (
+        tensor.storage_offset() != real.storage_offset()
+    ):
+        torch.Tensor.data.__set__(tensor, shell(real, state.gpus[tensor._index]))
+
+
+class SimStorage(torch.UntypedStorage):
+    """The storage of tensors on a simulated GPU: bytes in host memory that say which device they stand for."""
+
+    def __new__(cls, *args, device=None, **kwargs):
+        """Take zeroed or given bytes for `device`, a torch.device of type ``sim``, if they fit there."""
+        index = state.index(torch.device("sim") if device is None else torch.device(device))
+        if args and isinstance(args[0], int):
+            state.gpus[index].memory.check(args[0])
+        return label(torch.UntypedStorage(*args, **kwargs), index)
+
+    def __init__(self, *args, **kwargs):
+        """Done by `__new__`."""
+
+    @property
+    def device(self):
+        """The torch.device."""
+        return state.gpus[self._sim].device
+
+    def clone(self):
+        """Return a copy on the same device."""
+        return SimStorage(self.nbytes(), device=self.device).copy_(self, False)
+
+    def resize_(self, size):
+        """Change the number of bytes; raises torch.OutOfMemoryError if it does not fit."""
+        memory = state.gpus[self._sim].memory
+        memory.check(size - self.nbytes())
+        super().resize_(size)
+        if state.counting:
+            memory.add(self)
+        return self
+
+
+def label(storage, index):
+    """Turn a host storage into device `index`'s, in place, and count it."""
+    if state.counting:
+        state.gpus[index].memory.add(storage)
+    storage.__class__ = SimStorage
+    storage._sim = index
+    return storage
+
+
+def storage_of(tensor):
+    """Return the storage of a shell, labelled with its device."""
+    storage = tensor._real.untyped_storage()
+    return storage if type(storage) is SimStorage else label(storage, tensor._index)

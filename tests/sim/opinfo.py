@@ -1,0 +1,169 @@
+"""PyTorch's own table of operations, run on the CPU and on a simulated GPU, and the difference.
+
+Samples are made on the CPU and copied; what an operation does to random numbers starts from the same seed. An operation
+counts as deterministic when the CPU gives the same bits again; where ours differ, the CPU is asked forty times more,
+with its tensors at other addresses, on which some of LAPACK's results depend.
+
+Run as a program it prints the table: ``python tests/sim/opinfo.py [first] [last] [samples]``.
+"""
+
+import itertools
+import sys
+import warnings
+
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_flatten, tree_map
+
+from d2lmini import sim
+
+DEVICE = "sim:1"
+
+
+def name(op):
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+def runs_on_cpu(op):
+    return torch.float32 in op.supported_dtypes("cpu")
+
+
+# What torch asks to be on the host on CUDA too, or what is not defined: new memory that nobody has written to.
+ON_HOST = {"tensor_split"}
+UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+
+
+# Made from numbers, these are on the host unless a device is named.
+FROM_NUMBERS = {"arange", "linspace", "logspace"}
+
+
+def _copy(x, device):
+    if isinstance(x, torch.Tensor):
+        return x.detach().clone().to(device).requires_grad_(x.requires_grad)
+    named = (isinstance(x, str) and x == "cpu") or (isinstance(x, torch.device) and x.type == "cpu")
+    return device if named else x
+
+
+def _call(op, sample, device):
+    torch.manual_seed(0)
+    inputs = tree_map(lambda x: _copy(x, device), (sample.input, sample.args, sample.kwargs))
+    if op.name in ON_HOST:
+        inputs = (inputs[0], sample.args, sample.kwargs)
+    out = op.op(inputs[0], *inputs[1], **inputs[2])
+    return tree_flatten(inputs)[0], tree_flatten(out)[0]
+
+
+def _wrong_tensor(a, b, device):
+    if b.device != torch.device(device):
+        return f"is on {b.device}"
+    a, b = a.detach(), b.detach().cpu()
+    if a.layout != b.layout or a.shape != b.shape or a.dtype != b.dtype:
+        return f"shape, type or layout: {tuple(a.shape)} {a.dtype} {a.layout}, {tuple(b.shape)} {b.dtype} {b.layout}"
+    if a.layout != torch.strided:
+        a, b = a.to_dense(), b.to_dense()
+    return None if bool(((a == b) | ((a != a) & (b != b))).all()) else "values"
+
+
+def wrong(expected, got, device=DEVICE):
+    """Say how two lists of results differ, or return None when they are the same to the last bit."""
+    if len(expected) != len(got):
+        return f"{len(got)} results for {len(expected)}"
+    for a, b in zip(expected, got, strict=True):
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+            difference = _wrong_tensor(a, b, device)
+        else:
+            difference = None if (a == b or a != a) and type(a) is type(b) else f"{b!r} for {a!r}"
+        if difference:
+            return difference
+    return None
+
+
+def _gradients(inputs, out):
+    """Return the gradients of all outputs in the inputs, or None when there is nothing to differentiate."""
+    outs = [x for x in out if isinstance(x, torch.Tensor) and x.requires_grad]
+    leaves = [x for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad]
+    if not outs or not leaves:
+        return None
+    seeds = [torch.linspace(-1, 1, x.numel()).reshape(x.shape).to(x.dtype).to(x.device) for x in outs]
+    grads = torch.autograd.grad(outs, leaves, seeds, allow_unused=True)
+    return [g for g in grads if g is not None]
+
+
+def _close(expected, got):
+    """Gradients agree when torch's own comparison of float32 says so: backward may take another, equal formula."""
+    try:
+        torch.testing.assert_close([g.cpu() for g in got], list(expected), equal_nan=True)
+    except AssertionError as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def _error(error):
+    return f"{type(error).__name__}: {str(error).splitlines()[0][:160]}"
+
+
+def _cpu(function, *args):
+    """Return the CPU's result, or None where the CPU itself refuses."""
+    try:
+        return function(*args)
+    except Exception:
+        return None
+
+
+def _wavers(op, sample, expected):
+    """Return whether the CPU itself gives other values when its tensors lie elsewhere."""
+    held = []
+    for size in range(1, 121, 3):
+        held.append(torch.empty(size))
+        if wrong(expected, _call(op, sample, "cpu")[1], "cpu"):
+            return True
+    return False
+
+
+def compare(op, first=None):
+    """Return (forward, backward): each None when not tested, "" when all samples agree, else the first difference."""
+    grad = op.supports_autograd and torch.float32 in op.supported_backward_dtypes("cpu")
+    forward = backward = None
+    for sample in itertools.islice(op.sample_inputs("cpu", torch.float32, requires_grad=grad), first):
+        once, again = (_cpu(_call, op, sample, "cpu") for _ in range(2))
+        if once is None or again is None or (wrong(once[1], again[1], "cpu") and op.name not in UNWRITTEN):
+            continue
+        try:
+            inputs, out = _call(op, sample, DEVICE)
+            at_home = op.name in FROM_NUMBERS and "device" not in sample.kwargs
+            difference = wrong(once[1], out, "cpu" if at_home else DEVICE)
+            if difference == "values" and (op.name in UNWRITTEN or _wavers(op, sample, once[1])):
+                continue
+            forward = forward or difference or ""
+        except Exception as error:
+            forward = forward or _error(error)
+            continue
+        expected = _cpu(_gradients, *once) if grad else None
+        if expected:
+            try:
+                backward = backward or _close(expected, _gradients(inputs, out)) or ""
+            except Exception as error:
+                backward = backward or _error(error)
+    return forward, backward
+
+
+def table(ops, first=None, report=print):
+    """Compare all of `ops`, report each that differs, and return the numbers (forward ok, all, backward ok, all)."""
+    counts = [0, 0, 0, 0]
+    for op in ops:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results = compare(op, first)
+        for way, result in enumerate(results):
+            counts[2 * way] += result == ""
+            counts[2 * way + 1] += result is not None
+            if result:
+                report(f"{'backward' if way else 'forward'} {name(op)}: {result}")
+    return tuple(counts)
+
+
+if __name__ == "__main__":
+    sim.enable(2, clock=False)
+    low, high, samples = [int(a) for a in sys.argv[1:]] + [0, len(op_db), None][len(sys.argv) - 1 :]
+    counts = table([op for op in op_db[low:high] if runs_on_cpu(op)], samples)
+    print("{} of {} forward, {} of {} backward".format(*counts))

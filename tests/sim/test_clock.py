@@ -1,0 +1,467 @@
+import random
+import threading
+import time
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from d2lmini.costs import COPY_S, KERNEL_S, LAUNCH_S, LINK_SHARE, operation_seconds
+from d2lmini.machines import MACHINES, build
+from d2lmini.sim.clock import Clock
+from d2lmini.sim.work import measure, signature
+
+aten = torch.ops.aten
+PS = 10**12
+LAUNCH = round(LAUNCH_S * PS)
+RATE = 15.753846153846155e9 * LINK_SHARE  # bytes a second over PCIe 3
+
+
+def meta(*shape, dtype=torch.float32):
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+def do(clock, device=0, size=4096, func=aten.mm.default):
+    x = meta(size, size)
+    clock.operation(device, func, (x, x), {}, x)
+
+
+def seconds(clock, size=4096):
+    """One product's seconds, whole tiles of 64, rounded as the clock does."""
+    tiled = -(-size // 64) * 64
+    cost = operation_seconds(2 * tiled**2 * size, 12 * size**2, clock.machine.gpu, "gemm")
+    return round(cost * PS) / PS
+
+
+@pytest.fixture
+def clock():
+    return Clock(build(2, "V100-SXM2-16GB"))
+
+
+class Reports(TorchDispatchMode):
+    """Collects what runs, as the devices would report it."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.calls.append((func, args, kwargs or {}, out))
+        return out
+
+
+# -- the host and the devices ----------------------------------------------------------------------------------------
+
+
+def test_the_host_goes_on_and_synchronize_waits(clock):
+    do(clock)
+    assert clock.now_ps() == LAUNCH
+    clock.synchronize(0)
+    assert clock.now_ps() == LAUNCH + round(seconds(clock) * PS)
+    clock.synchronize(0)
+    assert clock.now_ps() == LAUNCH + round(seconds(clock) * PS)
+
+
+def test_many_small_operations_are_bound_by_launches(clock):
+    for _ in range(1000):
+        do(clock, size=1)
+    clock.synchronize()
+    assert clock.now_ps() == 1000 * LAUNCH + round(seconds(clock, 1) * PS)
+
+
+def test_long_runs_do_not_drift(clock):
+    for _ in range(10_000):
+        do(clock)
+    clock.synchronize()
+    assert clock.now_ps() == LAUNCH + 10_000 * round(seconds(clock) * PS)
+
+
+def test_devices_run_side_by_side(clock):
+    do(clock, 0)
+    do(clock, 1)
+    clock.synchronize()
+    assert clock.now_ps() == 2 * LAUNCH + round(seconds(clock) * PS)
+
+
+def test_synchronize_waits_for_the_named_device_only(clock):
+    do(clock, 0, size=8192)
+    do(clock, 1, size=1)
+    clock.synchronize(1)
+    assert clock.now() < seconds(clock, 8192)
+    clock.synchronize()
+    assert clock.now() > seconds(clock, 8192)
+
+
+def test_two_clocks_agree_to_the_last_digit():
+    def run():
+        clock, chance = Clock(MACHINES["DGX-1-V100"]), random.Random(0)
+        for _ in range(500):
+            a, b = chance.randrange(8), chance.choice([None, *range(8)])
+            do(clock, a, size=chance.randrange(1, 2000))
+            if a != b:
+                clock.copy(a, b, chance.randrange(10**7), chance.random() < 0.5, chance.random() < 0.5)
+        clock.synchronize()
+        return clock.now_ps()
+
+    assert run() == run()
+
+
+def test_host_work_delays_what_is_queued_after_it(clock):
+    clock.advance(0.25, "reading")
+    do(clock)
+    clock.synchronize()
+    assert clock.now() == pytest.approx(0.25 + LAUNCH_S + seconds(clock))
+    with pytest.raises(ValueError, match="forward only"):
+        clock.advance(-1)
+
+
+# -- what operations cost --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", [
+    lambda x: x.view(-1), lambda x: x.t(), lambda x: x[0], lambda x: x.unsqueeze(0), lambda x: x.expand(2, 4, 4),
+    lambda x: x.detach(), lambda x: x.t_(), lambda x: x.squeeze_(), lambda x: torch.empty(3, device="meta"),
+    lambda x: torch.empty_like(x), lambda x: x.split(2), lambda x: x.new_empty(2),
+])  # fmt: skip
+def test_views_and_metadata_are_free(clock, change):
+    x = meta(4, 4)
+    with Reports() as reports:
+        change(x)
+    assert reports.calls
+    for call in reports.calls:
+        clock.operation(0, *call)
+    clock.synchronize()
+    assert clock.now_ps() == 0
+
+
+@pytest.mark.parametrize("change", [
+    lambda x: x + 1, lambda x: x.clone(), lambda x: x.zero_(), lambda x: x.t().contiguous(), lambda x: x.isnan(),
+    lambda x: torch.zeros(3, device="meta"), lambda x: x.to(torch.float64), lambda x: torch.cat([x, x]),
+])  # fmt: skip
+def test_everything_else_is_not(clock, change):
+    x = meta(4, 4)
+    with Reports() as reports:
+        change(x)
+    for call in reports.calls:
+        clock.operation(0, *call)
+    assert clock.now_ps() >= LAUNCH
+
+
+def test_a_changing_number_makes_no_new_cost(clock):
+    x = meta(8)
+    for i in range(50):
+        clock.operation(0, aten.add_.Tensor, (x, x), {"alpha": -i / 7}, x)
+        clock.operation(0, aten.mul.Tensor, (x, i / 3), {}, x)
+    assert len(clock._costs) == 2
+
+
+def test_costs_remembered_have_a_limit(clock, monkeypatch):
+    monkeypatch.setattr("d2lmini.sim.clock._MOST_COSTS", 10)
+    for size in range(1, 100):
+        do(clock, size=size)
+    assert len(clock._costs) <= 10
+
+
+def test_stride_decides_a_convolutions_arithmetic():
+    x, w = meta(2, 64, 32, 32), meta(64, 64, 3, 3)
+    works = []
+    for stride in (1, 2):
+        args = (x, w, None, [stride] * 2, [1, 1], [1, 1], False, [0, 0], 1)
+        out = meta(2, 64, 32 // stride, 32 // stride)
+        call = (aten.convolution.default, args, {}, out)
+        works.append((signature(*call), measure(*call)))
+    assert works[0][0] != works[1][0]
+    assert works[0][1].flops == 4 * works[1][1].flops == 2 * 2 * 64 * 64 * 9 * 32 * 32
+
+
+def test_a_gradient_not_asked_for_costs_nothing():
+    grad, x, w = meta(32, 32, 3, 3), meta(32, 64, 3, 3), meta(32, 64, 3, 3)  # one shape, so None alone tells
+    works = {}
+    for mask in ((True, True), (False, True), (True, False), (False, False)):
+        args = (grad, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [*mask, False])
+        out = tuple(t if wanted else None for t, wanted in zip((x, w), mask))
+        call = (aten.convolution_backward.default, args, {}, (*out, None))
+        works[signature(*call)] = measure(*call).flops
+    once = 2 * 32 * 32 * 64 * 9 * 9  # the weight's gradient has 32 rows, half a tile, and takes twice that
+    assert list(works.values()) == [3 * once, 2 * once, once, 0]
+
+
+def test_arithmetic_is_the_counters_where_tiles_are_full():
+    with torch.device("meta"):
+        model = torch.nn.Sequential(torch.nn.Conv2d(64, 128, 3), torch.nn.ReLU(), torch.nn.Flatten(),
+                                    torch.nn.Linear(128 * 6 * 6, 64))  # fmt: skip
+        x = torch.empty(64, 64, 8, 8, requires_grad=True)
+    counter = FlopCounterMode(display=False)
+    with counter, Reports() as reports:
+        model(x).sum().backward()
+    works = [measure(*call) for call in reports.calls if signature(*call)]
+    assert sum(work.flops for work in works) == counter.get_total_flops() > 0
+    assert {work.kind for work in works if work.flops} == {"gemm", "conv"}
+
+
+def test_partly_filled_tiles_count_as_full():
+    def flops(m, n):
+        return measure(aten.mm.default, (meta(m, 512), meta(512, n)), {}, meta(m, n)).flops
+
+    assert flops(1, 64) == flops(64, 64) == 2 * 64 * 64 * 512
+    assert flops(65, 64) == 2 * flops(64, 64)
+
+
+def test_attention_on_the_cpus_kernel_has_arithmetic():
+    q, out = meta(1, 2, 64, 64), meta(1, 2, 64, 64)
+    call = (aten._scaled_dot_product_flash_attention_for_cpu.default, (q, q, q), {}, (out, meta(1, 2, 64)))
+    assert measure(*call).flops == 2 * 2 * 2 * 64**3
+
+
+@pytest.mark.parametrize(("func", "args", "out", "nbytes"), [
+    (aten.add.Tensor, (meta(10), meta(10)), meta(10), 120),
+    (aten.add_.Tensor, (meta(10), meta(10)), meta(10), 120),
+    (aten.fill_.Scalar, (meta(10), 1), meta(10), 40),
+    (aten.cat.default, ([meta(10), meta(10)],), meta(20), 160),
+    (aten.sum.default, (meta(10, dtype=torch.float64),), meta(dtype=torch.float64), 88),
+    (aten.embedding.default, (meta(10_000, 4), meta(3, dtype=torch.int64)), meta(3, 4), 2 * 48 + 24),
+    (aten.native_batch_norm.default, (meta(8, 2, 4), None, None, None, None, True, 0.1, 1e-5),
+     (meta(8, 2, 4), meta(2), meta(2)), 3 * 256 + 16),
+])  # fmt: skip
+def test_traffic(func, args, out, nbytes):
+    assert measure(func, args, {}, out).nbytes == nbytes
+
+
+def test_type_is_the_first_floating_operands():
+    words, table = meta(3, dtype=torch.int64), meta(9, 4, dtype=torch.bfloat16)
+    assert measure(aten.embedding.default, (table, words), {}, meta(3, 4, dtype=torch.bfloat16)).dtype == "bfloat16"
+    assert measure(aten.add.Tensor, (words, words), {}, words).dtype == "int64"
+
+
+# -- copies ----------------------------------------------------------------------------------------------------------
+
+
+def test_pinned_copies_leave_the_host_free_unless_they_block(clock):
+    clock.copy(None, 0, 10**9, pinned=True, blocking=False)
+    assert clock.now_ps() == LAUNCH
+    clock.copy(0, None, 10**9, pinned=True, blocking=True)
+    assert clock.now() == pytest.approx(LAUNCH_S + 2 * (COPY_S + 1e9 / RATE))
+
+
+def test_pageable_copies_are_slower_and_the_host_always_waits(clock):
+    clock.copy(None, 0, 10**9, pinned=False, blocking=False)
+    assert clock.now() == pytest.approx(LAUNCH_S + COPY_S + 2e9 / RATE)
+
+
+def test_an_empty_copy_is_free(clock):
+    clock.copy(None, 0, 0, pinned=False, blocking=True)
+    assert clock.now_ps() == 0
+
+
+@pytest.mark.parametrize(("peer", "hops"), [(True, 1), (False, 2)])
+def test_copies_between_devices_take_a_hop_or_two_and_nobody_waits(peer, hops):
+    clock = Clock(build(2, "GTX 1080", peer=peer))
+    clock.copy(0, 1, 10**9, pinned=False, blocking=True)
+    assert clock.now_ps() == LAUNCH
+    for device in (0, 1):
+        assert clock.current_stream(device).end / PS == pytest.approx(LAUNCH_S + hops * (COPY_S + 1e9 / RATE))
+
+
+def test_a_copy_between_devices_waits_for_both(clock):
+    do(clock, 0)
+    do(clock, 1, size=8192)
+    clock.copy(0, 1, 4, False, False)
+    assert clock.current_stream(0).end > round(seconds(clock, 8192) * PS)
+
+
+def test_one_wire_serves_one_copy_and_the_other_direction_another(clock):
+    streams = [clock.stream(0) for _ in range(3)]
+    for stream, ends in zip(streams, ((None, 0), (None, 0), (0, None))):
+        clock.set_stream(stream)
+        clock.copy(*ends, 10**9, pinned=True, blocking=False)
+    once = COPY_S + 1e9 / RATE
+    assert [stream.end / PS for stream in streams] == pytest.approx([once, 2 * once, once], rel=1e-3)
+
+
+def test_devices_behind_one_switch_share_the_way_to_the_host():
+    clock = Clock(MACHINES["cluster-node-2012"])
+    for device in (0, 1):
+        clock.copy(None, device, 10**9, pinned=True, blocking=False)
+    clock.synchronize()
+    assert clock.now() == pytest.approx(2 * (COPY_S + 1e9 / (8e9 * LINK_SHARE)), rel=1e-3)
+
+
+def test_a_second_stream_hides_a_copy_and_one_stream_cannot(clock):
+    def step(side):
+        begin = clock.now()
+        do(clock, size=8192)
+        if side:
+            clock.set_stream(side)
+        clock.copy(None, 0, 10**8, pinned=True, blocking=False)
+        clock.set_stream(clock.default_stream(0))
+        clock.synchronize()
+        return clock.now() - begin
+
+    compute, copy = seconds(clock, 8192), COPY_S + 1e8 / RATE
+    assert step(None) == pytest.approx(compute + copy, rel=1e-3)
+    assert step(clock.stream(0)) == pytest.approx(max(compute, copy), rel=1e-3)
+
+
+# -- streams and events ----------------------------------------------------------------------------------------------
+
+
+def test_streams_wait_for_events_and_for_each_other(clock):
+    a, b, c = clock.stream(0), clock.stream(1), clock.stream(1)
+    clock.set_stream(a)
+    do(clock, 0)
+    b.wait_event(a.record_event())
+    do(clock, 0)
+    c.wait_stream(a)
+    assert b.end == LAUNCH + round(seconds(clock) * PS)
+    assert c.end == a.end == LAUNCH + 2 * round(seconds(clock) * PS)
+    assert clock.now_ps() == 2 * LAUNCH
+
+
+def test_waiting_for_something_earlier_changes_nothing(clock):
+    early, late = clock.stream(0), clock.default_stream(0)
+    do(clock)
+    before = late.end
+    late.wait_stream(early)
+    early.record_event().wait(late)
+    assert early.end < late.end == before
+
+
+def test_an_event_that_was_never_recorded_holds_nobody_up(clock):
+    event, stream = clock.event(), clock.stream(0)
+    event.wait(stream)
+    event.synchronize()
+    assert (stream.end, clock.now_ps(), event.query()) == (0, 0, True)
+
+
+def test_elapsed_time_is_the_devices_in_milliseconds(clock):
+    start, end = clock.event(enable_timing=True), clock.event(enable_timing=True)
+    start.record(clock.current_stream(0))
+    for _ in range(10):
+        do(clock)
+    end.record(clock.current_stream(0))
+    with pytest.raises(RuntimeError, match="must be completed"):
+        start.elapsed_time(end)
+    end.synchronize()
+    assert start.elapsed_time(end) == pytest.approx(10 * seconds(clock) * 1e3 + LAUNCH_S * 1e3, rel=1e-9)
+    assert end.elapsed_time(start) == -start.elapsed_time(end)
+
+
+def test_elapsed_time_refuses_events_without_times(clock):
+    timed, untimed = clock.event(enable_timing=True), clock.event()
+    with pytest.raises(ValueError, match="enable_timing=True"):
+        timed.elapsed_time(untimed)
+    with pytest.raises(ValueError, match="must be recorded"):
+        timed.elapsed_time(timed)
+
+
+def test_polling_ends(clock):
+    do(clock, size=256)
+    event = clock.current_stream(0).record_event()
+    answers = [event.query() for _ in range(100)]
+    assert answers == sorted(answers)
+    assert (answers[0], answers[-1]) == (False, True)
+    assert clock.now_ps() == LAUNCH + 100 * PS // 10**6
+    assert clock.current_stream(0).query()
+
+
+def test_synchronize_waits_for_every_stream_of_the_device(clock):
+    do(clock, size=8192)
+    clock.set_stream(clock.stream(0))
+    do(clock, size=64)
+    clock.synchronize(0)
+    assert clock.now_ps() == clock.default_stream(0).end > clock.current_stream(0).end
+
+
+def test_stream_synchronize_waits_for_that_stream_only(clock):
+    side = clock.stream(0)
+    do(clock, size=8192)
+    clock.set_stream(side)
+    do(clock, size=64)
+    side.synchronize()
+    assert clock.now_ps() == side.end < clock.default_stream(0).end
+
+
+def test_a_short_operation_still_starts_after_a_shorter_launch_gap(clock):
+    do(clock, size=1)
+    first = clock.current_stream(0).end
+    clock.advance(1)
+    do(clock, size=1)
+    assert clock.current_stream(0).end - first == PS + LAUNCH
+    assert first == LAUNCH + round(seconds(clock, 1) * PS) >= LAUNCH + round(KERNEL_S * PS)
+
+
+# -- threads ---------------------------------------------------------------------------------------------------------
+
+
+def in_threads(clock, work, count):
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_threads_on_their_own_devices_give_one_result(seed):
+    clock, chance = Clock(build(4, "GTX 1080")), random.Random(seed)
+    pauses = [[chance.random() / 500 for _ in range(5)] for _ in range(4)]
+
+    def work(device):
+        for pause in pauses[device]:
+            time.sleep(pause)
+            do(clock, device, size=64 * (device + 1))
+            clock.copy(device, None, 1000 * (device + 1), False, True)
+
+    do(clock)
+    with clock.trace() as trace:
+        in_threads(clock, work, 4)
+    assert clock.now_ps() == slowest_alone()
+    assert [span.place for span in trace.spans if span.kind == "operation"].count("gpu3") == 5
+
+
+def slowest_alone():
+    """The time at which the slowest of the devices would end, each worked by the main thread of a clock of its own."""
+    ends = []
+    for device in range(4):
+        clock = Clock(build(4, "GTX 1080"))
+        do(clock)
+        for _ in range(5):
+            do(clock, device, size=64 * (device + 1))
+            clock.copy(device, None, 1000 * (device + 1), False, True)
+        ends.append(clock.now_ps())
+    return max(ends)
+
+
+def test_a_thread_starts_at_its_makers_time_and_hands_its_own_back(clock):
+    seen = []
+    clock.advance(1)
+
+    def work(i):
+        seen.append(clock.now())
+        clock.advance(i)
+
+    in_threads(clock, work, 3)
+    assert seen == [1, 1, 1]
+    assert clock.now() == 3
+
+
+def test_current_stream_is_each_threads_own(clock):
+    side, seen = clock.stream(0), []
+    clock.set_stream(side)
+    in_threads(clock, lambda i: seen.append(clock.current_stream(0)), 1)
+    assert seen == [clock.default_stream(0)]
+    assert clock.current_stream(0) is side
+
+
+def test_nothing_is_lost_when_threads_share_a_device(clock):
+    in_threads(clock, lambda i: [do(clock) for _ in range(200)], 4)
+    clock.synchronize()
+    assert clock.now_ps() == LAUNCH + 800 * round(seconds(clock) * PS)
+
+
+def test_ended_threads_are_forgotten(clock):
+    in_threads(clock, lambda i: clock.advance(0), 20)
+    clock.now()
+    assert clock._others == []

@@ -1,0 +1,170 @@
+"""Memory is counted by storage, freed at once, and runs out where it would."""
+
+import gc
+import threading
+
+import pytest
+import torch
+
+from d2lmini import sim
+from d2lmini.sim.memory import Memory, human
+
+MIB = 2**20
+pytestmark = pytest.mark.usefixtures("gpus")
+
+
+def used(device=1):
+    return torch.sim.memory_allocated(device)
+
+
+@pytest.mark.parametrize(("numbers", "counted"), [(0, 0), (1, 512), (128, 512), (129, 1024), (256, 1024)])
+def test_a_storage_takes_a_multiple_of_512_bytes_and_is_freed_at_once(numbers, counted):
+    assert used() == 0
+    x = torch.ones(numbers, device="sim:1")
+    assert used() == counted
+    assert (used(0), used(2)) == (0, 0)
+    del x
+    assert used() == 0
+
+
+def test_views_detached_tensors_and_storages_are_not_counted_again():
+    x = torch.ones(1000, device="sim:1")
+    views = [x[10:], x.view(10, 100).t(), x.detach(), x.data, x.reshape(-1), *x.split(300), x.untyped_storage()]
+    assert used() == 4096
+    del x
+    assert used() == 4096  # a view keeps it all
+    del views
+    assert used() == 0
+
+
+def test_in_place_work_takes_nothing_and_copies_take_their_size():
+    x = torch.ones(1000, device="sim:1")
+    x.add_(1).mul_(2)[5:].zero_()
+    assert used() == 4096
+    y = x.double()
+    assert used() == 4096 + 8192
+    z = x.to("sim:2")
+    assert (used(), used(2)) == (4096 + 8192, 4096)
+    del x, y, z
+
+
+def test_growing_and_replacing_a_storage():
+    x = torch.ones(128, device="sim:1")
+    x.resize_(1024)
+    assert used() == 4096
+    x.untyped_storage().resize_(0)
+    assert used() == 0
+    x.untyped_storage().resize_(4096)
+    assert used() == 4096
+    x.set_(torch.ones(128, device="sim:1").untyped_storage())
+    assert (used(), x.shape) == (512, (128,))
+    x.data = torch.ones(300, device="sim:1")
+    assert used() == 1536
+    torch.cumsum(torch.ones(2048, device="sim:1"), 0, out=(out := x.new_empty(0)))
+    assert used() == 1536 + 8192
+    del out
+
+
+def test_what_autograd_saved_counts_until_backward():
+    x = torch.ones(128, 128, device="sim:1", requires_grad=True)
+    one = used()
+    y = x.exp().exp().sum()
+    assert used() == 3 * one + 512  # exp saves its result
+    y.backward()
+    assert used() == 2 * one + 512  # x and its gradient
+    del y
+    assert torch.sim.max_memory_allocated(1) > used()
+    torch.sim.reset_peak_memory_stats(1)
+    assert torch.sim.max_memory_allocated(1) == used() == torch.sim.memory_reserved(1)
+
+
+def test_out_of_memory_is_cudas_error_and_leaves_the_counts_right():
+    held = [torch.empty(10 * MIB, dtype=torch.uint8, device="sim:1")]
+    calls = (
+        lambda: torch.empty(6 * MIB + 1, dtype=torch.uint8, device="sim:1"),  # a factory
+        lambda: torch.zeros(10**14, device="sim:1"),  # more than any host has: refused before it is taken
+        lambda: torch.ones(7 * MIB, dtype=torch.uint8).to("sim:1"),  # a copy
+        lambda: held[0].clone(), lambda: held[0] + held[0],
+        lambda: torch.zeros_like(held[0]), lambda: held[0].new_empty(10**14),
+        lambda: held[0].repeat(2), lambda: torch.cat(held * 2),
+        lambda: torch.empty(0, device="sim:1").resize_(10**14), lambda: held[0].untyped_storage().resize_(10**14),
+    )  # fmt: skip
+    for call in calls:
+        with pytest.raises(torch.OutOfMemoryError, match="sim out of memory"):
+            call()
+        assert used() == 10 * MIB
+    fits = torch.empty(6 * MIB, dtype=torch.uint8, device="sim:1")
+    assert torch.sim.mem_get_info(1) == (0, 16 * MIB)
+    assert torch.sim.memory_stats(1)["num_ooms"] == len(calls)
+    del fits
+    held.clear()
+    assert used() == 0
+
+
+def test_the_message():
+    with pytest.raises(torch.OutOfMemoryError) as error:
+        torch.empty(32 * MIB, dtype=torch.uint8, device="sim:3")
+    assert str(error.value) == (
+        "sim out of memory. Tried to allocate 32.00 MiB. GPU 3 has a total capacity of 16.00 MiB of which 16.00 MiB is "
+        "free. Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but "
+        "unallocated."
+    )
+    sizes = [(0, "0 bytes"), (1024, "1024 bytes"), (1536, "1.50 KiB"), (3 * 2**29, "1.50 GiB"), (MIB, "1024.00 KiB")]
+    assert [human(n) for n, _ in sizes] == [text for _, text in sizes]
+
+
+def test_a_network_that_did_not_fit_can_be_made_smaller_and_run():
+    net = torch.nn.Linear(1000, 1000, device="sim:0")
+    with pytest.raises(torch.OutOfMemoryError):
+        net(torch.ones(4000, 1000, device="sim:0"))
+    net(torch.ones(100, 1000, device="sim:0")).sum().backward()
+
+
+def test_threads_keep_the_count_right():
+    def work():
+        for size in range(1, 300):
+            torch.ones(size, device="sim:1").add(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    assert used() == 0
+    assert torch.sim.memory_stats(1)["allocation.all.allocated"] == 4 * 2 * 299
+
+
+def test_no_growth():
+    x, w = torch.ones(8, 8, device="sim:1"), torch.ones(8, 8, device="sim:1", requires_grad=True)
+    (x @ w).sum().backward()
+    before, objects = used(), len(gc.get_objects())
+    for _ in range(300):
+        w.grad = None
+        (x @ w).relu().sum().backward()
+    assert used() == before
+    assert len(gc.get_objects()) < objects + 200
+
+
+def test_counting_can_be_left_out_and_taken_up_again():
+    sim.enable(4, memory=MIB, clock=False, counting=False)
+    x = torch.ones(2 * MIB, dtype=torch.uint8, device="sim:0")
+    assert used(0) == 0
+    with pytest.raises(RuntimeError, match="expected at most 1024"):
+        sim.enable(4, memory=MIB, clock=False)
+    sim.enable(4, memory=4 * MIB, clock=False)
+    assert used(0) == 2 * MIB
+    del x
+    assert used(0) == 0
+
+
+def test_a_block_is_counted_by_what_it_is_now():
+    memory, storage = Memory(0, 4096), torch.UntypedStorage(600)
+    memory.add(storage)
+    memory.add(storage)
+    assert (memory.allocated, memory.count) == (1024, 1)
+    storage.resize_(100)
+    memory.add(storage)
+    assert (memory.allocated, memory.peak) == (512, 1024)
+    del storage
+    assert (memory.allocated, memory.blocks()) == (0, 0)

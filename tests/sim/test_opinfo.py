@@ -1,0 +1,33 @@
+"""PyTorch's own table of operations on a simulated GPU: forward to the last bit, gradients within torch's tolerance."""
+
+import random
+
+import pytest
+import torch
+
+pytest.importorskip("expecttest", reason="torch's table of operations needs the package expecttest")
+opinfo = pytest.importorskip("tests.sim.opinfo" if __package__ else "opinfo")
+
+
+def check(ops, first, capsys):
+    found = []
+    forward, forwards, backward, backwards = opinfo.table(ops, first, found.append)
+    with capsys.disabled():
+        counts = f"{forward} of {forwards} operations forward, {backward} of {backwards} backward"
+        print(f"\n{counts}; these differ:", *found, sep="\n  ")
+    assert forwards >= 0.9 * len(ops)
+    assert forward >= 0.99 * forwards
+    assert backward >= 0.97 * backwards
+
+
+@pytest.mark.usefixtures("gpus")
+def test_a_sample_of_the_table(capsys):
+    ops = [op for op in opinfo.op_db if opinfo.runs_on_cpu(op)]
+    check(random.Random(0).sample(ops, 200), 2, capsys)
+
+
+@pytest.mark.slow_opinfo
+@pytest.mark.usefixtures("gpus")
+def test_the_whole_table(capsys):
+    torch.sim.reset_peak_memory_stats()
+    check([op for op in opinfo.op_db if opinfo.runs_on_cpu(op)], None, capsys)

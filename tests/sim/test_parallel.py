@@ -1,0 +1,121 @@
+"""torch.nn.parallel runs unmodified on simulated GPUs and gives the single device's results and gradients."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.parallel import comm, gather, parallel_apply, replicate, scatter
+
+from d2lmini import sim
+
+pytestmark = pytest.mark.usefixtures("gpus")
+SUBSETS = [[0], [0, 1], [2, 0, 3], [3, 1], None, [0, 1, 2, 3]]
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 11])
+@pytest.mark.parametrize("ids", SUBSETS, ids=str)
+def test_data_parallel(ids, n):
+    net, data = network(), torch.arange(5.0 * n).reshape(n, 5).sin()
+    alone = copy.deepcopy(net)
+    alone(data).pow(2).sum().backward()
+    first = 0 if ids is None else ids[0]
+    many = nn.DataParallel(net.to(f"sim:{first}"), device_ids=ids)
+    for where in ("cpu", f"sim:{first}"):
+        net.zero_grad()
+        out = many(data.to(where))
+        assert out.device == torch.device("sim", first)
+        out.pow(2).sum().backward()
+        torch.testing.assert_close(out.cpu(), alone(data))
+        for a, b in zip(alone.parameters(), net.parameters(), strict=True):
+            torch.testing.assert_close(b.grad.cpu(), a.grad)
+
+
+def test_devices_by_name_buffers_and_another_output_device():
+    net = nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 2)).to("sim:1")
+    many = nn.DataParallel(net, device_ids=[torch.device("sim:1"), "sim:2"], output_device=0)
+    assert str(many(torch.randn(8, 5)).device) == "sim:0"
+    assert net[0].num_batches_tracked.item() == 1  # the first replica's buffers are the module's own
+
+
+def test_training_takes_the_same_steps():
+    net, data = network(), torch.randn(6, 5, generator=torch.Generator().manual_seed(1))
+    alone = copy.deepcopy(net)
+    many = nn.DataParallel(net.to("sim:0"), device_ids=[0, 2])
+    for model in (alone, many):
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(data).pow(2).sum().backward()
+            optimizer.step()
+    for a, b in zip(alone.parameters(), net.parameters(), strict=True):
+        torch.testing.assert_close(b.cpu(), a)
+
+
+def test_the_parts():
+    x = torch.arange(10.0).reshape(5, 2).requires_grad_()
+    chunks = scatter((x, {"x": x}), [1, 3])
+    assert [tuple(c[0].shape) for c in chunks] == [(3, 2), (2, 2)]
+    assert [str(c[1]["x"].device) for c in chunks] == ["sim:1", "sim:3"]
+    replicas = replicate(nn.Linear(2, 1).to("sim:1"), [1, 3])
+    outs = parallel_apply(replicas, [c[0] for c in chunks], devices=[1, 3])
+    together = gather(outs, 0)
+    together.sum().backward()
+    assert (together.shape, str(together.device)) == ((5, 1), "sim:0")
+    assert x.grad.tolist() == replicas[0].weight.tolist() * 5
+
+
+def test_collective_copies():
+    x = torch.arange(6, device="sim:0")
+    copies = comm.broadcast(x, [0, 1, 2])
+    assert [str(c.device) for c in copies] == ["sim:0", "sim:1", "sim:2"]
+    assert [c.tolist() for c in copies] == [list(range(6))] * 3
+    many = [torch.full((n,), n, dtype=d, device="sim:0") for n in (0, 1, 3) for d in (torch.float32, torch.int64)]
+    for place, found in zip("01", comm.broadcast_coalesced(many, [0, 1], buffer_size=8), strict=True):
+        assert [t.tolist() for t in found] == [t.tolist() for t in many]
+        assert {str(t.device) for t in found} == {f"sim:{place}"}
+    parts = comm.scatter(x, [1, 2], chunk_sizes=[5, 1])
+    assert [p.tolist() for p in parts] == [[0, 1, 2, 3, 4], [5]]
+    assert comm.gather(parts, 0, 3).tolist() == list(range(6))
+    assert comm.reduce_add([p.clone() for p in copies], 0).tolist() == [3 * i for i in range(6)]
+    outs = [torch.zeros(2, dtype=torch.int64, device=f"sim:{i}") for i in range(3)]
+    comm.scatter(x, out=outs)
+    assert [o.tolist() for o in outs] == [[0, 1], [2, 3], [4, 5]]
+    assert comm.gather(outs, out=torch.empty(6, dtype=torch.int64)).tolist() == list(range(6))
+    with pytest.raises(RuntimeError, match="sizes to sum up to 6"):
+        comm.scatter(x, [1, 2], chunk_sizes=[5, 2])
+    with pytest.raises(RuntimeError, match=r"invalid size: expected .* at index 1"):
+        comm.gather([torch.ones(2, 2, device="sim:0"), torch.ones(2, 3, device="sim:1")], 0, 0)
+
+
+@pytest.mark.parametrize(("buffer_size", "copies"), [(10**6, 1), (8, 2), (1, 3)])
+def test_small_tensors_travel_together(buffer_size, copies):
+    sim.enable(2)
+    tensors = [torch.ones(1, device="sim:0") for _ in range(3)]
+    with sim.trace() as trace:
+        comm.broadcast_coalesced(tensors, [0, 1], buffer_size)
+    arrived = [span for span in trace.spans if span.kind == "copy" and span.place.endswith("gpu1 in")]
+    assert len(arrived) == copies
+
+
+def test_an_error_in_a_replica_names_its_place():
+    class Faulty(nn.Module):
+        def forward(self, x):
+            if x.get_device() == 1:
+                raise KeyError("mine")
+            return x
+
+    with pytest.raises(KeyError, match="in replica 1 on device 1"):
+        nn.DataParallel(Faulty(), device_ids=[0, 1])(torch.ones(4, 1))
+
+
+def test_autocast_reaches_the_replicas():
+    many = nn.DataParallel(network().to("sim:0"), device_ids=[0, 1])
+    with torch.autocast("sim", dtype=torch.float16):
+        assert many(torch.ones(4, 5)).dtype == torch.float16
+    assert many(torch.ones(4, 5)).dtype == torch.float32

@@ -1,0 +1,360 @@
+"""Tensors on simulated GPUs behave as the CPU's do, and refuse what CUDA refuses, in its words."""
+
+import copy
+import io
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+pytestmark = pytest.mark.usefixtures("gpus")
+FACTORIES = [
+    lambda d: torch.tensor([1, 2.5], device=d), lambda d: torch.arange(5, device=d), lambda d: torch.ones(2, 3).to(d),
+    lambda d: torch.zeros(0, device=d), lambda d: torch.full((2,), 7, device=d), lambda d: torch.eye(3, device=d),
+    lambda d: torch.linspace(0, 1, 5, device=d), lambda d: torch.tril_indices(3, 3, device=d),
+    lambda d: torch.as_tensor(np.ones(2), device=d), lambda d: torch.tensor(3, device=d),
+    lambda d: torch.empty_strided((2, 3), (1, 2), device=d).fill_(1), lambda d: torch.scalar_tensor(2, device=d),
+    lambda d: torch.ones(2, dtype=torch.complex64, device=d), lambda d: torch.hann_window(4, device=d),
+]  # fmt: skip
+
+
+def six(device="sim:1"):
+    return torch.arange(6.0, device=device).reshape(2, 3)
+
+
+@pytest.mark.parametrize("make", FACTORIES)
+def test_factories_make_the_cpus_tensors_on_the_device(make):
+    ours, theirs = make("sim:2"), make("cpu")
+    assert ours.device == torch.device("sim", 2)
+    assert (ours.dtype, ours.shape, ours.stride()) == (theirs.dtype, theirs.shape, theirs.stride())
+    assert ours.tolist() == theirs.tolist()
+
+
+def test_copies_never_share_memory_and_moving_nowhere_is_no_copy():
+    host = torch.ones(3)
+    a = host.to("sim:0")
+    b, back = a.to("sim:1"), a.cpu()
+    for changed, others in ((host, (a, b, back)), (a, (b, back)), (b, (back,))):
+        changed.fill_(5)
+        assert all(5 not in other.tolist() for other in others)
+    assert a.to("sim:0") is a
+    assert a.to(a.device) is a
+    assert a.to("sim:0", copy=True) is not a
+    assert a.sim() is a
+    assert str(host.sim(3).device) == "sim:3"
+    assert str(host.to(2).device) == "sim:2"
+
+
+@pytest.mark.parametrize(("src", "dst"), [("cpu", "sim:1"), ("sim:1", "cpu"), ("sim:0", "sim:1"), ("sim:1", "sim:1")])
+def test_copy_across_devices_converts_and_broadcasts(src, dst):
+    target = torch.zeros(2, 3, dtype=torch.int64, device=dst)
+    assert target.copy_(torch.tensor([1.9, 2, 3], device=src)) is target
+    assert target.tolist() == [[1, 2, 3]] * 2
+
+
+def test_new_tensors_stay_on_the_device_unless_told():
+    x = six("sim:1")
+    makers = (x.new_tensor, x.new_ones, x.new_zeros, x.new_empty, lambda size: x.new_full(size, 2), torch.rand_like)
+    for new in (make(x if make is torch.rand_like else [1]) for make in makers):
+        assert str(new.device) == "sim:1"
+    assert x.new_zeros(2, device="cpu").device.type == "cpu"
+    assert str(torch.zeros_like(x, device="sim:2").device) == "sim:2"
+    assert str(torch.zeros_like(torch.ones(2), device="sim:2").device) == "sim:2"
+
+
+def test_default_device():
+    with torch.device("sim:3"):
+        assert {str(t.device) for t in (torch.zeros(2), torch.tensor([1]), nn.Linear(1, 1).weight)} == {"sim:3"}
+    torch.set_default_device("sim:2")
+    try:
+        assert {str(t.device) for t in (torch.zeros(2), torch.tensor([1]), torch.randn(2))} == {"sim:2"}
+    finally:
+        torch.set_default_device(None)
+
+
+def program(x):
+    """Change a tensor in place, through views and in shape, and return all that is seen of it."""
+    x = x.clone()
+    view = x[:, 1]
+    view.mul_(3)
+    x.t()[0].add_(7)
+    x[x > 8] = -1
+    x[torch.tensor([0, 1]), 2] += 5
+    y = x.view(-1)[1:].unsqueeze(0)
+    seen = [x.tolist(), y.tolist(), y.is_contiguous(), y.storage_offset()]
+    for change in (lambda t: t.t_(), lambda t: t.squeeze_(), lambda t: t.unsqueeze_(1), lambda t: t.transpose_(0, 1),
+                   lambda t: t.swapaxes_(0, 1), lambda t: t.resize_(3, 1), lambda t: t.squeeze_(-1),
+                   lambda t: t.as_strided_((2, 1), (2, 1))):  # fmt: skip
+        change(y)
+        seen += [tuple(y.shape), y.stride(), y.storage_offset(), y.tolist()]
+    out = x.new_empty(0)
+    torch.mul(x, 2, out=out)
+    return [*seen, tuple(out.shape), out.tolist(), x.split(1)[1].tolist(), [u.tolist() for u in x.unbind(1)]]
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_in_place_views_and_changes_of_shape():
+    assert program(six("sim:1")) == program(six("cpu"))
+
+
+def test_lazy_conjugates_and_negatives():
+    x = torch.tensor([1 + 2j, 3 - 1j], device="sim:0")
+    c = x.conj()
+    assert c.is_conj()
+    assert c.imag.is_neg()
+    c.imag.mul_(2)
+    c.add_(1j)
+    assert x.tolist() == [1 + 3j, 3 - 3j]
+    assert (c * c).tolist() == [v * v for v in c.tolist()]
+    assert c.numpy(force=True).tolist() == c.tolist()
+
+
+def graph(first, second):
+    torch.manual_seed(0)
+    w, b = torch.randn(3, 4), torch.randn(4)
+    w, b = w.to(first).requires_grad_(), b.to(second).requires_grad_()
+    loss = ((six(first) @ w).to(second) + b).tanh().pow(2).sum()
+    loss.backward()
+    return loss.cpu(), w.grad.cpu(), b.grad.cpu(), w.grad.device, b.grad.device
+
+
+def test_backward_through_a_graph_that_crosses_devices():
+    theirs, ours = graph("cpu", "cpu"), graph("sim:1", "sim:3")
+    assert all(torch.equal(a, b) for a, b in zip(ours[:3], theirs[:3], strict=True))
+    assert [str(d) for d in ours[3:]] == ["sim:1", "sim:3"]
+
+
+def test_higher_derivatives_and_transforms():
+    x = six("sim:1")
+    assert torch.func.grad(lambda v: (v**2).sum())(x).tolist() == (2 * x).tolist()
+    assert torch.func.jvp(lambda v: v**2, (x,), (torch.ones_like(x),))[1].tolist() == (2 * x).tolist()
+    assert torch.func.hessian(lambda v: (v**3).sum())(x[0]).tolist() == torch.diag(6 * x[0]).tolist()
+    assert torch.vmap(lambda v: v.sum())(x).tolist() == x.sum(1).tolist()
+    with torch.inference_mode():
+        assert (x * 2)[0].tolist() == [0, 2, 4]
+
+
+def test_module_moves_keep_the_parameters_themselves():
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    before = list(net.parameters())
+    optimizer = torch.optim.SGD(net.parameters(), lr=1)
+    net.to("sim:1")
+    assert all(a is b and isinstance(b, nn.Parameter) for a, b in zip(before, net.parameters(), strict=True))
+    net(six("sim:1")).pow(3).sum().backward()
+    old = net[1].weight.tolist()
+    optimizer.step()
+    assert net[1].weight.tolist() != old
+    net.sim(2)
+    assert {str(p.grad.device) for p in net.parameters()} == {"sim:2"}
+    net.cpu()
+    assert {type(p) for p in net.parameters()} == {nn.Parameter}
+    p = nn.Parameter(torch.ones(2, device="sim:1"))
+    p.data = torch.zeros(3, device="sim:1")
+    p.data.add_(1)
+    assert p.tolist() == [1, 1, 1]
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        p.data = torch.zeros(3)
+
+
+OPTIMIZERS = [
+    (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}), (torch.optim.SGD, {"lr": 0.1, "foreach": False}),
+    (torch.optim.SGD, {"lr": 0.1, "fused": True}), (torch.optim.Adam, {}), (torch.optim.Adam, {"foreach": False}),
+    (torch.optim.Adam, {"fused": True}), (torch.optim.AdamW, {"lr": torch.tensor(0.01)}), (torch.optim.RMSprop, {}),
+    (torch.optim.Adagrad, {}), (torch.optim.NAdam, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "options"), OPTIMIZERS)
+def test_optimizers_take_the_cpus_steps_also_after_their_state_was_saved(make, options):
+    torch.manual_seed(0)
+    theirs = nn.Linear(4, 3)
+    ours, data = copy.deepcopy(theirs).to("sim:1"), torch.randn(5, 4)
+    optimizers = [make(net.parameters(), **options) for net in (theirs, ours)]
+    for step in range(4):
+        for net, optimizer, x in zip((theirs, ours), optimizers, (data, data.to("sim:1")), strict=True):
+            optimizer.zero_grad()
+            net(x).pow(2).sum().backward()
+            optimizer.step()
+        if step == 1:
+            file = io.BytesIO()
+            torch.save(optimizers[1].state_dict(), file)
+            file.seek(0)
+            optimizers[1] = make(ours.parameters(), **options)
+            optimizers[1].load_state_dict(torch.load(file, weights_only=True, map_location="cpu"))
+    for a, b in zip(theirs.parameters(), ours.parameters(), strict=True):
+        assert torch.equal(a, b.cpu())
+
+
+MAPS = [
+    ("sim:1", None, "sim:1"), ("sim:1", "cpu", "cpu"), ("sim:1", "sim:0", "sim:0"), ("cpu", "sim:3", "sim:3"),
+    ("sim:1", {"sim:1": "sim:2"}, "sim:2"), ("sim:1", "sim", "sim:0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("start", "where", "end"), MAPS)
+def test_save_and_load(start, where, end):
+    x, file = six(start), io.BytesIO()
+    torch.save([x, x.t(), x[1]], file)
+    file.seek(0)
+    a, b, c = torch.load(file, weights_only=True, map_location=where)
+    assert (str(a.device), a.tolist(), b.tolist()) == (end, x.tolist(), x.t().tolist())
+    c.fill_(9)
+    assert a[1].tolist() == b[:, 1].tolist() == [9, 9, 9]  # views of one storage stay so
+    assert x[1].tolist() == [3, 4, 5]
+
+
+def test_loading_onto_a_device_that_is_not_there():
+    file = io.BytesIO()
+    torch.save(six("sim:3"), file)
+    file.seek(0)
+    with pytest.raises(RuntimeError, match="map your storages to an existing device"):
+        torch.load(file, weights_only=True, map_location="sim:4")
+
+
+def test_state_dict_deepcopy_and_pickle():
+    net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).to("sim:2")
+    net(six("sim:2")).sum().backward()
+    twin = copy.deepcopy(net)
+    assert torch.equal(twin[0].weight.grad, net[0].weight.grad)
+    assert isinstance(twin[0].weight, nn.Parameter)
+    twin[0].weight.data.zero_()
+    assert net[0].weight.abs().sum().item() > 0
+    net.load_state_dict(twin.state_dict())
+    assert net[0].weight.abs().sum().item() == 0
+    a = torch.ones(3, device="sim:1")
+    c, d = copy.deepcopy([a, a[1:]])
+    d.fill_(5)
+    assert (c.tolist(), a.tolist()) == ([1, 5, 5], [1, 1, 1])
+    assert pickle.loads(pickle.dumps(a)).tolist() == a.tolist()
+    assert copy.copy(a).data_ptr() == a.data_ptr()
+    weight = pickle.loads(pickle.dumps(net))[0].weight
+    assert isinstance(weight, nn.Parameter)
+    assert (str(weight.device), weight.requires_grad) == ("sim:2", True)
+
+
+def test_printing():
+    assert repr(torch.ones(2, device="sim:1")) == "tensor([1., 1.], device='sim:1')"
+    assert repr(torch.ones((), dtype=torch.int32, device="sim")) == "tensor(1, device='sim:0', dtype=torch.int32)"
+    assert repr(torch.ones(0, 3, device="sim:1")) == "tensor([], device='sim:1', size=(0, 3))"
+    w = torch.ones(1, device="sim:0", requires_grad=True)
+    assert repr(w * 2) == "tensor([2.], device='sim:0', grad_fn=<MulBackward0>)"
+    assert repr(nn.Parameter(w)) == "Parameter containing:\ntensor([1.], device='sim:0', requires_grad=True)"
+    assert f"{w.sum():.2f}" == "1.00"
+    big = torch.arange(5000, device="sim:0")
+    assert repr(big) == repr(big.cpu()).replace(")", ", device='sim:0')")
+
+
+def test_numbers_for_the_host():
+    x = six()
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert (float(x[1, 2]), int(x[1, 0]), bool(x[0, 1]), x.max().item()) == (5, 3, True, 5)
+    assert torch.equal(x, x.clone())
+    assert x.nonzero().shape == (5, 2)
+    assert [v.item() for v in x[0]] == [0, 1, 2]
+
+
+# The sentences of CUDA, with sim in place of cuda (torch/csrc/utils/tensor_numpy.cpp, TensorIterator.cpp, and others)
+ERRORS = [
+    (lambda: six().numpy(), TypeError, "can't convert sim:1 device type tensor to numpy. Use Tensor.cpu() to copy the "
+     "tensor to host memory first."),
+    (lambda: np.asarray(six()), TypeError, "can't convert sim:1 device type tensor to numpy. Use Tensor.cpu() to copy"),
+    (lambda: six("sim:1") + six("sim:0"), RuntimeError,
+     "Expected all tensors to be on the same device, but found at least two devices, sim:1 and sim:0!"),
+    (lambda: six("cpu") + six("sim:0"), RuntimeError,
+     "Expected all tensors to be on the same device, but found at least two devices, sim:0 and cpu!"),
+    (lambda: six().add_(six("cpu")), RuntimeError, "found at least two devices, sim:1 and cpu!"),
+    (lambda: six("cpu").add_(six()), RuntimeError, "found at least two devices, sim:1 and cpu!"),
+    (lambda: six("cpu").add_(six().sum()), RuntimeError, "found at least two devices, sim:1 and cpu!"),
+    (lambda: torch.tensor(1.0).add_(six().sum()), RuntimeError, "found at least two devices, sim:1 and cpu!"),
+    (lambda: six() @ six("cpu").t(), RuntimeError, "Expected all tensors to be on the same device, but got mat2 is on "
+     "cpu, different from other tensors on sim:1 (when checking argument in method wrapper_sim_mm)"),
+    (lambda: torch.cat([six(), six("sim:2")]), RuntimeError,
+     "but got tensors is on sim:2, different from other tensors on sim:1"),
+    (lambda: nn.functional.linear(six(), six("cpu")), RuntimeError, "Expected all tensors to be on the same device"),
+    (lambda: torch.mul(six(), 2, out=six("cpu")), RuntimeError, "Expected all tensors to be on the same device"),
+    (lambda: torch.ones(1, device="sim:4"), torch.AcceleratorError,
+     "invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?"),
+    (lambda: torch.ones(1).to("sim:9"), torch.AcceleratorError, "invalid device ordinal"),
+    (lambda: torch.ones(1).sim(4), torch.AcceleratorError, "invalid device ordinal"),
+    (lambda: torch.sim.set_device(4), torch.AcceleratorError, "invalid device ordinal"),
+    (lambda: torch.randn(3, device="sim", generator=torch.Generator()), RuntimeError,
+     "Expected a 'sim' device type for generator but found 'cpu'"),
+    (lambda: six().pin_memory(), RuntimeError, "only dense CPU tensors can be pinned"),
+    (lambda: torch.zeros(1, device="sim", pin_memory=True), RuntimeError, "Only dense CPU tensors can be pinned"),
+    (lambda: six().set_(torch.ones(3).untyped_storage()), RuntimeError, "the devices must match"),
+    (lambda: six().to_sparse(), NotImplementedError, "expected a dense tensor, got a sparse_coo one"),
+    (lambda: torch.quantize_per_tensor(six(), 1, 0, torch.qint8), NotImplementedError, "got a quantised one"),
+    (lambda: torch.ones(2, 2, device="sim").to_mkldnn(), (NotImplementedError, RuntimeError), ""),
+    (lambda: torch.sparse_coo_tensor([[0]], [1.0], (2,), device="sim"), (NotImplementedError, RuntimeError), ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", range(len(ERRORS)))
+def test_errors_are_cudas(case):
+    call, kind, text = ERRORS[case]
+    with pytest.raises(kind) as caught:
+        call()
+    assert text in str(caught.value)
+
+
+def test_host_scalars_and_host_indices_may_take_part():
+    x, two = six(), torch.tensor(2.0)
+    assert (x * two).tolist() == (two * x).tolist() == (x * 2).tolist()
+    assert torch.where(x > 1, x, two).tolist() == torch.where(x.cpu() > 1, x.cpu(), two).tolist()
+    assert x.masked_fill(x > 1, two).tolist() == x.cpu().masked_fill(x.cpu() > 1, 2).tolist()
+    assert x[torch.tensor([1])].tolist() == [[3, 4, 5]]
+    assert x[torch.tensor([True, False])].tolist() == [[0, 1, 2]]
+    x[torch.tensor([0])] = torch.tensor(8.0)
+    assert x[0].tolist() == [8, 8, 8]
+    scale = torch.tensor(3.0, requires_grad=True)
+    (x * scale).sum().backward()
+    assert scale.grad.device.type == "cpu"
+    assert scale.grad.item() == x.sum().item()
+
+
+def test_foreach_over_two_devices():
+    a, b = torch.ones(1, device="sim:0"), torch.ones(2, device="sim:1")
+    assert [t.tolist() for t in torch._foreach_add([a, b], [a, b])] == [[2], [2, 2]]
+    torch._foreach_mul_([a, b], 3)
+    assert [a.tolist(), b.tolist()] == [[3], [3, 3]]
+    for p in (a, b):
+        p.grad = torch.ones_like(p)
+    assert torch.nn.utils.clip_grad_norm_([a, b], 1.0).item() == pytest.approx(3**0.5)
+
+
+def test_layers_that_torch_fuses_on_accelerators():
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 3)
+    for layer in (nn.LSTM(3, 4, 2, batch_first=True), nn.GRU(3, 4, batch_first=True, bidirectional=True),
+                  nn.LSTM(3, 4, bias=False, proj_size=2), nn.GRUCell(3, 4), nn.RNN(3, 4)):  # fmt: skip
+        twin, data = copy.deepcopy(layer).to("sim:1"), x[0] if isinstance(layer, nn.GRUCell) else x
+        ours, theirs = (net(d)[0] for net, d in ((twin, data.to("sim:1")), (layer, data)))
+        theirs.pow(2).sum().backward()
+        ours.pow(2).sum().backward()
+        torch.testing.assert_close(ours.cpu(), theirs)
+        for a, b in zip(layer.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(b.grad.cpu(), a.grad)
+    packed = nn.utils.rnn.pack_padded_sequence(x.to("sim:1"), torch.tensor([5, 2]), batch_first=True)
+    assert packed.batch_sizes.device.type == "cpu"
+    assert str(nn.utils.rnn.pad_packed_sequence(nn.LSTM(3, 4, device="sim:1")(packed)[0])[0].device) == "sim:1"
+
+
+def test_transformer_and_checkpoint():
+    torch.manual_seed(0)
+    layer, x = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), torch.randn(2, 5, 8)
+    twin = copy.deepcopy(layer).to("sim:1")
+    for mode in (True, False):
+        outs = []
+        for net, data in ((layer, x), (twin, x.to("sim:1"))):
+            torch.manual_seed(1)
+            outs.append(net.train(mode)(data).cpu())
+        torch.testing.assert_close(*outs)
+    grads = []
+    for reentrant in (True, False):
+        z = x.to("sim:1").requires_grad_()
+        torch.manual_seed(2)
+        torch.utils.checkpoint.checkpoint(twin.train(), z, use_reentrant=reentrant).sum().backward()
+        grads.append(z.grad)
+    assert torch.equal(*grads)

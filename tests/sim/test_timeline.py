@@ -1,0 +1,160 @@
+import contextlib
+import json
+import threading
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from d2lmini.machines import build
+from d2lmini.sim.clock import Clock
+from d2lmini.sim.timeline import Span, Trace, _covered
+
+X = torch.empty(4096, 4096, device="meta")
+
+
+def do(clock, device=0):
+    clock.operation(device, torch.ops.aten.mm.default, (X, X), {}, X)
+
+
+@pytest.fixture
+def clock():
+    return Clock(build(2, "GTX 1080"))
+
+
+@pytest.mark.parametrize(("intervals", "length"), [
+    ([], 0), ([(5, 5)], 0), ([(1, 3)], 2), ([(1, 3), (2, 5)], 4), ([(1, 9), (2, 3)], 8), ([(1, 2), (4, 6)], 3),
+    ([(0, 1), (1, 2), (1, 2)], 2),
+])  # fmt: skip
+def test_union_of_intervals(intervals, length):
+    assert _covered(intervals) == length
+
+
+def test_busy_and_idle_fill_the_time(clock):
+    with clock.trace() as trace:
+        do(clock, 0)
+        clock.synchronize()
+        clock.advance(1)
+        do(clock, 1)
+        do(clock, 1)
+    busy, idle = trace.busy_seconds(), trace.idle_seconds()
+    assert busy["gpu1"] == 2 * busy["gpu0"] > 0
+    assert trace.seconds > 1
+    for device in ("gpu0", "gpu1"):
+        assert busy[device] + idle[device] == pytest.approx(trace.seconds)
+
+
+def test_overlapping_streams_are_not_counted_twice(clock):
+    with clock.trace() as trace:
+        do(clock)
+        clock.set_stream(clock.stream(0))
+        do(clock)
+    alone = next(span.end - span.start for span in trace.spans if span.kind == "operation")
+    assert alone < trace.busy_seconds()["gpu0"] * 1e12 < 1.1 * alone
+
+
+def test_work_queued_inside_counts_to_its_end_and_work_outside_does_not(clock):
+    do(clock)
+    with clock.trace() as trace:
+        do(clock)
+    do(clock)
+    assert [span.kind for span in trace.spans] == ["launch", "operation"]
+    assert trace.end == trace.spans[-1].end > clock.now_ps()
+
+
+def test_an_empty_trace(clock):
+    with clock.trace() as trace:
+        pass
+    assert (trace.spans, trace.seconds, trace.link_bytes()) == ([], 0, {})
+    assert trace.busy_seconds() == trace.idle_seconds() == {"gpu0": 0, "gpu1": 0}
+    trace.draw(Figure().subplots())
+
+
+def test_bytes_of_every_wire_a_copy_crosses(clock):
+    with clock.trace() as trace:
+        clock.copy(None, 0, 100, True, False)
+        clock.copy(None, 0, 10, False, True)
+        clock.copy(0, 1, 7, False, False)
+    assert trace.link_bytes() == {"PCIe gpu0 in": 110, "PCIe gpu0 out": 7, "PCIe gpu1 in": 7}
+
+
+def test_waits_of_the_host_are_seen(clock):
+    with clock.trace() as trace:
+        do(clock)
+        clock.synchronize()
+        clock.synchronize()
+    waits = [span for span in trace.spans if span.kind == "wait"]
+    assert [span.name for span in waits] == ["synchronize"]
+    assert waits[0].end == next(span.end for span in trace.spans if span.kind == "operation")
+
+
+def test_traces_nest_and_end_with_an_error(clock):
+    with clock.trace() as outer:
+        do(clock)
+        with contextlib.suppress(KeyError), clock.trace() as inner:
+            do(clock)
+            raise KeyError
+        do(clock)
+    do(clock)
+    assert (len(outer.spans), len(inner.spans), clock.traces) == (6, 2, ())
+
+
+def test_spans_come_in_one_order_whatever_threads_do():
+    def run(order):
+        clock = Clock(build(2, "GTX 1080"))
+        with clock.trace() as trace:
+            for device in order:
+                thread = threading.Thread(target=do, args=(clock, device))
+                thread.start()
+                thread.join()
+        return trace.spans
+
+    spans = run([0, 1])
+    assert spans == run([1, 0])
+    assert {(span.row, span.place) for span in spans} == {(1, "host"), (2, "host"), (0, "gpu0"), (0, "gpu1")}
+
+
+def test_chrome_trace_has_named_rows_and_microseconds(clock, tmp_path):
+    with clock.trace() as trace:
+        do(clock)
+        clock.copy(None, 1, 10**6, True, True)
+    trace.save(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert len(spans) == len(trace.spans)
+    assert {span["pid"] for span in spans} <= names.keys()
+    assert all("simulated 2 × GTX 1080" in name for name in names.values())
+    product = next(span for span in spans if span["cat"] == "operation")
+    assert (product["name"], names[product["pid"]].split()[0]) == ("mm", "gpu0")
+    assert product["ts"] * 1e6 == pytest.approx(next(s.start for s in trace.spans if s.kind == "operation"))
+    assert product["dur"] == pytest.approx(trace.busy_seconds()["gpu0"] * 1e6)
+    copy = next(span for span in spans if span["cat"] == "copy")
+    assert (copy["args"]["bytes"], names[copy["pid"]]) == (10**6, "PCIe gpu1 in (simulated 2 × GTX 1080, PCIe3-x16)")
+
+
+def test_figure_has_a_line_for_each_row_and_a_bar_for_each_span(clock):
+    with clock.trace() as trace:
+        do(clock)
+        clock.set_stream(clock.stream(0))
+        clock.copy(None, 0, 10**6, True, True)
+    axes = trace.draw(Figure().subplots())
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["host", "gpu0 stream 0", "PCIe gpu0 in"]
+    assert sum(len(bars.get_paths()) for bars in axes.collections) == len(trace.spans)
+    assert axes.get_xlabel() == "simulated time on 2 × GTX 1080, PCIe3-x16 (ms)"
+
+
+def test_text_names_the_machine_and_says_simulated(clock):
+    with clock.trace() as trace:
+        do(clock)
+        clock.copy(None, 0, 1234567, True, True)
+    lines = str(trace).splitlines()
+    assert lines[0].startswith("simulated on 2 × GTX 1080, PCIe3-x16: ")
+    assert lines[-1] == "  PCIe gpu0 in: 1,234,567 bytes"
+
+
+def test_busy_counts_operations_of_that_device_only():
+    trace = Trace(Clock(build(2, "GTX 1080")))
+    trace.spans = [Span("operation", "gpu1", 0, "mm", 0, 5 * 10**11, 0), Span("copy", "gpu0", 0, "x", 0, 10**12, 9)]
+    trace.end = 10**12
+    assert trace.busy_seconds() == {"gpu0": 0, "gpu1": 0.5}

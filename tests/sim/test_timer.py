@@ -1,0 +1,79 @@
+"""Timing on simulated GPUs: the simulated clock, exactly; provenance that says so; no mixture with the wall clock."""
+
+import pytest
+import torch
+
+import d2lmini as d2l
+from d2lmini import sim, timing
+
+
+@pytest.fixture
+def gpus():
+    sim.enable(2, gpu="V100-SXM2-16GB")
+    return [torch.device("sim", i) for i in range(2)]
+
+
+def product(device):
+    a = torch.ones(512, 512, device=device)
+    return lambda: a @ a
+
+
+def test_laps_are_simulated_seconds_the_same_every_time(gpus):
+    work, laps = product(gpus[0]), []
+    for _ in range(2):
+        timer = timing.Timer(gpus)
+        for _ in range(3):
+            timer.start()
+            work()
+            timer.stop()
+        laps += timer.times
+    assert len({round(lap, 13) for lap in laps}) == 1
+    with sim.trace() as trace:
+        work()
+        torch.sim.synchronize()
+    assert laps[0] == pytest.approx(trace.seconds)
+    assert timing.measure(work, repeat=6, devices=gpus).median == pytest.approx(laps[0])
+
+
+def test_a_lap_waits_for_every_device(gpus):
+    def both():
+        for _ in range(20):
+            first(), second()
+
+    first, second = product(gpus[0]), product(gpus[1])
+    one = timing.measure(lambda: [first() for _ in range(20)], repeat=6, devices=gpus).median
+    two = timing.measure(both, repeat=6, devices=gpus).median
+    assert one < two < 1.5 * one  # side by side, but for the host's launches
+
+
+def test_the_number_says_which_clock_it_is_from(gpus):
+    assert timing.simulated(gpus)
+    assert timing.simulated(["cpu", gpus[0]])
+    assert timing.provenance(gpus) == "simulated on 2 × V100-SXM2-16GB, PCIe3-x16"
+    assert not timing.simulated(["cpu"])
+    assert timing.provenance(["cpu"]).startswith("measured on ")
+    with pytest.raises(ValueError, match="got simulated and real ones: cuda, sim"):
+        timing.simulated(["sim:0", "cuda:0"])
+
+
+def test_without_the_simulated_clock_the_wall_clock_is_read():
+    sim.enable(2, clock=False)
+    assert not timing.simulated(["sim:0"])
+    assert timing.provenance(["sim:0"]).startswith("measured on ")
+    with pytest.raises(RuntimeError, match="without clock=False"):
+        sim.now()
+
+
+def test_training_on_one_and_on_two_gives_the_same_and_takes_simulated_time(gpus):
+    generator = torch.Generator().manual_seed(0)
+    batches = [(torch.rand(9, 1, 28, 28, generator=generator), torch.randint(10, (9,), generator=generator))] * 2
+    results = []
+    for devices in (["cpu"], gpus[:1], gpus):
+        model = d2l.LeNet()
+        trainer = d2l.Trainer(model, torch.nn.CrossEntropyLoss(), lambda p: torch.optim.SGD(p, lr=0.1), devices)
+        seconds = trainer.fit(batches, 2, batches).seconds
+        results.append(([p.detach().cpu() for p in model.parameters()], seconds))
+    for params, _ in results[1:]:
+        for p, q in zip(params, results[0][0], strict=True):
+            torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-6)
+    assert results[2][1][1] > results[1][1][1]  # nine images are too few for two
