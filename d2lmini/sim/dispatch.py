@@ -49,7 +49,7 @@ class Plan:
 
     def __init__(self, func):
         schema, tags = func._schema, func.tags
-        self.call = KERNELS.get(func, func)
+        self.call, self.replaced = KERNELS.get(func, func._op), func in KERNELS
         self.on_host = rules.RESULTS_ON_HOST.get(rules.name(func), ())
         self.each = rules.name(func).startswith("_foreach_")
         kinds = [str(argument.type) for argument in schema.arguments]
@@ -85,13 +85,16 @@ class Plan:
                 hosts = True
         if self.each and rules.spread(args):
             return _one_by_one(func, args, kwargs)
-        if self.lists or kwargs:
-            index, kwargs_real, hosts = self._rest(func, args, kwargs, reals, index, hosts)
-        else:
-            kwargs_real = kwargs
+        for i in self.lists:
+            if i < given and reals[i] is not None:
+                reals[i] = [t._real if type(t) is SimTensor else t for t in reals[i]]
+                index, hosts = self._list(func, args, kwargs, args[i], index, hosts)
+        kwargs_real = kwargs
+        if kwargs:
+            index, kwargs_real, hosts = self._keywords(func, args, kwargs, index, hosts)
         if hosts:
             rules.check_hosts(func, args, kwargs)
-        out = draw(func, self.call, reals, kwargs_real, index) if self.random else self.call(*reals, **kwargs_real)
+        out = self._draw(func, reals, kwargs_real, index) if self.random else self.call(*reals, **kwargs_real)
         clock = state.clock
         if clock is not None:
             clock.operation(index, func, reals, kwargs_real, out)
@@ -101,27 +104,35 @@ class Plan:
             return shell(out, state.gpus[index]) if self.views else wrap(out, index)
         return args[0] if self.in_place else self._finish(out, args, kwargs, index)
 
-    def _rest(self, func, args, kwargs, reals, index, hosts):
-        """Unwrap lists and keywords too; return the device, the real keywords, and whether a tensor is the host's."""
-        seen = {index} - {None}
+    def _list(self, func, args, kwargs, tensors, index, hosts):
+        """Return the device after a look at a list's tensors too, and whether one of them is the host's."""
+        for tensor in tensors:
+            if type(tensor) is SimTensor:
+                if tensor._index != index:
+                    if index is not None:
+                        rules.mixed(func, args, kwargs)
+                    index = tensor._index
+            elif tensor is not None:
+                hosts = True
+        return index, hosts
 
-        def real(value):
-            nonlocal hosts
+    def _keywords(self, func, args, kwargs, index, hosts):
+        """Return the device after a look at the keyword arguments too, the real ones, and whether one is the host's."""
+        real = {}
+        for name, value in kwargs.items():
             if type(value) is SimTensor:
-                seen.add(value._index)
-                return value._real
-            if isinstance(value, (list, tuple)):
-                return [real(v) for v in value]
-            hosts = hosts or isinstance(value, torch.Tensor)
-            return value
+                real[name] = value._real
+                index, hosts = self._list(func, args, kwargs, (value,), index, hosts)
+            elif rules.is_tensors(value):
+                real[name] = [t._real if type(t) is SimTensor else t for t in value]
+                index, hosts = self._list(func, args, kwargs, value, index, hosts)
+            else:
+                real[name] = value
+                hosts = hosts or isinstance(value, torch.Tensor)
+        return index, real, hosts
 
-        for i in self.lists:
-            if i < len(reals):
-                reals[i] = real(reals[i])
-        kwargs = {name: real(value) for name, value in kwargs.items()}
-        if len(seen) > 1:
-            rules.mixed(func, args, kwargs)
-        return seen.pop(), kwargs, hosts
+    def _draw(self, func, reals, kwargs, index):
+        return draw(func, self.call, reals, kwargs, index, self.replaced)
 
     def _finish(self, out, args, kwargs, index):
         """Return the results: changed arguments as they were given, what is new in shells."""

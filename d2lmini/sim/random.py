@@ -30,10 +30,10 @@ def make(index):
     return generator
 
 
-def draw(func, call, args, kwargs, index):
+def draw(func, call, args, kwargs, index, takes_generator=False):
     """Run an operation that draws random numbers with the device's generator, or the one that was given.
 
-    func: the operation; call: what runs it, which may take a generator where `func` does not.
+    func: the operation; call: what runs it; takes_generator: whether that does, even where `func` does not.
     """
     given = kwargs.get("generator")
     for arg in args:
@@ -44,19 +44,19 @@ def draw(func, call, args, kwargs, index):
             raise RuntimeError("Expected a 'sim' device type for generator but found 'cpu'")
         return call(*args, **kwargs)
     generator = state.gpus[index].generator
-    if call is not func or any(argument.name == "generator" for argument in func._schema.arguments):
+    if takes_generator or any(argument.name == "generator" for argument in func._schema.arguments):
         return call(*args, **{**kwargs, "generator": generator})
-    return _borrow(generator, func, args, kwargs)
+    return _borrow(generator, call, args, kwargs)
 
 
-def _borrow(generator, func, args, kwargs):
+def _borrow(generator, call, args, kwargs):
     """Run an operation that takes no generator while the host's own stands in for the device's."""
     host = torch.default_generator
     with _lock:
         state_of_host = host.get_state()
         host.set_state(generator.get_state())
         try:
-            return func(*args, **kwargs)
+            return call(*args, **kwargs)
         finally:
             generator.set_state(host.get_state())
             host.set_state(state_of_host)

@@ -3,7 +3,8 @@
 import random
 
 import pytest
-import torch
+
+from d2lmini import sim
 
 pytest.importorskip("expecttest", reason="torch's table of operations needs the package expecttest")
 opinfo = pytest.importorskip("tests.sim.opinfo" if __package__ else "opinfo")
@@ -29,5 +30,5 @@ def test_a_sample_of_the_table(capsys):
 @pytest.mark.slow_opinfo
 @pytest.mark.usefixtures("gpus")
 def test_the_whole_table(capsys):
-    torch.sim.reset_peak_memory_stats()
+    sim.enable(2, memory=2**30, clock=False)
     check([op for op in opinfo.op_db if opinfo.runs_on_cpu(op)], None, capsys)
