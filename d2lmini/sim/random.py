@@ -14,7 +14,8 @@ _made = weakref.WeakValueDictionary()  # generators by their address: torch hand
 class SimGenerator(torch._C.Generator):
     """A generator of a simulated GPU."""
 
-    __slots__ = ("_index",)
+    # Before torch 2.13 its generators took no weak references.
+    __slots__ = ("_index",) if torch._C.Generator.__weakrefoffset__ else ("_index", "__weakref__")
 
     @property
     def device(self):
