@@ -126,9 +126,9 @@ def _accelerator():
     choice = _choice()
     if choice == "sim" and not sim.is_enabled():
         sim.enable()
-    real = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "sim"
-    if choice in ("real", None) and real != "sim":
-        return real
+    named = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else None
+    if choice in ("real", None) and named not in (None, "sim"):  # on a machine without GPUs torch names the simulated
+        return named
     return "sim" if choice in ("sim", None) and sim.is_enabled() else None
 
 

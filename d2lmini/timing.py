@@ -7,6 +7,7 @@ that is modelled. All else is timed with the wall clock of this machine (``time.
 
 import datetime
 import math
+import os
 import statistics
 import time
 from dataclasses import dataclass
@@ -15,6 +16,10 @@ import torch
 
 from d2lmini import sim
 from d2lmini.devices import processor, synchronize, try_all_gpus
+
+# Settings that hold the CPU to fewer instructions than it has, so that results agree between machines: a time that was
+# taken under one is not the machine's best.
+SLOWING = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
 
 
 class Timer:
@@ -127,7 +132,7 @@ def simulated(devices=()):
 
 
 def provenance(devices=()):
-    """Return where a number comes from: the machine modelled, or the machine, threads, software and date it took."""
+    """Return where a number comes from: the machine modelled, or the machine, threads, software, settings and date."""
     if simulated(devices):
         return f"simulated on {sim.machine().name}"
     products = [processor()]
@@ -136,7 +141,8 @@ def provenance(devices=()):
             products.append(str(device))
     threads = torch.get_num_threads()
     where = f"{' with '.join(products)}, {threads} CPU thread{'s' * (threads > 1)}"
-    return f"measured on {where}, torch {torch.__version__}, {datetime.date.today().isoformat()}"
+    held = "".join(f", {name}={os.environ[name]}" for name in SLOWING if os.environ.get(name))
+    return f"measured on {where}, torch {torch.__version__}{held}, {datetime.date.today().isoformat()}"
 
 
 def human(seconds):

@@ -95,7 +95,17 @@ def test_human(seconds, text):
     assert human(seconds) == text
 
 
-def test_provenance_names_machine_software_and_date():
+def test_provenance_names_what_held_the_processor_back(monkeypatch):
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    text = timing.provenance(["cpu"])
+    assert ", MKL_CBWR=COMPATIBLE" in text
+    assert "ATEN_CPU_CAPABILITY" not in text
+
+
+def test_provenance_names_machine_software_and_date(monkeypatch):
+    for name in timing.SLOWING:
+        monkeypatch.delenv(name, raising=False)
     text = timing.provenance(["cpu"])
     assert text.startswith("measured on ")
     assert timing.processor() in text

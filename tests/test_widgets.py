@@ -1,5 +1,6 @@
 """Explorable figures: what the page holds, what the widgets do, and what a kernel stores."""
 
+import inspect
 import io
 import re
 import subprocess
@@ -196,16 +197,10 @@ def test_live_face_recomputes_and_shows_an_error_in_place():
     assert "<pre>fine</pre>" in picture.value
 
 
-SOURCE = """from matplotlib.figure import Figure
+SOURCE = f"""from matplotlib.figure import Figure
 from d2lmini.widgets import explore
 
-def draw_line(slope, style="-"):
-    figure = Figure(figsize=(3, 2))
-    axes = figure.subplots()
-    axes.plot([0, 1 / 3, 1], [0, slope / 3, slope], style)
-    axes.set_title(f"slope {slope}")
-    return figure
-
+{inspect.getsource(draw_line)}
 explore(draw_line, slope=[1, 2])"""
 
 

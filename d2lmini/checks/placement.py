@@ -68,7 +68,7 @@ def product_norms(function):
 
 
 def _try_norms(function, count):
-    given = f"{count} matrices on sim:0"
+    given = f"{count} {'matrix' if count == 1 else 'matrices'} on sim:0"
     cpu = [torch.eye(4) * (i + 1) + i for i in range(count)]
     matrices = [matrix.to("sim:0") for matrix in cpu]
     torch.sim.synchronize()
