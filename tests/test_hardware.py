@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from d2lmini import hardware
-from d2lmini.hardware import GIB, GPUS, LINKS, NVLINKS_PER_GPU, find
+from d2lmini.hardware import GIB, GPUS, LINKS, MIB, NVLINKS_PER_GPU, find
 from d2lmini.machines import MACHINES, build, slower
 
 EVERYTHING = [*GPUS.values(), *LINKS.values(), *MACHINES.values()]
@@ -51,6 +51,68 @@ def test_links_known_from_their_standards():
                 "NVLink2": 25, "InfiniBand-QDR": 4, "InfiniBand-FDR": 6.82, "InfiniBand-EDR": 12.5,
                 "Ethernet-1G": 0.12, "Ethernet-400G": 50}  # fmt: skip
     assert expected.items() <= gigabytes.items()
+
+
+@pytest.mark.parametrize(("name", "teraflops"), [("GTX 980", 4.612), ("K80 (one of two chips)", 5.6 / 2)])
+def test_published_peaks_at_base_clock(name, teraflops):
+    # From the GTX 980's white paper; NVIDIA gave 5.6 TFLOPS for the K80's board without boost.
+    assert GPUS[name].at_base_clock().peak_fp32_flops_per_s == pytest.approx(teraflops * 1e12, rel=0.005)
+
+
+@pytest.mark.parametrize(("name", "teraflops"), [
+    ("M2070", 0.515), ("K40", 1.43), ("K80 (one of two chips)", 2.91 / 2), ("V100-SXM2-16GB", 7.8),
+    ("A100-SXM4-40GB", 9.7), ("A100-SXM4-80GB", 9.7), ("H100-SXM5-80GB", 33.5), ("H200-SXM5-141GB", 33.5),
+])  # fmt: skip
+def test_published_float64_peaks(name, teraflops):
+    gpu = GPUS[name]
+    assert gpu.peak_fp32_flops_per_s * gpu.fp64_ratio == pytest.approx(teraflops * 1e12, rel=0.01)
+
+
+# Of one multiprocessor: ordinary cores, tensor cores, products of each tensor core a clock in float16 and in TF32, and
+# the clock in MHz that the tensor cores' peak is given for. From the white papers' descriptions of the chips.
+CHIPS = {
+    "GTX 580": (32,), "GTX 580 3GB": (32,), "M2070": (32,), "K40": (192,), "K80 (one of two chips)": (192,),
+    "GTX 980": (128,), "GTX 1080": (128,), "V100-SXM2-16GB": (64, 8, 64, None, 1530),
+    "RTX 3090": (128, 4, 64, 32, 1695), "A100-SXM4-40GB": (64, 4, 256, 128, 1410),
+    "A100-SXM4-80GB": (64, 4, 256, 128, 1410), "H100-SXM5-80GB": (128, 4, 512, 256, 1830),
+    "H200-SXM5-141GB": (128, 4, 512, 256, 1830),
+}  # fmt: skip
+
+
+def test_every_gpu_has_its_multiprocessors_and_the_dense_tensor_peaks_follow_from_them():
+    assert CHIPS.keys() == GPUS.keys()
+    for name, (cores, *tensor) in CHIPS.items():
+        gpu = GPUS[name]
+        assert gpu.cores == gpu.multiprocessors * cores
+        units, half, tf32, mhz = tensor or (0, None, None, 0)
+        for given, products in ((gpu.peak_tensor_16_flops_per_s, half), (gpu.peak_tensor_tf32_flops_per_s, tf32)):
+            peak = products and pytest.approx(gpu.multiprocessors * units * products * 2 * mhz * 1e6, rel=0.005)
+            assert given == peak
+
+
+def test_second_level_caches_follow_from_the_memory_controllers():
+    # One slice for each memory controller: the controller's bits, the slice's MiB.
+    slices = {"GTX 580": (64, 0.125), "M2070": (64, 0.125), "K40": (64, 0.25), "K80 (one of two chips)": (64, 0.25),
+              "GTX 980": (64, 0.5), "GTX 1080": (32, 0.25), "V100-SXM2-16GB": (512, 0.75), "RTX 3090": (32, 0.5),
+              "A100-SXM4-40GB": (512, 4), "H100-SXM5-80GB": (512, 5), "H200-SXM5-141GB": (512, 5)}  # fmt: skip
+    for name, (bits, mebibytes) in slices.items():
+        assert GPUS[name].l2_bytes == GPUS[name].memory_bits // bits * mebibytes * MIB
+
+
+def test_network_links_carry_what_their_names_promise():
+    gigabits = {name: round(link.bytes_per_s_per_direction * 8 / 1e9, 2) for name, link in LINKS.items()}
+    promised = {"QDR": 32, "FDR": 54.55, "EDR": 100, "HDR": 200, "NDR": 400}
+    assert {name: gigabits[f"InfiniBand-{name}"] for name in promised} == promised
+    assert all(gigabits[f"Ethernet-{rate}G"] == rate for rate in (1, 10, 25, 40, 100, 200, 400))
+
+
+def test_published_nvlink_totals_are_of_both_directions():
+    # NVIDIA prints 160, 300, 600 and 900 GB/s for a P100, V100, A100 and H100; 4.8 TB/s for eight A100, 7.2 for H200.
+    port = MACHINES["8xH200"].port.bytes_per_s_per_direction
+    assert [2 * count * LINKS[f"NVLink{g}"].bytes_per_s_per_direction / 1e9
+            for g, (_, count) in NVLINKS_PER_GPU.items()] == [160, 300, 600, 900]  # fmt: skip
+    assert 8 * 2 * port == 7.2e12
+    assert 8 * 2 * build(8, "A100-SXM4-40GB", "NVLink3").port.bytes_per_s_per_direction == 4.8e12
 
 
 def test_nvlink_of_a_whole_gpu_in_one_direction():
@@ -134,6 +196,15 @@ def test_cube_mesh_uses_six_links_of_every_gpu():
     assert dgx.route(3, 0)[0].link.bytes_per_s_per_direction == 50e9
     assert dgx.route(0, 1)[0].link.bytes_per_s_per_direction == 25e9
     assert not dgx.peer(0, 5)
+
+
+def test_cube_mesh_as_a_dgx_1_reports_it():
+    # The first two GPUs' links in the topology file that NCCL wrote on one, github.com/NVIDIA/nccl/issues/671.
+    dgx = MACHINES["DGX-1-V100"]
+    links = [{b if a == gpu else a: n for (a, b), n in dgx.pairs if gpu in (a, b)} for gpu in (0, 1)]
+    assert links == [{1: 1, 2: 1, 3: 2, 4: 2}, {0: 1, 2: 2, 3: 1, 5: 2}]
+    rates = [dgx.route(0, other)[0].link.bytes_per_s_per_direction for other in links[0]]
+    assert 2 * sum(rates) == 300e9  # the white paper's figure for one V100, both directions
 
 
 def test_switched_nvlink_reaches_everyone_at_full_rate():
