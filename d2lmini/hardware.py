@@ -120,9 +120,8 @@ _TABLE = (
          "NVIDIA A100 Tensor Core GPU architecture white paper, 2020"),
     _gpu("A100-SXM4-80GB", "2020-11", 6912, 1410, None, 19.49, 156, 312, True, 1 / 2, 80, 5120, 3.186, 2039, 40, 108,
          "NVIDIA A100 80 GB data sheet, 2020; cores, L2: A100 white paper, 2020; memory clock: nvidia-smi, 1593 MHz"),
-    _gpu("H100-SXM5-80GB", "2022-03", 16896, 1980, None, 66.9, 494.7, 989.4, True, 1 / 2, 80, 5120, 5.238, 3350, 50,
-         132, "NVIDIA H100 Tensor Core GPU architecture white paper, 2023 (tensor cores at 1830 MHz); bandwidth: "
-         "NVIDIA H100 data sheet, 2023; memory clock: nvidia-smi, 2619 MHz"),
+    _gpu("H100-SXM5-80GB", "2022-03", 16896, 1980, None, 66.9, 494.7, 989.4, True, 1 / 2, 80, 5120, 5.238, 3352, 50,
+         132, "NVIDIA H100 Tensor Core GPU architecture white paper, 2023 (tensor cores at 1830 MHz)"),
     _gpu("H200-SXM5-141GB", "2023-11", 16896, 1980, None, 66.9, 494.7, 989.4, True, 1 / 2, 141, 6144, None, 4800, 60,
          132, "NVIDIA H200 data sheet, 2023; the chip is the H100's: H100 white paper, 2023, with 60 MB of L2 in the "
          "whole chip, all in use here as cudaGetDeviceProperties says"),
