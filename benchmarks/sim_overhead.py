@@ -29,7 +29,8 @@ def operations(device):
     return {
         "a + b": lambda: a + b, "a.add_(b)": lambda: a.add_(b), "a @ b": lambda: a @ b,
         "a.view(16)": lambda: a.view(16), "a.sum()": lambda: a.sum(),
-        "relu(a)": lambda: torch.relu(a), "w * b, for backward": lambda: w * b,
+        "relu(a)": lambda: torch.relu(a),
+        "w * b, for backward": lambda: w * b, "relu(w), for backward": lambda: torch.relu(w),
         "empty(4, 4)": lambda: torch.empty(4, 4, device=device), "cat([a, b])": lambda: torch.cat([a, b]),
     }  # fmt: skip
 

@@ -9,7 +9,7 @@ Inputs on two devices raise torch's own error. Zero-dimensional host tensors may
 
 import torch
 
-from d2lmini.sim import rules
+from d2lmini.sim import foresee, rules
 from d2lmini.sim.fused import KERNELS
 from d2lmini.sim.random import draw
 from d2lmini.sim.state import state
@@ -64,6 +64,8 @@ class Plan:
         self.random = torch.Tag.nondeterministic_seeded in tags
         returns_numbers = any("Tensor" not in str(r.type) for r in schema.returns)
         self.waits = returns_numbers or not _WAITS.isdisjoint(tags)
+        self.takes = not self.each and not self.views and (None in self.aliases or self.reshapes)  # new memory
+        self.stretches, self.pointwise = foresee.stretches(func), torch.Tag.pointwise in tags
         self.in_place = self.aliases == [0] and not self.reshapes  # the most common case of a changed argument
         self.single = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor" and self.aliases == [None]
 
@@ -94,6 +96,8 @@ class Plan:
             index, kwargs_real, hosts = self._keywords(func, args, kwargs, index, hosts)
         if hosts:
             rules.check_hosts(func, args, kwargs)
+        if self.takes and state.counting:
+            self._foresee(func, reals, kwargs_real, state.gpus[index].memory)
         out = self._draw(func, reals, kwargs_real, index) if self.random else self.call(*reals, **kwargs_real)
         clock = state.clock
         if clock is not None:
@@ -130,6 +134,24 @@ class Plan:
                 real[name] = value
                 hosts = hosts or isinstance(value, torch.Tensor)
         return index, real, hosts
+
+    def _foresee(self, func, reals, kwargs, memory):
+        """Raise torch.OutOfMemoryError if the results are sure not to fit, before the host's memory is taken."""
+        operands, free = list(self._operands(reals)), memory.free()
+        if self.stretches:
+            fits = foresee.stretched_fits(operands, reals, free)
+        else:
+            fits = foresee.fits(operands, free) or (self.pointwise and foresee.broadcast_fits(operands, free))
+        if not fits:
+            memory.check(foresee.needed(func, self.call, reals, kwargs))
+
+    def _operands(self, reals):
+        """Yield the tensors of a call, without the plain numbers and None that may stand for some."""
+        for place in (*self.tensors, *self.lists):
+            value = reals[place] if place < len(reals) else None
+            for tensor in value if isinstance(value, list) else (value,):
+                if isinstance(tensor, torch.Tensor):
+                    yield tensor
 
     def _draw(self, func, reals, kwargs, index):
         return draw(func, self.call, reals, kwargs, index, self.replaced)

@@ -6,7 +6,8 @@ not counted twice. As in CUDA's allocator a block takes a multiple of 512 bytes;
 later, so what is reserved is what is allocated, and fragmentation does not exist.
 
 The bytes themselves lie in the host's memory, which is taken only after the capacity was checked wherever the size is
-known beforehand (factories, copies, ``resize_``). The result of another operation is checked when it exists.
+known beforehand: factories, copies, ``resize_``, and by `foresee` operations. Only a result whose size depends on the
+numbers in a tensor, such as ``bincount``'s, is checked when it exists.
 """
 
 import threading

@@ -2,10 +2,23 @@
 
 The simulated clock copies from it faster, as a DMA engine does from memory that cannot move. On a machine with CUDA
 the real thing is used, and counts as pinned here too.
+
+``torch.empty(..., pin_memory=True)`` asks torch's C++ hooks for an allocator, which Python cannot give. So the
+factories below are replaced by ones that take ordinary memory and mark it; any other call they only pass on.
 """
 
-import torch
+import functools
 
+import torch
+from torch.utils import _device
+
+from d2lmini.sim.dispatch import handles
+
+_FACTORIES = (
+    "arange", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like", "linspace",
+    "logspace", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm",
+    "tensor", "zeros", "zeros_like",
+)  # fmt: skip
 _library = None
 
 
@@ -15,11 +28,31 @@ def is_marked(tensor):
 
 
 def register():
-    """Answer ``x.pin_memory()`` and ``x.is_pinned()`` for host tensors; only once a process."""
+    """Answer ``x.pin_memory()``, ``x.is_pinned()`` and ``pin_memory=True`` for host tensors; only once a process."""
     global _library
     _library = torch.library.Library("aten", "IMPL", "CPU")
     _library.impl("_pin_memory", _pin_memory)
     _library.impl("is_pinned", _is_pinned)
+    _device._device_constructors()  # keeps torch's own functions, by which `with torch.device` knows them
+    for name in _FACTORIES:
+        own = getattr(torch, name)
+        setattr(torch, name, _pinning(own))
+        torch.jit._builtins._register_builtin(getattr(torch, name), f"aten::{name}")  # torch.jit.script knows it too
+
+
+def _pinning(function):
+    @functools.wraps(function)
+    def factory(*args, **options):
+        if not options.get("pin_memory") or torch.cuda.is_available():
+            return function(*args, **options)
+        made = function(*args, **{**options, "pin_memory": False})
+        if made.device.type != "cpu":
+            raise RuntimeError(f"Only dense CPU tensors can be pinned, expected no pin_memory for one on {made.device}")
+        made.untyped_storage()._sim_pinned = True
+        return made
+
+    factory.__module__, factory.__qualname__ = "torch", function.__name__
+    return factory
 
 
 def _pin_memory(x, device=None):
@@ -43,3 +76,15 @@ def _real_accelerator(device):
     if device is not None and device.type != "sim":
         return device
     return torch.device("cuda") if torch.cuda.is_available() else None
+
+
+@handles(torch.ops.aten.is_pinned.default)
+def _is_pinned_there(func, args, kwargs):
+    """Memory on a device is never pinned."""
+    return False
+
+
+@handles(torch.ops.aten._pin_memory.default)
+def _pin_memory_there(func, args, kwargs):
+    """Memory on a device cannot be pinned; CUDA's sentence."""
+    raise RuntimeError(f"cannot pin '{args[0].type()}' only dense CPU tensors can be pinned")

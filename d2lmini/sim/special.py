@@ -63,7 +63,8 @@ def _efficientzerotensor(size, *, dtype=None, layout=None, device=None, pin_memo
 
 def _triangle(operation):
     def kernel(row, col, offset=0, *, dtype=torch.int64, layout=None, device=None, pin_memory=None):
-        return _new(lambda: operation(row, col, offset, dtype=dtype, device=_CPU), 0, device, pin_memory)
+        nbytes = operation(row, col, offset, dtype=dtype, device="meta").nbytes
+        return _new(lambda: operation(row, col, offset, dtype=dtype, device=_CPU), nbytes, device, pin_memory)
 
     return kernel
 
@@ -214,18 +215,6 @@ def resize_(func, args, kwargs):
     func(x._real, size, **kwargs)
     follow(x)
     return x
-
-
-@handles(aten.is_pinned.default)
-def is_pinned(func, args, kwargs):
-    """Memory on a device is never pinned."""
-    return False
-
-
-@handles(aten._pin_memory.default)
-def pin_memory(func, args, kwargs):
-    """Memory on a device cannot be pinned; CUDA's sentence."""
-    raise RuntimeError(f"cannot pin '{args[0].type()}' only dense CPU tensors can be pinned")
 
 
 _kernels = {

@@ -97,13 +97,16 @@ class SimTensor(torch.Tensor):
         return self._reduce_ex_internal(protocol)
 
     def __tensor_flatten__(self):
-        """Name what is inside; its presence tells `Module.to` to keep a parameter's identity by swapping."""
-        return ["_real"], self._index
+        """Refuse to be traced; that this method exists makes `Module.to` keep a parameter's identity by swapping."""
+        raise NotImplementedError(
+            f"expected no torch.compile or torch.export around a tensor on {self.device}: simulated GPUs run "
+            "operations one at a time, so call the module or function itself"
+        )
 
     @staticmethod
-    def __tensor_unflatten__(inner, index, outer_size, outer_stride):
-        """Undo `__tensor_flatten__`."""
-        return wrap(inner["_real"], index)
+    def __tensor_unflatten__(inner, meta, outer_size, outer_stride):
+        """Never reached; torch looks for it together with `__tensor_flatten__`."""
+        raise NotImplementedError
 
 
 def wrap(real, index):
@@ -121,7 +124,7 @@ def wrap(real, index):
 
 def shell(real, gpu):
     """Return a new shell on `gpu` for a real tensor whose storage is counted already."""
-    out = _make(SimTensor, real.shape, real.stride(), real.storage_offset(), dtype=real.dtype, device=gpu.device)
+    out = _make(SimTensor, real.shape, real.stride(), real.storage_offset(), None, real.dtype, _strided, gpu.device)
     _guard(out)  # code in C++ that reads memory gets an error instead of a null pointer
     out._real, out._index = real, gpu.index
     if real.is_conj() or real.is_neg():  # lazy views, which C++ code asks the shell about

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from d2lmini import sim
 from d2lmini.sim.memory import Memory, human
@@ -111,6 +112,48 @@ def test_the_message():
     )
     sizes = [(0, "0 bytes"), (1024, "1024 bytes"), (1536, "1.50 KiB"), (3 * 2**29, "1.50 GiB"), (MIB, "1024.00 KiB")]
     assert [human(n) for n, _ in sizes] == [text for _, text in sizes]
+
+
+LARGE = 500_000  # its square is a terabyte of float32
+OPERATIONS = [
+    lambda c, r, e: c + r, lambda c, r, e: c < r, lambda c, r, e: torch.where(c > 0, r, c), lambda c, r, e: c @ r,
+    lambda c, r, e: torch.add(c, r, out=c.new_empty(0)), lambda c, r, e: torch.bmm(c[None], r[None]),
+    lambda c, r, e: torch.addmm(c[:1], c, r), lambda c, r, e: torch.ones_like(c)[:, :0] @ torch.ones_like(r)[:0],
+    lambda c, r, e: torch.einsum("i,j->ij", c[:, 0], r[0]), lambda c, r, e: F.linear(c, c),
+    lambda c, r, e: torch.outer(r[0], r[0]), lambda c, r, e: torch.cdist(c, c), lambda c, r, e: torch.cat([e] * 2),
+    lambda c, r, e: torch.stack([e] * 2), lambda c, r, e: r.repeat(LARGE, 1), lambda c, r, e: c.tile(1, LARGE),
+    lambda c, r, e: c.repeat_interleave(LARGE), lambda c, r, e: e.clone(), lambda c, r, e: e.contiguous(),
+    lambda c, r, e: r.expand(LARGE, LARGE).reshape(-1), lambda c, r, e: e.double(), lambda c, r, e: torch.relu(e),
+    lambda c, r, e: c.expand(LARGE, LARGE).softmax(1), lambda c, r, e: F.one_hot(c[:, 0].long(), LARGE),
+    lambda c, r, e: r.T.expand(LARGE, LARGE)[c[:, 0].long()], lambda c, r, e: F.pad(c, (10**6, 10**6)),
+    lambda c, r, e: F.interpolate(c[None, None, :1000], scale_factor=(1000, 10**6)), lambda c, r, e: e.to("sim:1"),
+    lambda c, r, e: F.conv2d(c[None, None, :9], c[:1, :, None, None], padding=LARGE), lambda c, r, e: F.dropout(e),
+    lambda c, r, e: torch.ones(LARGE, LARGE, device=c.device), lambda c, r, e: torch.arange(10**12, device=c.device),
+    lambda c, r, e: torch.linspace(0, 1, 10**12, device=c.device), lambda c, r, e: torch.eye(LARGE, device=c.device),
+    lambda c, r, e: torch.randperm(10**12, device=c.device), lambda c, r, e: torch.randn_like(e),
+    lambda c, r, e: torch.tril_indices(LARGE, LARGE, device=c.device), lambda c, r, e: r.new_zeros(LARGE, LARGE),
+    lambda c, r, e: (c.requires_grad_() * r).sum(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=range(len(OPERATIONS)))
+def test_what_cannot_fit_is_refused_before_the_hosts_memory_is_taken(operation):
+    column, row = torch.ones(LARGE, 1, device="sim:0"), torch.ones(1, LARGE, device="sim:0")
+    everywhere = torch.ones(1, device="sim:0").expand(10**12)
+    with pytest.raises(torch.OutOfMemoryError, match="sim out of memory"):
+        operation(column, row, everywhere)
+
+
+def test_what_fits_is_not_refused():
+    row = torch.ones(1, 1000, device="sim:1")
+    assert (row + row.T).shape == (1000, 1000)
+    assert torch.sim.mem_get_info(1) == (16 * MIB - 4096, 16 * MIB)
+    full = torch.empty(torch.sim.mem_get_info(1)[0] // 2, dtype=torch.uint8, device="sim:1")
+    same = full == full  # a boolean for each: exactly what is left
+    assert torch.sim.mem_get_info(1)[0] == 0
+    del same
+    with pytest.raises(torch.OutOfMemoryError):
+        full + 1.0
 
 
 def test_a_network_that_did_not_fit_can_be_made_smaller_and_run():

@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from d2lmini import sim
+from d2lmini.sim import pinning
 
 pytestmark = pytest.mark.usefixtures("gpus")
 
@@ -179,6 +180,60 @@ def test_the_accelerator_and_pinned_memory():
         batches = [batch for (batch,) in DataLoader(data, batch_size=4, pin_memory=True, num_workers=workers)]
         assert [b.is_pinned() for b in batches] == [True] * 3
         assert torch.cat(batches).tolist() == list(range(10))
+
+
+FACTORIES = [
+    lambda **o: torch.empty(3, **o), lambda **o: torch.zeros(3, **o), lambda **o: torch.ones(2, 2, **o),
+    lambda **o: torch.rand(3, **o), lambda **o: torch.tensor([1.5], **o), lambda **o: torch.arange(3, **o),
+    lambda **o: torch.zeros_like(torch.ones(2), **o), lambda **o: torch.full((2,), 7, **o),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("factory", FACTORIES, ids=range(len(FACTORIES)))
+def test_factories_make_pinned_memory(factory):
+    torch.manual_seed(0)
+    pinned = factory(pin_memory=True)
+    torch.manual_seed(0)
+    plain = factory()
+    assert (pinned.is_pinned(), plain.is_pinned(), factory(pin_memory=False).is_pinned()) == (True, False, False)
+    assert (pinned.device.type, pinned.shape, pinned.dtype) == ("cpu", plain.shape, plain.dtype)
+    with pytest.raises(RuntimeError, match="Only dense CPU tensors can be pinned"):
+        factory(pin_memory=True, device="sim:1")
+
+
+def test_the_clock_copies_faster_from_memory_that_a_factory_pinned():
+    def seconds(host):
+        sim.enable(2)
+        with sim.trace() as trace:
+            host.to("sim:0")
+        return trace.seconds
+
+    assert seconds(torch.zeros(2**20, pin_memory=True)) < seconds(torch.zeros(2**20))
+
+
+def on_cuda(*args, **options):
+    return options
+
+
+def test_with_cuda_the_factories_leave_pinning_to_it(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert pinning._pinning(on_cuda)(2, pin_memory=True) == {"pin_memory": True}
+
+
+def test_factories_stay_known_to_torch():
+    script = torch.jit.CompilationUnit("def f(n: int):\n    return torch.zeros(n) + torch.ones(n)\n")
+    assert script.f(2).tolist() == [1, 1]
+    assert torch.compile(lambda x: x + torch.ones(2), backend="eager", fullgraph=True)(torch.ones(2)).tolist() == [2, 2]
+    with torch.device("sim:2"):
+        assert str(torch.tensor([1]).device) == str(torch.zeros(1).device) == "sim:2"
+
+
+def test_compile_is_refused_in_one_sentence():
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"expected no torch\.compile .* on sim:1: simulated"):
+        torch.compile(lambda x: x + 1)(torch.ones(2, device="sim:1"))
+    torch._dynamo.reset()
+    gc.collect()
 
 
 def test_enable_again():
