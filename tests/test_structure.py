@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "d2lmini"
 LAYERS = {
-    "hardware": 0, "machines": 0, "schedules": 0, "costs": 0,
+    "hardware": 0, "host": 0, "machines": 0, "schedules": 0, "costs": 0,
     "sim": 1,
     "devices": 2, "timing": 2, "download": 2, "idx": 2,
     "transfers": 3, "memory": 3, "profile": 3, "collectives": 3,
