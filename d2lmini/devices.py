@@ -10,11 +10,13 @@ the accelerators of the machine are used, or, where it has none, the simulated G
 
 import os
 import platform
+from collections import Counter
+from itertools import combinations
 from pathlib import Path
 
 import torch
 
-from d2lmini import sim
+from d2lmini import host, sim
 
 CHOICES = ("real", "sim", "cpu")
 
@@ -94,16 +96,35 @@ def processor():
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def memory_info(device="cpu"):
+    """Return the free and the total bytes of a device's memory, None for what it does not tell.
+
+    The CPU's are those that this process may use, where a container is allowed less than the machine has. "Free" is
+    what the driver would still hand out; what PyTorch keeps for later use counts as taken.
+    """
+    device = torch.device(device)
+    if device.type == "cpu":
+        memory = host.main_memory()
+        return memory.free, memory.total
+    module = torch.get_device_module(device)
+    if hasattr(module, "mem_get_info"):
+        return module.mem_get_info(device)
+    properties = module.get_device_properties(device) if hasattr(module, "get_device_properties") else None
+    return None, getattr(properties, "total_memory", None)
+
+
 def describe():
     """Return a table, one row a device: its name in torch, the product, its memory in GiB and its processing units.
 
-    One GiB is 2**30 bytes. A unit is a core of the CPU that this process may use, or a GPU's multiprocessor.
+    One GiB is 2**30 bytes. A unit is a core of the CPU that this process may use, or a GPU's multiprocessor. Below
+    stand the links between them where they are known, with their rate in GB (10**9 bytes) a second for each direction.
     """
     rows = [("device", "product", "memory", "units")]
-    rows += [("cpu", processor(), _gib(_host_bytes()), f"{_usable_cores()} cores")]
+    rows += [("cpu", processor(), _memory("cpu"), _plural(host.usable_cores(), "core"))]
     rows += [_accelerator_row(gpu(i)) for i in range(num_gpus())]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines += _links(try_all_gpus())
     return "\n".join([*lines, f"torch {torch.__version__}, Python {platform.python_version()}, {platform.system()}"])
 
 
@@ -136,22 +157,44 @@ def _accelerator_row(device):
     module = torch.get_device_module(device)
     properties = module.get_device_properties(device) if hasattr(module, "get_device_properties") else None
     units = getattr(properties, "multi_processor_count", None) or getattr(properties, "gpu_eu_count", None)
-    name, memory = getattr(properties, "name", device.type.upper()), getattr(properties, "total_memory", None)
-    return str(device), name, _gib(memory), f"{units} units" if units else "?"
+    name = getattr(properties, "name", device.type.upper())
+    return str(device), name, _memory(device), _plural(units, "unit") if units else "?"
 
 
-def _host_bytes():
-    if not hasattr(os, "sysconf"):
-        return None
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def _memory(device):
+    free, total = memory_info(device)
+    if total is None:
+        return "?"
+    used = f"{(total - free) / 2**30:.1f} of " if free is not None else ""
+    return f"{used}{total / 2**30:.1f} GiB{' used' * bool(used)}"
 
 
-def _usable_cores():
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+def _links(gpus):
+    """Return a line for each way in which the devices are joined, for simulated ones with the link and its rate."""
+    kind, pairs = gpus[0].type, list(combinations(range(len(gpus)), 2))
+    if kind == "sim":
+        machine = sim.machine()
+        lines = [f"host to each GPU: {_rate(machine.host_link)}"]
+        ways = Counter(_way(machine.route(i, j)) for i, j in pairs)
+    else:
+        access = getattr(torch.get_device_module(gpus[0]), "can_device_access_peer", None)
+        lines, ways = [], Counter("directly" if access(i, j) else "through the host" for i, j in pairs if access)
+    lines += [f"GPU to GPU: {way}, {_plural(count, 'pair')}" for way, count in ways.items()]
+    if kind == "sim" and machine.network:
+        lines.append(f"to other machines: {machine.adapters} × {_rate(machine.network)}")
+    return lines
 
 
-def _gib(count):
-    return f"{count / 2**30:.1f} GiB" if count else "?"
+def _way(hops):
+    return _rate(hops[0].link) if len(hops) == 1 else "through the host"
+
+
+def _rate(link):
+    return f"{link.name}, {link.bytes_per_s_per_direction / 1e9:.2f} GB/s in each direction"
+
+
+def _plural(count, noun):
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "d2lmini"
 LAYERS = {
-    "hardware": 0, "host": 0, "machines": 0, "schedules": 0, "costs": 0,
+    "hardware": 0, "host": 0, "machines": 0, "schedules": 0, "costs": 0, "fits": 0,
     "sim": 1,
     "devices": 2, "timing": 2, "download": 2, "idx": 2,
-    "transfers": 3, "memory": 3, "profile": 3, "collectives": 3,
+    "transfers": 3, "overlap": 3, "memory": 3, "profile": 3, "collectives": 3,
     "data": 4, "models": 4, "data_parallel": 4,
     "trainer": 5, "distributed": 5, "train": 5,
     "checks": 6, "plots": 6, "widgets": 6,

@@ -100,6 +100,8 @@ def _traffic(name, read, written):
     result = sum(_nbytes(t) for t in written)
     if name.endswith(_FILLS):
         return result
+    if name == "copy_":  # reads the source only; what it writes over does not matter
+        return result + _nbytes(read[1])
     if "batch_norm" in name:  # the statistics of a whole batch come before its first result: two passes over the input
         return result + 2 * sum(_nbytes(t) for t in read)
     if name in ("embedding", "index_select", "gather", "index"):  # reads the chosen rows, not the table

@@ -1,0 +1,43 @@
+"""Wrong answers to the exercise fit-line, which its check must reject."""
+
+# what is wrong, text in the worked solution, text to put in its place
+EDITS = [
+    ("the two change places", "return alpha, 1 / slope", "return 1 / slope, alpha"),
+    ("seconds a byte in place of bytes a second", "return alpha, 1 / slope", "return alpha, slope"),
+    ("n½ in place of β", "return alpha, 1 / slope", "return alpha, alpha / slope"),
+    ("α is left out of the equations", "[1 / t, n / t]", "[0 * t, n / t]"),
+    ("weights upside down", "[1 / t, n / t]", "[t, n * t]"),
+    ("the smallest sizes are dropped", "n, t = np.array(sizes, dtype=float), np.array(seconds)",
+     "n, t = np.array(sizes, dtype=float)[4:], np.array(seconds)[4:]"),
+    ("only the largest size", "np.ones(len(n))", "1.0 * (n == n.max())"),
+    ("microseconds", "return alpha, 1 / slope", "return alpha * 1e6, 1 / slope"),
+    ("gigabytes", "return alpha, 1 / slope", "return alpha, 1e-9 / slope"),
+    ("nothing is returned", "return alpha, 1 / slope", "alpha, 1 / slope"),
+]  # fmt: skip
+
+# what is wrong, a whole function
+FUNCTIONS = [
+    (
+        "ordinary least squares",
+        """
+def fit_line(sizes, seconds):
+    slope, alpha = np.polyfit(sizes, seconds, 1)
+    return alpha, 1 / slope
+""",
+    ),
+    (
+        "a line through the logarithms",
+        """
+def fit_line(sizes, seconds):
+    slope, alpha = np.polyfit(np.log(sizes), np.log(seconds), 1)
+    return np.exp(alpha), np.exp(-slope)
+""",
+    ),
+    (
+        "the smallest time is α, the largest rate is β",
+        """
+def fit_line(sizes, seconds):
+    return min(seconds), max(n / t for n, t in zip(sizes, seconds))
+""",
+    ),
+]
