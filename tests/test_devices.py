@@ -183,6 +183,68 @@ def test_describe_names_every_device(machine, monkeypatch):
     assert rows[3].startswith("cuda:1")
 
 
+def test_memory_shows_what_is_taken_of_what_there_is(machine, monkeypatch):
+    class Module:
+        @staticmethod
+        def mem_get_info(device):
+            return 1 * 2**30, 4 * 2**30
+
+        @staticmethod
+        def can_device_access_peer(i, j):
+            return {i, j} == {0, 2}
+
+    machine(3)
+    monkeypatch.setattr(torch, "get_device_module", lambda device: Module)
+    monkeypatch.setattr(devices.host, "main_memory", lambda: devices.host.MainMemory(8 * 2**30, 2 * 2**30, True))
+    monkeypatch.setattr(devices.host, "usable_cores", lambda: 1)
+    assert devices.memory_info("cpu") == (2 * 2**30, 8 * 2**30)
+    assert devices.memory_info("cuda:1") == (2**30, 4 * 2**30)
+    rows = devices.describe().splitlines()
+    assert rows[1].endswith("6.0 of 8.0 GiB used  1 core")
+    assert rows[3].split() == ["cuda:1", "CUDA", "3.0", "of", "4.0", "GiB", "used", "?"]
+    assert rows[5:7] == ["GPU to GPU: through the host, 2 pairs", "GPU to GPU: directly, 1 pair"]
+
+
+def test_a_device_that_tells_nothing(machine, monkeypatch):
+    machine(1, "mps")
+    monkeypatch.setattr(torch, "get_device_module", lambda device: object())
+    assert devices.memory_info("mps") == (None, None)
+    assert devices.describe().splitlines()[2].split() == ["mps:0", "MPS", "?", "?"]
+    assert len(devices.describe().splitlines()) == 4
+
+
+@pytest.mark.parametrize(("options", "lines"), [
+    ({"gpus": 2, "gpu": "M2070", "link": "PCIe2-x16"},
+     ["host to each GPU: PCIe2-x16, 8.00 GB/s in each direction", "GPU to GPU: through the host, 1 pair"]),
+    ({"gpus": 1}, ["host to each GPU: PCIe3-x16, 15.75 GB/s in each direction"]),
+    ({"machine": "cluster-node-2012"},
+     ["host to each GPU: PCIe2-x16, 8.00 GB/s in each direction",
+      "GPU to GPU: PCIe2-x16, 8.00 GB/s in each direction, 1 pair",
+      "to other machines: 1 × InfiniBand-QDR, 4.00 GB/s in each direction"]),
+    ({"machine": "DGX-1-V100"},
+     ["host to each GPU: PCIe3-x16, 15.75 GB/s in each direction",
+      "GPU to GPU: 1×NVLink2, 25.00 GB/s in each direction, 8 pairs",
+      "GPU to GPU: 2×NVLink2, 50.00 GB/s in each direction, 8 pairs", "GPU to GPU: through the host, 12 pairs",
+      "to other machines: 4 × InfiniBand-EDR, 12.50 GB/s in each direction"]),
+])  # fmt: skip
+def test_simulated_machines_show_their_links(monkeypatch, options, lines):
+    monkeypatch.setenv("D2LMINI_DEVICES", "sim")
+    sim.enable(**options)
+    count = torch.sim.device_count()
+    shown = devices.describe().splitlines()
+    assert shown[2 + count : -1] == lines
+    assert shown[-1].startswith("torch ")
+
+
+def test_simulated_memory_in_use_is_shown(monkeypatch):
+    monkeypatch.setenv("D2LMINI_DEVICES", "sim")
+    sim.enable(2, gpu="GTX 1080")
+    kept = torch.empty(2**28, device="sim:1")
+    assert devices.memory_info(kept.device) == (7 * 2**30, 8 * 2**30)
+    assert [line.split("  ")[2].strip() for line in devices.describe().splitlines()[2:4]] == [
+        "0.0 of 8.0 GiB used", "1.0 of 8.0 GiB used"]  # fmt: skip
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_real_cuda(monkeypatch):
     monkeypatch.delenv("D2LMINI_DEVICES", raising=False)

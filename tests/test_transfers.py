@@ -165,7 +165,7 @@ def test_the_tables_name_route_unit_and_origin(gpus):
         ["1,048,576", "97", "µs", "97", "µs", "to", "97", "µs", "10.810"])  # fmt: skip
 
 
-# -- refusals: one line each, before any memory is taken -----------------------------------------------------------------
+# -- refusals: one line each, before any memory is taken ---------------------------------------------------------------
 
 
 def refused(error, message, *devices, **options):

@@ -1,33 +1,40 @@
 """Checks of the exercises on copies: packing small ones, prefetching batches, and fitting the line through their times.
 
-The first two watch the simulated clock: what was copied when, and whether the work on a batch waited for its copy.
+The first two watch a simulated clock: what was copied when, and whether the work on a batch waited for its copy. It is
+the clock of a slow GPU, whatever machine the reader simulates, so that the work on a batch takes longer than asking for
+it, and the host runs ahead of the GPU: only then is it seen who forgot to wait.
 """
 
+import contextlib
 from unittest import mock
 
 import torch
 
-from d2lmini import sim
+from d2lmini import machines, sim
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many
+from d2lmini.sim.clock import Clock
+from d2lmini.sim.state import state
 from d2lmini.sim.tensor import SimTensor
 
 FEATURES = 256
+PRODUCTS = 8  # on a batch; on the slow GPU they take about as long as five copies of one
 
 
 @check
 def pack(function):
     """``function(tensors, device)``: the tensors of a list on `device`, in their shapes, after a single copy."""
-    _need_clock()
     shapes = {
         "3 tensors": [(2, 3), (4,), (1, 5, 2)],
         "1 tensor": [(3,)],
         "4 tensors, one empty and one a single number": [(2,), (0, 3), (), (2, 2)],
         "50 tensors": [(i % 4 + 1, 3) for i in range(50)],
     }
-    for name, wanted in shapes.items():
-        flat = torch.arange(1.0, 1 + sum(map(_count, wanted))).split([_count(shape) for shape in wanted])
-        _try_pack(function, name, [piece.reshape(shape) for piece, shape in zip(flat, wanted)], "sim:0")
-    _try_pack(function, "2 tensors, the first one transposed", [torch.arange(6.0).view(2, 3).T, torch.ones(2)], "sim:1")
+    with _slow_gpus():
+        for name, wanted in shapes.items():
+            flat = torch.arange(1.0, 1 + sum(map(_count, wanted))).split([_count(shape) for shape in wanted])
+            _try_pack(function, name, [piece.reshape(shape) for piece, shape in zip(flat, wanted)], "sim:0")
+        turned = [torch.arange(6.0).view(2, 3).T, torch.ones(2)]
+        _try_pack(function, "2 tensors, the first one transposed", turned, "sim:1")
     return "every tensor arrived in its shape, and there was one copy from the host, however many tensors"
 
 
@@ -57,11 +64,9 @@ def _try_pack(function, name, tensors, device):
                         f"expected {list(want.shape)}, {want.dtype}")  # fmt: skip
         if not torch.equal(one.cpu(), want):
             raise Wrong(f"{given}: tensor {i} should hold {brief(want)}, it holds {brief(one.cpu())}")
-    copies = [span for span in spans if span.kind == "copy" and span.place == f"PCIe gpu{device.index} in"]
-    other = [span.place for span in spans if span.kind == "copy" and "switch" not in span.place and span not in copies]
-    if len(copies) != 1 or other:
-        elsewhere = f" and others over {', '.join(sorted(set(other)))}" if other else ""
-        raise Wrong(f"{given}: expected 1 copy from the host to {device}, counted {len(copies)}{elsewhere}")
+    copies = [span for span in spans if span.kind == "copy"]
+    if len(copies) != 1:
+        raise Wrong(f"{given}: expected 1 copy, from the host to {device}, counted {len(copies)}")
     total = sum(tensor.nbytes for tensor in tensors)
     if copies[0].nbytes != total:
         raise Wrong(f"{given}: the tensors hold {total} bytes, but {copies[0].nbytes} were copied")
@@ -70,10 +75,10 @@ def _try_pack(function, name, tensors, device):
 @check
 def prefetch(function):
     """``function(batches, device)``: yields the batches on `device`, each copied while the one before is in use."""
-    _need_clock()
-    for count in (0, 1, 2, 6):
-        _try_prefetch(function, count)
-    return "the batches come in order, each copied in a second stream while the one before it is in use"
+    with _slow_gpus():
+        for count in (0, 1, 2, 6):
+            _try_prefetch(function, count)
+    return "the batches come in order, each copied in a second stream while one before it is in use"
 
 
 def _try_prefetch(function, count):
@@ -81,13 +86,13 @@ def _try_prefetch(function, count):
     rows = [64 if i + 1 == count > 1 else 128 for i in range(count)]  # the last batch is smaller, as it often is
     batches = [(torch.rand(n, FEATURES) + i).pin_memory() for i, n in enumerate(rows)]
     weight = torch.ones(FEATURES, FEATURES, device="sim:0")
-    products, seen, recorded = _products_a_batch(weight), [], []
+    seen, recorded = [], []
 
     def use(batch):
         if not isinstance(batch, torch.Tensor) or batch.device != weight.device:
             raise Wrong(f"{given}: batch {len(seen)} should be on sim:0, got {brief(batch)}")
         seen.append(batch.clone())
-        for _ in range(products):
+        for _ in range(PRODUCTS):
             batch @ weight
 
     def watched(batches):
@@ -103,20 +108,10 @@ def _try_prefetch(function, count):
         torch.sim.set_stream(before)
         raise Wrong(f"{given}: your code left another stream current; use `with module.stream(...)` around the copy")
     _compare_batches(given, batches, seen)
-    copies = [s for s in trace.spans if s.kind == "copy" and s.place == "PCIe gpu0 in"]
+    copies = [s for s in trace.spans if s.kind == "copy"]
     used = [s for s in trace.spans if s.kind == "operation" and s.name == "mm"]
-    work = [used[i : i + products] for i in range(0, len(used), products)]
+    work = [used[i : i + PRODUCTS] for i in range(0, len(used), PRODUCTS)]
     _judge_times(given, copies, work, sum(s.kind == "wait" for s in trace.spans), len(recorded) >= count)
-
-
-def _products_a_batch(weight):
-    """Return how many products with `weight` take about as long as five copies of a batch, on the GPU simulated."""
-    torch.sim.synchronize()
-    batch = torch.ones(128, FEATURES).pin_memory()
-    with sim.trace() as trace:
-        batch.to("sim:0", non_blocking=True) @ weight
-    times = {span.kind: span.end - span.start for span in trace.spans}
-    return -(-5 * times["copy"] // times["operation"])
 
 
 def _compare_batches(given, batches, seen):
@@ -137,9 +132,9 @@ def _judge_times(given, copies, work, waits, recorded):
     for i, (copy, products) in enumerate(zip(copies, work)):
         if products[0].start < copy.end:
             raise Wrong(f"{given}: the work on batch {i} began before its copy had ended: let the current stream wait")
-        if i and not (copy.start < work[i - 1][-1].end and work[i - 1][0].start < copy.end):
-            raise Wrong(f"{given}: batch {i} was not copied while batch {i - 1} was in use, but before or after: "
-                        "ask for the copy early, and in a second stream")  # fmt: skip
+        if i and not any(w[0].start < copy.end and copy.start < w[-1].end for w in work[:i]):
+            raise Wrong(f"{given}: batch {i} was not copied while one before it was in use, but before or after: ask "
+                        "for the copy early, and in a second stream")  # fmt: skip
         if i > 2 and not recorded and copy.start < work[i - 3][-1].end:
             raise Wrong(f"{given}: the copy of batch {i} began while batch {i - 3} was in use, whose memory it may be "
                         "given: let the copying stream wait for the current one")  # fmt: skip
@@ -168,6 +163,11 @@ def _try_fit(function, name, sizes, seconds, alpha, beta, tolerance):
             raise Wrong(f"{given}: expected {what} = {want:g} {unit} within {tolerance:.2%}, got {found:g}")
 
 
-def _need_clock():
-    if not sim.has_clock() or torch.sim.device_count() < 2:
+@contextlib.contextmanager
+def _slow_gpus():
+    """Let the simulated GPUs, at least 2, have the clock of slow ones; afterwards the reader's own goes on."""
+    if not sim.is_enabled() or torch.sim.device_count() < 2:
         sim.enable(2)
+    slow = machines.build(torch.sim.device_count(), "GTX 580", "PCIe3-x16")
+    with mock.patch.object(state, "clock", Clock(slow)):
+        yield
