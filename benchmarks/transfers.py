@@ -46,9 +46,9 @@ def main(file=None, most=SIZES[-1]):
     rows = [predicted(route, most) for route in ([within, *transfers.routes(*gpus)] if gpus else [within])]
     rows.append(predicted(within, most, pool=0))
     print(f"copies of {SIZES[0]} bytes to {most / 2**20:.0f} MiB; errors are medians from {LEAST // 2**10} KiB on")
-    print(f"{'route':38} {'α':>8} {'β':>11} {'n½':>9} {'residual':>9} {'error':>7} {'worst':>7}")
+    print(f"{'route':24} {'α':>8} {'β':>11} {'n½':>9} {'residual':>9} {'error':>7} {'worst':>7}")
     for row in rows:
-        print(f"{row['route']:38} {human(row['alpha_s']):>8} {row['beta_bytes_per_s'] / 1e9:6.2f} GB/s", end=" ")
+        print(f"{row['route']:24} {human(row['alpha_s']):>8} {row['beta_bytes_per_s'] / 1e9:6.2f} GB/s", end=" ")
         print(f"{row['half_bytes'] / 1e3:6.0f} kB {row['residual']:9.1%} {row['error']:7.1%} {row['worst']:7.1%}")
     print(f"{'within' if rows[0]['error'] <= WANTED else 'OUTSIDE'} the {WANTED:.0%} wanted")
     print(*dict.fromkeys(row["origin"] for row in rows), sep="\n")

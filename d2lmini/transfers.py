@@ -11,6 +11,7 @@ and on a busy machine waits for the last of them.
 
 import contextlib
 import itertools
+import textwrap
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +25,7 @@ POOL = 2**28  # bytes: at each end of a route; the largest caches of common proc
 LARGE = 2**24  # bytes: from here on a copy is repeated only as often as an interval needs
 REPEAT, FEWEST = 11, 6
 BATCH = 64  # copies within the host are too short to be timed one at a time
+WIDTH = 66  # columns of text, so that a line fits on a page
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Route:
 
     def __str__(self):
         """Name both ends, and the kind of the host's memory where that matters."""
-        kind = "staged through the host" if self.staged else "pinned" if self.pinned else "pageable"
+        kind = "staged" if self.staged else "pinned" if self.pinned else "pageable"
         between = self.staged or (self.src.type == "cpu") != (self.dst.type == "cpu")
         return f"{self.src} → {self.dst}{f', {kind}' if between else ''}"
 
@@ -68,11 +70,11 @@ class Copies:
         return fits.fit(self.sizes, self.seconds, confidence)
 
     def __str__(self):
-        lines = [f"{self.route}, {self.origin}", f"{'bytes':>11}  {'median':>8}  {'95 % interval':>20}  {'GB/s':>7}"]
+        lines = [str(self.route), f"{'bytes':>11}  {'median':>8}  {'95 % interval':>20}  {'GB/s':>7}"]
         for n, m in zip(self.sizes, self.measurements):
             ends = " to ".join(map(human, m.interval))
             lines.append(f"{n:11,}  {human(m.median):>8}  {ends:>20}  {n / m.median / 1e9:7.3f}")
-        return "\n".join(lines)
+        return "\n".join(lines + textwrap.wrap(self.origin, WIDTH))
 
 
 def routes(*devices):
@@ -119,12 +121,14 @@ def measure_route(route, *, most=SIZES[-1], sizes=SIZES, dtype=torch.float32, po
 
 def table(results):
     """Return a line of text for each `Copies`: route, α, β and n½ of its fit, and the median error of the fit."""
-    lines = [f"{'route':38}  {'α':>8}  {'β':>10}  {'n½':>9}  {'error':>6}"]
+    lines = [f"{'route':22}  {'α':>8}  {'β':>11}  {'n½':>9}  {'error':>6}"]
     for copies in results:
         f = copies.fit()
-        lines.append(f"{copies.route!s:38}  {human(f.alpha):>8}  {f.beta / 1e9:5.2f} GB/s  {f.half / 1e3:6.0f} kB"
+        lines.append(f"{copies.route!s:22}  {human(f.alpha):>8}  {f.beta / 1e9:6.2f} GB/s  {f.half / 1e3:6.0f} kB"
                      f"  {f.median_error():6.1%}")  # fmt: skip
-    return "\n".join([*lines, *dict.fromkeys(copies.origin for copies in results)])
+    for origin in dict.fromkeys(copies.origin for copies in results):
+        lines += textwrap.wrap(origin, WIDTH)
+    return "\n".join(lines)
 
 
 class _Pool:

@@ -34,7 +34,7 @@ def test_routes_of_no_one_and_two_devices(gpus, monkeypatch):
         "sim:0 → sim:0",
     ]  # fmt: skip
     assert len(transfers.routes()) == 2 * 5 + 2
-    assert list(map(str, transfers.routes(*gpus)))[-2:] == ["sim:0 → sim:1", "sim:0 → sim:1, staged through the host"]
+    assert list(map(str, transfers.routes(*gpus)))[-2:] == ["sim:0 → sim:1", "sim:0 → sim:1, staged"]
     monkeypatch.setenv("D2LMINI_DEVICES", "cpu")
     assert transfers.routes() == [WITHIN]
 
@@ -161,8 +161,9 @@ def test_the_tables_name_route_unit_and_origin(gpus):
     assert len(lines) == 1 + 5 + 1
     assert lines[1].split() == ["cpu", "→", "sim:0,", "pageable", "13.8", "µs", "6.30", "GB/s", "87", "kB", "0.0%"]
     assert lines[-1] == "simulated on 2 × V100-SXM2-16GB, PCIe3-x16"
-    assert str(results[1]).splitlines()[-1].split() == (
-        ["1,048,576", "97", "µs", "97", "µs", "to", "97", "µs", "10.810"])  # fmt: skip
+    shown = str(results[1]).splitlines()
+    assert (shown[0], shown[-1]) == ("cpu → sim:0, pinned", lines[-1])
+    assert shown[-2].split() == ["1,048,576", "97", "µs", "97", "µs", "to", "97", "µs", "10.810"]
 
 
 # -- refusals: one line each, before any memory is taken ---------------------------------------------------------------
