@@ -33,7 +33,7 @@ class Route:
     """From one memory to another.
 
     src, dst: torch.devices. pinned: whether the host's end is page-locked. staged: whether a copy between two GPUs is
-    made in two steps, to pinned memory of the host and on from there.
+    made in two steps, to pinned memory of the host and on from there. Raises ValueError where these make no sense.
     """
 
     src: torch.device
@@ -41,11 +41,21 @@ class Route:
     pinned: bool = False
     staged: bool = False
 
+    def __post_init__(self):
+        if self.pinned and self.host_ends != 1:
+            raise ValueError(f"pinned memory serves copies between the host and a GPU, not {self.src} → {self.dst}")
+        if self.staged and (self.host_ends or self.src == self.dst):
+            raise ValueError(f"only a copy between two GPUs can be staged, not {self.src} → {self.dst}")
+
+    @property
+    def host_ends(self):
+        """How many of the two ends are in the host's memory."""
+        return (self.src.type == "cpu") + (self.dst.type == "cpu")
+
     def __str__(self):
         """Name both ends, and the kind of the host's memory where that matters."""
         kind = "staged" if self.staged else "pinned" if self.pinned else "pageable"
-        between = self.staged or (self.src.type == "cpu") != (self.dst.type == "cpu")
-        return f"{self.src} → {self.dst}{f', {kind}' if between else ''}"
+        return f"{self.src} → {self.dst}{f', {kind}' if self.staged or self.host_ends == 1 else ''}"
 
 
 @dataclass(frozen=True)
@@ -114,7 +124,7 @@ def measure_route(route, *, most=SIZES[-1], sizes=SIZES, dtype=torch.float32, po
     numbers = pool // dtype.itemsize
     dst, src = (_Pool(numbers, end, dtype, route.pinned) for end in (route.dst, route.src))
     stage = _host_tensor(chosen[-1] // dtype.itemsize, dtype, pinned=True) if route.staged else None
-    with _one_thread() if cpu() == route.src == route.dst else contextlib.nullcontext():
+    with _one_thread() if route.host_ends == 2 else contextlib.nullcontext():
         done = [_time(nbytes, nbytes // dtype.itemsize, dst, src, stage, ends) for nbytes in chosen]
         return Copies(route, chosen, tuple(done), provenance(ends))
 
@@ -166,7 +176,7 @@ def _one_thread():
 
 def _time(nbytes, count, dst, src, stage, ends):
     """Return the `Measurement` of copying `count` numbers; each copy takes its own piece of both pools."""
-    batch = max(1, min(BATCH, LARGE // nbytes)) if all(end.type == "cpu" for end in ends) else 1
+    batch = max(1, min(BATCH, LARGE // nbytes)) if {end.type for end in ends} == {"cpu"} else 1
     repeat = FEWEST if simulated(ends) or nbytes >= LARGE else REPEAT
     warmup = 0 if simulated(ends) else 2
     pieces = iter([(dst.take(count), src.take(count)) for _ in range(batch * (repeat + warmup))])

@@ -199,6 +199,17 @@ def test_types_that_a_device_does_not_take(gpus, device, dtype, message):
     refused(ValueError, message, device, sizes=[KIB], dtype=dtype)
 
 
+@pytest.mark.parametrize(("ends", "options", "message"), [
+    (("cpu", "cpu"), {"pinned": True}, "between the host and a GPU, not cpu → cpu"),
+    (("cuda:0", "cuda:1"), {"pinned": True}, "between the host and a GPU, not cuda:0 → cuda:1"),
+    (("cuda:0", "cpu"), {"staged": True}, "only a copy between two GPUs can be staged, not cuda:0 → cpu"),
+    (("cuda:0", "cuda:0"), {"staged": True}, "not cuda:0 → cuda:0"),
+])  # fmt: skip
+def test_routes_that_make_no_sense(ends, options, message):
+    with pytest.raises(ValueError, match=message):
+        Route(*map(torch.device, ends), **options)
+
+
 def test_other_types_work(gpus):
     for dtype in (torch.uint8, torch.float16, torch.float64, torch.bool, torch.complex64):
         line = transfers.measure_route(Route(cpu(), gpus[0], True), sizes=FEW, dtype=dtype).fit()
