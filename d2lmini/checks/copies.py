@@ -127,8 +127,8 @@ def _judge_times(given, copies, work, waits, recorded):
     if len(copies) != len(work):
         raise Wrong(f"{given}: expected a copy each, counted {len(copies)}")
     if waits:
-        raise Wrong(f"{given}: the host waited {many(waits, 'time')}; non_blocking=True copies without a wait, and an event or "
-                    "wait_stream lets one stream wait for another")  # fmt: skip
+        raise Wrong(f"{given}: the host waited {many(waits, 'time')}; non_blocking=True copies without a wait, and an "
+                    "event or wait_stream lets one stream wait for another")  # fmt: skip
     for i, (copy, products) in enumerate(zip(copies, work)):
         if products[0].start < copy.end:
             raise Wrong(f"{given}: the work on batch {i} began before its copy had ended: let the current stream wait")
