@@ -104,11 +104,16 @@ def test_copies_within_the_host_are_measured_on_one_thread(small_pool, monkeypat
     used, real = [], transfers.measure
     monkeypatch.setattr(transfers, "measure", lambda *a: used.append(torch.get_num_threads()) or real(*a))
     before = torch.get_num_threads()
-    (copies,) = transfers.measure_copies("cpu", sizes=FEW[::-1], most=256 * KIB, pool=small_pool)
+    torch.set_num_threads(3)
+    try:
+        (copies,) = transfers.measure_copies("cpu", sizes=FEW[::-1], most=256 * KIB, pool=small_pool)
+        after = torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
     assert copies.sizes == FEW[:3]
     assert copies.origin.startswith("measured on ")
     assert "1 CPU thread," in copies.origin
-    assert (set(used), torch.get_num_threads()) == ({1}, before)
+    assert (set(used), after) == ({1}, 3)
     assert all(m.seconds[0] > 0 and len(m.seconds) == 6 for m in copies.measurements)
 
 
