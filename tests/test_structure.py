@@ -15,9 +15,10 @@ LAYERS = {
     "sim": 1,
     "devices": 2, "timing": 2, "download": 2, "idx": 2,
     "transfers": 3, "overlap": 3, "memory": 3, "profile": 3, "collectives": 3,
+    "transfers": 3, "kernels": 3, "memory": 3, "levels": 3, "roofline": 3, "profile": 3, "collectives": 3,
     "data": 4, "models": 4, "data_parallel": 4,
     "trainer": 5, "distributed": 5, "train": 5,
-    "checks": 6, "plots": 6, "widgets": 6,
+    "checks": 6, "plots": 6, "memory_figures": 6, "widgets": 6,
 }  # fmt: skip
 # Inside a layer a module may use one that stands earlier in the table.
 ORDER = list(LAYERS)

@@ -1,0 +1,69 @@
+"""Loops whose only work is to touch memory, compiled by Numba: in Python they would measure the interpreter.
+
+`chase` reads one address after the other, each read from the one before: its time is latency. `read` and `triad` go
+through arrays in order, as fast as the core can: their time is bandwidth. What is compiled is what stands here.
+"""
+
+import functools
+
+DTYPES = ("float64", "float32")
+ARRAYS = {"read": 1, "triad": 3}  # how many a loop goes through
+
+
+def chase(order, at, steps):
+    """Follow `order` from place `at` for `steps` loads, each of which must wait for the one before; return the end."""
+    for _ in range(steps):
+        at = order[at]
+    return at
+
+
+def chase_many(order, places, steps):
+    """Follow several chains at once, one from each of `places`, `steps` loads each; none waits for another."""
+    for _ in range(steps):
+        for k in range(len(places)):
+            places[k] = order[places[k]]
+
+
+def read(a, passes):
+    """Return the sum of the array `a`, read `passes` times."""
+    total = a[0] * 0
+    for _ in range(passes):
+        for i in range(len(a)):
+            total += a[i]
+    return total
+
+
+def triad(a, b, c, scale, passes):
+    """Set a = b + scale × c, `passes` times: the loop that the STREAM benchmark (McCalpin, 1995) calls triad."""
+    for _ in range(passes):
+        for i in range(len(a)):
+            a[i] = b[i] + scale * c[i]
+
+
+@functools.cache
+def compiled(name, dtype="float64"):
+    """Return one of the loops above in machine code, with vector instructions; it lets other threads run meanwhile.
+
+    Places are unsigned numbers: for others Python's rule for negative ones would add work to every load.
+    Raises ValueError for a type that the loops do not take, and RuntimeError where Numba is missing or switched off.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"the loops take {' and '.join(DTYPES)}, got {dtype!r}")
+    array = f"{dtype}[::1]"
+    loop, signature = {
+        "chase": (chase, "uint64(uint64[::1], uint64, int64)"),
+        "chase_many": (chase_many, "void(uint64[::1], uint64[::1], int64)"),
+        "read": (read, f"{dtype}({array}, int64)"),
+        "triad": (triad, f"void({array}, {array}, {array}, {dtype}, int64)"),
+    }[name]
+    return _numba().njit(signature, nogil=True, fastmath=True)(loop)
+
+
+def _numba():
+    try:
+        import numba
+    except ImportError as error:
+        raise RuntimeError(f"measuring memory needs Numba to compile its loops: pip install numba ({error})") from None
+    if numba.config.DISABLE_JIT:
+        raise RuntimeError("NUMBA_DISABLE_JIT is set: uncompiled, the loops would measure Python; unset it")
+    return numba
