@@ -1,17 +1,21 @@
 """Loops whose only work is to touch memory, compiled by Numba: in Python they would measure the interpreter.
 
-`chase` reads one address after the other, each read from the one before: its time is latency. `read` and `triad` go
-through arrays in order, as fast as the core can: their time is bandwidth. What is compiled is what stands here.
+`chase` reads one address after the other, each read from the one before: its time is latency. `read`, `triad` and
+`update` go through arrays in order, as fast as the core can: their time is bandwidth. What is compiled stands here.
 """
 
 import functools
 
 DTYPES = ("float64", "float32")
-ARRAYS = {"read": 1, "triad": 3}  # how many a loop goes through
+ARRAYS = {"read": 1, "triad": 3, "update": 2}  # how many a loop goes through
+MOVED = {"read": 1, "triad": 3, "update": 3}  # elements that a step reads and writes, as STREAM counts them
 
 
 def chase(order, at, steps):
-    """Follow `order` from place `at` for `steps` loads, each of which must wait for the one before; return the end."""
+    """Follow `order` from `at` for so many steps; return where that ends.
+
+    Each load waits for the one before: it does not know its address yet.
+    """
     for _ in range(steps):
         at = order[at]
     return at
@@ -34,10 +38,17 @@ def read(a, passes):
 
 
 def triad(a, b, c, scale, passes):
-    """Set a = b + scale × c, `passes` times: the loop that the STREAM benchmark (McCalpin, 1995) calls triad."""
+    """Set a = b + scale × c, as STREAM's triad does (McCalpin, 1995)."""
     for _ in range(passes):
         for i in range(len(a)):
             a[i] = b[i] + scale * c[i]
+
+
+def update(a, b, scale, passes):
+    """Set a = a + scale × b, `passes` times, which BLAS calls axpy: it reads what it is going to overwrite."""
+    for _ in range(passes):
+        for i in range(len(a)):
+            a[i] += scale * b[i]
 
 
 @functools.cache
@@ -55,6 +66,7 @@ def compiled(name, dtype="float64"):
         "chase_many": (chase_many, "void(uint64[::1], uint64[::1], int64)"),
         "read": (read, f"{dtype}({array}, int64)"),
         "triad": (triad, f"void({array}, {array}, {array}, {dtype}, int64)"),
+        "update": (update, f"void({array}, {array}, {dtype}, int64)"),
     }[name]
     return _numba().njit(signature, nogil=True, fastmath=True)(loop)
 

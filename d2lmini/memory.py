@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from d2lmini import host
-from d2lmini.kernels import ARRAYS, compiled
+from d2lmini.kernels import ARRAYS, MOVED, compiled
 from d2lmini.timing import Measurement, measure
 
 LINE = 64  # bytes a cache line on x86 and most ARM processors; Apple's have 128, and a chase then visits half lines
@@ -51,12 +51,9 @@ def working_sets(least=4 * 2**10, most=None):
 
 
 def cycle(visit):
-    """Return the places for `chase`, which visits cache lines in the order of `visit`, a permutation, over and over.
+    """Return what `chase` follows to visit cache lines as `visit` lists them.
 
-    Each line holds, in the first of its words, the place of the line to go to next. For a random `visit`, any cycle
-    through all lines is as likely as any other, as with the algorithm of Sattolo (Information Processing Letters,
-    1986), and no line can be foreseen. Following a random permutation itself would not do: it falls apart into
-    cycles, and a chase stays in one of them.
+    The first word of a line is the place of the next line's first word.
     """
     order = np.zeros(len(visit) * WORDS, dtype=np.uint64)
     order[visit * WORDS] = np.roll(visit, -1) * WORDS
@@ -95,10 +92,11 @@ def latency_of_chains(chains, nbytes, repeat=11):
 def bandwidth(sizes=None, kernel="triad", dtype="float64", threads=1, repeat=11):
     """Return a `Point` for each working set, all arrays together: the seconds a byte, as STREAM counts bytes.
 
-    kernel: "read", one array, or "triad", two arrays read and one written. STREAM counts 3 elements for a step of
-    triad; a cache that fetches a line before it is overwritten moves 4. threads: cores at work, each on arrays of its
-    own. Raises ValueError for a kernel, type or number of threads that is not to be had and for a size of less than a
-    line an array, MemoryError for more than is free, RuntimeError without Numba.
+    kernel: "read", one array; "triad", two arrays read and one written; "update", one of two overwritten. STREAM counts
+    3 elements for a step of triad; a cache that fetches a line before it is overwritten moves 4, but for update the 3
+    that are counted. threads: cores at work, each on arrays of its own. Raises ValueError for a kernel, type or number
+    of threads that is not to be had and for a size of less than a line an array, MemoryError for more than is free,
+    RuntimeError without Numba.
     """
     if kernel not in ARRAYS:
         raise ValueError(f"unknown kernel {kernel!r}: choose one of {', '.join(ARRAYS)}")
@@ -115,7 +113,7 @@ def bandwidth(sizes=None, kernel="triad", dtype="float64", threads=1, repeat=11)
                 return list(pool.map(lambda part: loop(*part, passes), parts))
 
             used = nbytes // share * share
-            points.append(Point(used, repeated(run, used, repeat)))
+            points.append(Point(used, repeated(run, used // ARRAYS[kernel] * MOVED[kernel], repeat)))
     return points
 
 
@@ -169,8 +167,10 @@ def _checked(sizes, least, overhead=0.0):
 
 
 def _follower(chase, order):
-    """Return a function of a number of steps, which goes on where it last ended: a chase from the start again would
-    visit the few lines that it has just brought into the cache."""
+    """Return a function that chases for a number of steps, on from where it last ended.
+
+    From the start again, it would visit the few lines that it has just brought into the cache.
+    """
     at = np.uint64(0)
 
     def run(steps):
@@ -181,6 +181,10 @@ def _follower(chase, order):
 
 
 def _shuffled(lines):
+    """Return the lines in random order. `cycle` makes one cycle of any order, and of a random one each as likely.
+
+    Following a random permutation itself would not do: it falls apart into cycles, and a chase stays in one of them.
+    """
     return np.random.default_rng(0).permutation(lines)
 
 
@@ -202,4 +206,4 @@ def _arrays(count, nbytes, dtype):
 
 def _arguments(kernel, nbytes, dtype):
     arrays = _arrays(ARRAYS[kernel], nbytes, dtype)
-    return (*arrays, np.dtype(dtype).type(3)) if kernel == "triad" else tuple(arrays)
+    return tuple(arrays) if kernel == "read" else (*arrays, np.dtype(dtype).type(0.5))

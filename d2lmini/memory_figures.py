@@ -54,7 +54,8 @@ def roofline(roofs, marks=(), title=None, figsize=(6.5, 3.8), intensities=(1 / 1
             ax.plot(corners, [roof.attainable(x) / 1e9 for x in corners], line, label=roof.name)
         for (label, x, y), mark in zip(marks, MARKS, strict=False):
             ax.plot([x], [y / 1e9], mark, markersize=8, label=label)
-        ax.set_xscale("log", base=2)
+        ax.set_xscale("log")
         ax.set_yscale("log")
+        ax.minorticks_off()  # they would be half of the figure's bytes
         ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from d2lmini import costs, host, memory
+from d2lmini.kernels import ARRAYS
 from d2lmini.sim.work import measure as measure_work
 from d2lmini.sim.work import signature
 from d2lmini.timing import SLOWING, Measurement, measure, provenance
@@ -117,23 +118,24 @@ def examples(elements=2**24, device="cpu"):
     return {name: (call[0], call[1:]) for name, call in {**streamed, **products, **conv}.items()}
 
 
-def measure_here(repeat=11):
+def measure_here(repeat=7):
     """Measure this machine with all the cores that this process may use; return what `measured` reads.
 
-    The peak is that of the fastest product, the bandwidth the better of `read` and `triad`, on arrays of a size that no
-    cache holds. Raises MemoryError where there is not enough memory for these.
+    The peak is that of the fastest operation, the bandwidth the best of the loops of `kernels` on arrays of a size that
+    no cache holds, both from their shortest run, as STREAM has it: a roof is what can be reached. Raises MemoryError where there is not enough memory for these.
     """
     largest, cores = memory.working_sets()[-1], host.usable_cores()
     host.require_memory(4 * largest, "the roofline")
     torch.set_num_threads(cores)
-    rates = [memory.bandwidth([largest], kernel, threads=cores)[0].bytes_per_s for kernel in ("read", "triad")]
+    points = [memory.bandwidth([largest], kernel, threads=cores)[0] for kernel in ARRAYS]
     rows = []
     for name, (function, args) in examples(largest // 8).items():
         operation = count(name, function, *args)
         seconds = measure(lambda f=function, a=args: f(*a), repeat, devices=["cpu"]).seconds
         rows.append({"operation": asdict(operation), "seconds": seconds})
-    peak = max(row["operation"]["flops"] / Measurement(tuple(row["seconds"])).median for row in rows)
-    return {"where": provenance(["cpu"]), "flops_per_s": peak, "bytes_per_s": max(rates), "operations": rows}
+    peak = max(row["operation"]["flops"] / row["seconds"][0] for row in rows)
+    rate = max(1 / point.seconds.seconds[0] for point in points)
+    return {"where": provenance(["cpu"]), "flops_per_s": peak, "bytes_per_s": rate, "operations": rows}
 
 
 def measured(timeout=300):

@@ -1,6 +1,7 @@
 """Checks of the exercises, one a name: each tries the reader's function and prints one line that says what is wrong."""
 
 from d2lmini.checks.copies import fit_line, pack, prefetch
+from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
 from d2lmini.checks.placement import move, product_norms
 from d2lmini.checks.shards import mean_gradient, split_batch
@@ -8,4 +9,6 @@ from d2lmini.checks.shards import mean_gradient, split_batch
 __all__ = [
     "CHECKS", "Wrong", "attempt", "brief", "check", "fit_line", "mean_gradient", "move", "must_refuse", "pack",
     "prefetch", "product_norms", "split_batch",
+    "CHECKS", "Wrong", "attainable_product", "attempt", "brief", "check", "lines_in_flight", "mean_gradient", "move",
+    "must_refuse", "product_norms", "random_cycle", "split_batch",
 ]  # fmt: skip

@@ -1,0 +1,88 @@
+"""The memory hierarchy of this machine: latency, bandwidth, roofline, and whether the figures can be believed.
+
+Run `python benchmarks/memory.py` from the repository's root; `--json FILE` writes what the chapter's recorded figures
+are drawn from. Wanted: ladder and sweep in at most 20 s; the sweep's largest working set within 15 % of STREAM's triad
+as PyTorch computes it, in the same run; L1 with at least 3 times the bandwidth of main memory, or the reason why not.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+from d2lmini import host, memory, roofline
+from d2lmini.levels import contrast, doubts, levels, size
+from d2lmini.timing import human, provenance
+
+CHAINS = (1, 2, 4, 8, 16, 32)
+
+
+def sweep():
+    """Return name -> points of the ladder and the sweep, and the seconds that measuring took, compiling included."""
+    start = time.perf_counter()
+    curves = {
+        "random": memory.latency(), "in order": memory.latency(in_order=True),
+        "read": memory.bandwidth(kernel="read"), "triad": memory.bandwidth(kernel="triad"),
+    }  # fmt: skip
+    curves["STREAM by PyTorch"] = [memory.stream(curves["triad"][-1].nbytes)]
+    return curves, time.perf_counter() - start
+
+
+def chained():
+    """Return number of chains -> points, a working set every octave."""
+    sizes = [nbytes for nbytes in memory.working_sets()[::2] if nbytes >= 2 * memory.LINE * max(CHAINS)]
+    rows = [memory.latency_of_chains(CHAINS, nbytes) for nbytes in sizes]
+    return {count: [row[place] for row in rows] for place, count in enumerate(CHAINS)}
+
+
+def show(curves, took):
+    """Print the points, the levels, and what is wanted."""
+    print(f"{'working set':>12} {'random':>10} {'in order':>10} {'read':>11} {'triad':>11}")
+    for points in zip(*(curves[name] for name in ("random", "in order", "read", "triad")), strict=True):
+        loads = [f"{human(point.seconds.median):>10}" for point in points[:2]]
+        rates = [f"{point.bytes_per_s / 1e9:6.1f} GB/s" for point in points[2:]]
+        print(f"{size(points[0].nbytes):>12}", *loads, *rates)
+    for name, point in levels(curves["random"]).items():
+        print(f"{name}: {point.seconds}")
+    print(*doubts(curves["random"]), sep="\n")
+    triad, (other,) = curves["triad"][-1], curves["STREAM by PyTorch"]
+    print(f"triad at {size(triad.nbytes)}: {triad.bytes_per_s / other.bytes_per_s - 1:+.1%} of STREAM by PyTorch, "
+          f"{other.bytes_per_s / 1e9:.1f} GB/s (wanted: within 15 %)")  # fmt: skip
+    for kernel in ("read", "triad"):
+        print(f"{kernel}: {contrast(curves[kernel])} (wanted: at least 3)")
+    print(f"ladder and sweep took {took:.1f} s (wanted: at most 20 s)")
+
+
+def show_roofline(roof, rows, where):
+    """Print the roof and where the operations stand under it."""
+    print(f"{where}\npeak {roof.flops_per_s / 1e9:.0f} GFLOP/s, {roof.bytes_per_s / 1e9:.1f} GB/s, "
+          f"ridge at {roof.ridge:.1f} FLOPs a byte")  # fmt: skip
+    for operation, seconds in rows:
+        rate, most = operation.flops / seconds.median, roof.attainable(operation.intensity)
+        print(f"{operation.name:16} {operation.intensity:8.2f} FLOPs a byte {rate / 1e9:8.2f} GFLOP/s, "
+              f"{rate / most:.0%} of what is attainable")  # fmt: skip
+
+
+def plain(points):
+    """Return points as JSON can hold them, the seconds with four digits."""
+    return [{"nbytes": p.nbytes, "seconds": [float(f"{s:.3e}") for s in p.seconds.seconds]} for p in points]
+
+
+def main(file=None):
+    """Measure, print, and write the curves to `file`."""
+    print(provenance(["cpu"]), host.caches(), f"virtual machine: {host.virtual()}", sep="\n")
+    curves, took = sweep()
+    show(curves, took)
+    show_roofline(*roofline.measured())
+    if file:
+        told = {"where": provenance(["cpu"]), "virtual": host.virtual(),
+                "caches": [[cache.level, cache.nbytes] for cache in host.caches()],
+                "curves": {name: plain(points) for name, points in curves.items()},
+                "chains": {count: plain(points) for count, points in chained().items()}}  # fmt: skip
+        Path(file).write_text(json.dumps(told) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", metavar="FILE", help="write the curves here as well")
+    main(parser.parse_args().json)

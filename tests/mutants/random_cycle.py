@@ -1,0 +1,40 @@
+"""Wrong answers to the exercise random-cycle, which its check must reject."""
+
+# what is wrong, text in the worked solution, text to put in its place
+EDITS = [
+    ("a place may stay: a permutation that falls apart", "rng.randrange(i)", "rng.randrange(i + 1)"),
+    ("the last place stays (off by one)", "range(n - 1, 0, -1)", "range(n - 2, 0, -1)"),
+    ("place 1 stays (off by one)", "range(n - 1, 0, -1)", "range(n - 1, 1, -1)"),
+    ("never place 0", "rng.randrange(i)", "rng.randrange(min(1, i - 1), i)"),
+    ("always the neighbour: as they lie", "rng.randrange(i)", "i - 1"),
+    ("always the same cycle", "rng.randrange(i)", "__import__('random').Random(i).randrange(i)"),
+    ("nothing is drawn", "rng.randrange(i)", "0"),
+    ("one value is copied, not exchanged", "places[i], places[j] = places[j], places[i]", "places[i] = places[j]"),
+    ("the last place is dropped", "return places", "return places[:-1]"),
+    ("nothing is returned", "    return places\n", "    pass\n"),
+    ("places count from 1", "list(range(n))", "list(range(1, n + 1))"),
+    ("some cycles come more often", "rng.randrange(i)", "min(rng.randrange(i), rng.randrange(i))"),
+]
+
+# what is wrong, a whole function
+FUNCTIONS = [
+    (
+        "the order of visits in place of the successors",
+        """
+def random_cycle(n, rng):
+    visit = list(range(n))
+    rng.shuffle(visit)
+    return visit
+""",
+    ),
+    (
+        "drawn again until no place stays: still several cycles",
+        """
+def random_cycle(n, rng):
+    places = list(range(n))
+    while n > 1 and any(i == place for i, place in enumerate(places)):
+        rng.shuffle(places)
+    return places
+""",
+    ),
+]
