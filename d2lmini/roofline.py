@@ -20,7 +20,7 @@ from d2lmini import costs, host, memory
 from d2lmini.kernels import ARRAYS
 from d2lmini.sim.work import measure as measure_work
 from d2lmini.sim.work import signature
-from d2lmini.timing import SLOWING, Measurement, measure, provenance
+from d2lmini.timing import SLOWING, Measurement, provenance
 
 # What would hold a measurement of this machine's best back: the settings of `timing`, and those that limit threads.
 HELD = (*SLOWING, "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -122,7 +122,8 @@ def measure_here(repeat=7):
     """Measure this machine with all the cores that this process may use; return what `measured` reads.
 
     The peak is that of the fastest operation, the bandwidth the best of the loops of `kernels` on arrays of a size that
-    no cache holds, both from their shortest run, as STREAM has it: a roof is what can be reached. Raises MemoryError where there is not enough memory for these.
+    no cache holds, both from their shortest run, as STREAM has it: a roof is what can be reached.
+    Raises MemoryError where there is not enough memory for these.
     """
     largest, cores = memory.working_sets()[-1], host.usable_cores()
     host.require_memory(4 * largest, "the roofline")
@@ -131,7 +132,7 @@ def measure_here(repeat=7):
     rows = []
     for name, (function, args) in examples(largest // 8).items():
         operation = count(name, function, *args)
-        seconds = measure(lambda f=function, a=args: f(*a), repeat, devices=["cpu"]).seconds
+        seconds = memory.repeated(_caller(function, args), 1, repeat).seconds
         rows.append({"operation": asdict(operation), "seconds": seconds})
     peak = max(row["operation"]["flops"] / row["seconds"][0] for row in rows)
     rate = max(1 / point.seconds.seconds[0] for point in points)
@@ -158,6 +159,14 @@ def measured(timeout=300):
     told = json.loads(done.stdout)
     rows = [(Operation(**row["operation"]), Measurement(tuple(row["seconds"]))) for row in told["operations"]]
     return Roof("this machine", told["flops_per_s"], told["bytes_per_s"]), rows, told["where"]
+
+
+def _caller(function, args):
+    def run(calls):
+        for _ in range(calls):
+            function(*args)
+
+    return run
 
 
 def _largest(value):
