@@ -41,6 +41,8 @@ def test_the_contrast_is_told_with_its_figures():
 def test_noise_gives_no_verdict():
     sweep = [point(16 * KIB, 1e-11, spread=0.5), point(64 * MIB, 1.2e-11, spread=0.5)]
     assert contrast(sweep, CACHES).startswith("no difference was measurable between L1 and main memory")
+    touching = [point(16 * KIB, 1e-11, spread=0.5), point(64 * MIB, 1.8e-11, spread=0.5)]
+    assert contrast(touching, CACHES).startswith("no difference was measurable")
     slower = [point(16 * KIB, 5e-11), point(64 * MIB, 1e-11)]
     assert contrast(slower, CACHES).startswith("no difference was measurable")
 
