@@ -1,0 +1,119 @@
+"""The matrix product, naive and in tiles, on a memory that counts what is fetched from it.
+
+Each product C = A B does the same m·n·k multiplications. What differs is how often an element of A [m, k] and B [k, n]
+is fetched from the slow memory: n and m times when every thread fetches its own row and column, ⌈n / tile_n⌉ and
+⌈m / tile_m⌉ times when the threads of a block fetch a tile once, into their shared memory, and all use it.
+"""
+
+import math
+
+import numpy as np
+
+
+class Counted:
+    """A matrix [rows, columns] in the slow memory: indexing fetches or stores a copy, and every element of it counts.
+
+    `reads` and `writes` count elements, `nbytes` the bytes of both. Raises ValueError unless `values` is a matrix.
+    """
+
+    def __init__(self, values):
+        """Copy `values` into the slow memory, which counts nothing yet."""
+        self.values = np.array(values)
+        if self.values.ndim != 2:
+            raise ValueError(f"expected a matrix, got an array of shape {self.values.shape}")
+        self.shape, self.reads, self.writes = self.values.shape, 0, 0
+
+    def __getitem__(self, index):
+        """Fetch what `index` names, as a copy: what is done with it later costs nothing here."""
+        part = np.array(self.values[index])
+        self.reads += part.size
+        return part
+
+    def __setitem__(self, index, part):
+        """Store `part` where `index` says."""
+        self.writes += np.size(self.values[index])
+        self.values[index] = part
+
+    @property
+    def nbytes(self):
+        """Bytes fetched and stored so far."""
+        return (self.reads + self.writes) * self.values.itemsize
+
+    @property
+    def T(self):
+        """The same memory seen as its transpose; it counts here."""
+        return _Transposed(self)
+
+
+class _Transposed:
+    def __init__(self, counted):
+        self.counted, self.shape = counted, counted.shape[::-1]
+
+    def __getitem__(self, index):
+        return self.counted[index[::-1]].T
+
+    def __setitem__(self, index, part):
+        self.counted[index[::-1]] = np.transpose(part)
+
+
+def sizes(A, B, C, *tile):
+    """Return m, n, k of the product C = A B; raises ValueError for shapes that do not fit and for a tile below 1."""
+    (m, k), (inner, n) = A.shape, B.shape
+    if k != inner or C.shape != (m, n):
+        raise ValueError(f"expected shapes [m, k], [k, n] and [m, n], got {[*A.shape]}, {[*B.shape]} and {[*C.shape]}")
+    if any(edge < 1 for edge in tile):
+        raise ValueError(f"a tile's edges must be at least 1, got {tile}")
+    return m, n, k
+
+
+def naive_product(A, B, C):
+    """Store A B in C; each thread computes one element and fetches its row of A and its column of B."""
+    m, n, k = sizes(A, B, C)
+    for i in range(m):
+        for j in range(n):  # a GPU runs these m·n threads side by side
+            C[i, j] = A[i, :] @ B[:, j]
+
+
+def tiled_product(A, B, C, tile_m, tile_n, tile_k):
+    """Store A B in C; each block of tile_m × tile_n threads computes one tile and fetches what all of them need.
+
+    At any time a block holds tile_m · tile_k + tile_k · tile_n fetched elements (in shared memory) and
+    tile_m · tile_n sums (in registers). The last tiles of a row or column are smaller where the sizes do not divide.
+    """
+    m, n, k = sizes(A, B, C, tile_m, tile_n, tile_k)
+    for i in range(0, m, tile_m):
+        for j in range(0, n, tile_n):  # one thread block for each tile of C
+            rows, columns = slice(i, i + tile_m), slice(j, j + tile_n)
+            total = 0
+            for p in range(0, k, tile_k):
+                a = A[rows, p : p + tile_k]
+                b = B[p : p + tile_k, columns]
+                total = total + a @ b
+            C[rows, columns] = total
+
+
+def tiled_reads(m, n, k, tile_m, tile_n):
+    """Return how many elements of A and B `tiled_product` fetches: A once a column of tiles, B once a row of tiles.
+
+    Where the tiles divide the sizes this is m·n·k (1/tile_n + 1/tile_m); for tiles of one element it is 2·m·n·k.
+    """
+    return m * k * -(-n // tile_n) + k * n * -(-m // tile_m)
+
+
+def fewest_words(m, n, k, fast):
+    """Return a number of elements that any order of the m·n·k multiplications moves at least, fast memory ↔ slow.
+
+    fast: elements that the fast memory holds. The bound is m·n·k / (2√2·√fast) - fast (Hong and Kung 1981; in this form
+    Irony, Toledo and Tiskin 2004), and never below zero. Raises ValueError for a fast memory of less than 1.
+    """
+    if fast < 1:
+        raise ValueError(f"the fast memory must hold at least 1 element, got {fast}")
+    return max(0.0, m * n * k / math.sqrt(8 * fast) - fast)
+
+
+def intensity(tile_m, tile_n, itemsize):
+    """Return the floating-point operations a byte fetched of a product in large tiles; the edge of C is left out.
+
+    Each element pair fetched brings 2 operations; `itemsize` is an element's bytes. For square tiles it is edge/itemsize.
+    """
+    return 2 / (itemsize * (1 / tile_m + 1 / tile_n))
