@@ -7,7 +7,7 @@ The arguments are NumPy arrays or anything indexed like them: `cache.Cached` cou
 
 
 def loops_ijk(A, B, C):
-    """Add A B to C, an element of C after the other: down a column of B in the inner loop."""
+    """Add A B to C; the inner loop goes down a column of B."""
     (m, n), k = C.shape, A.shape[1]
     for i in range(m):
         for j in range(n):
@@ -18,7 +18,7 @@ def loops_ijk(A, B, C):
 
 
 def loops_ikj(A, B, C):
-    """Add A B to C, a row of C after the other: along a row of B and a row of C in the inner loop."""
+    """Add A B to C; the inner loop goes along a row of B and one of C."""
     (m, n), k = C.shape, A.shape[1]
     for i in range(m):
         for p in range(k):
@@ -28,7 +28,7 @@ def loops_ikj(A, B, C):
 
 
 def loops_tiled(multiply, A, B, C, tile):
-    """Add A B to C by `multiply`, one of the above, on square tiles: each tile is used up while it is in the cache."""
+    """Add A B to C by `multiply`, one of the above, on square tiles."""
     (m, n), k = C.shape, A.shape[1]
     for i in range(0, m, tile):
         for j in range(0, n, tile):

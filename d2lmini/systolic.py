@@ -9,9 +9,9 @@ R × S elements (A holds the inputs of a layer, B its weights):
     weight     an element of B        A             sums of C    below, as they are  of B,  [k/R][n/S]   m
     input      an element of A        B             sums of C    below, as they are  of A,  [k/R][m/S]   n
 
-Matrices larger than the array are cut into pieces. Each piece takes 2R + S + steps - 2 cycles: R to move the kept values
-in (or out), `steps` for the stream, R + S - 2 until its last value has reached the far corner. A piece that is smaller
-than the array takes as long. Real arrays overlap one piece's loading with the work on another; this one does not.
+Matrices larger than the array are cut into pieces. Each piece takes 2R + S + steps - 2 cycles: R to move the kept
+values in (or out), `steps` for the stream, R + S - 2 until its last value has reached the far corner. A piece that is
+smaller than the array takes as long. Real arrays load one piece while they work on another; this one does not.
 """
 
 from dataclasses import dataclass
@@ -46,13 +46,13 @@ class Array:
     def shifted(self, register, entering, axis):
         """Return `register` after each value moved on, down (axis 0) or right (axis 1), with `entering` at the edge."""
         staying = register[:-1, :] if axis == 0 else register[:, :-1]
-        self.passes += staying.count()
+        self.passes += int(staying.count())
         return np.ma.concatenate([np.ma.expand_dims(entering, axis), staying], axis)
 
     def multiplied(self, x, y):
         """Return the elements' products; zero, and nothing counted, where an element lacks an operand."""
         products = x * y
-        self.products += products.count()
+        self.products += int(products.count())
         return products.filled(0)
 
     def tick(self):
@@ -63,7 +63,7 @@ class Array:
 
 
 def output_stationary_step(array, from_left, from_above):
-    """A moves right, B moves down, and each element adds the product of what meets in it to the sum it holds."""
+    """Do one cycle: A moves right, B moves down, each element holds a sum."""
     array.right = array.shifted(array.right, from_left, axis=1)
     array.down = array.shifted(array.down, from_above, axis=0)
     array.held = array.held + array.multiplied(array.right, array.down)
@@ -71,7 +71,7 @@ def output_stationary_step(array, from_left, from_above):
 
 
 def weight_stationary_step(array, from_left, from_above):
-    """A moves right, sums move down, and each element adds its weight times what comes by to the sum that comes by."""
+    """Do one cycle: A moves right, sums move down, B is held."""
     array.right = array.shifted(array.right, from_left, axis=1)
     sums = array.shifted(array.down, from_above, axis=0)
     array.down = sums + array.multiplied(array.right, array.held)
@@ -97,6 +97,7 @@ def load(array, values):
 
 def drain(array):
     """Move what is held out below, one row a cycle, and return it as it was [rows, columns]."""
+    array.right, array.down = (_empty(array.shape, array.dtype) for _ in range(2))  # the last operands left the array
     rows, nothing = [], _empty(array.shape[1], array.dtype)
     for _ in range(array.shape[0]):
         rows.insert(0, array.held[-1])
@@ -141,7 +142,7 @@ def weight_stationary(A, B, C, array):
 
 def input_stationary(A, B, C, array):
     """Store A B in C: the elements hold A. It is the same machine at work on (A B)ᵀ = Bᵀ Aᵀ, where A is the weight."""
-    weight_stationary(B.T, A.T, C.T, array)
+    weight_stationary(_Transposed(B), _Transposed(A), _Transposed(C), array)
 
 
 @dataclass(frozen=True)
@@ -167,8 +168,8 @@ class Cost:
 def multiply(A, B, rows, columns, dataflow, watch=None):
     """Return A B, computed by an array of rows × columns elements, its `Cost`, and the passes between neighbours.
 
-    A [m, k] and B [k, n] are arrays of numbers; dataflow is one of `DATAFLOWS`; `watch` is called with the `Array` after
-    each cycle. Raises ValueError for shapes that do not fit and for an unknown dataflow.
+    A [m, k] and B [k, n] are arrays of numbers; dataflow is one of `DATAFLOWS`; `watch` is called with the `Array`
+    after each cycle. Raises ValueError for shapes that do not fit and for an unknown dataflow.
     """
     run = {"output": output_stationary, "weight": weight_stationary, "input": input_stationary}.get(_known(dataflow))
     A, B = Counted(A), Counted(B)
@@ -197,6 +198,19 @@ def _known(dataflow):
     if dataflow not in DATAFLOWS:
         raise ValueError(f"unknown dataflow {dataflow!r}: choose one of {', '.join(DATAFLOWS)}")
     return dataflow
+
+
+class _Transposed:
+    """A matrix in memory, seen as its transpose; what is fetched and stored is counted there."""
+
+    def __init__(self, memory):
+        self.memory, self.shape = memory, memory.shape[::-1]
+
+    def __getitem__(self, index):
+        return self.memory[index[::-1]].T
+
+    def __setitem__(self, index, part):
+        self.memory[index[::-1]] = np.transpose(part)
 
 
 def _empty(shape, dtype):

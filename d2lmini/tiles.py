@@ -11,20 +11,22 @@ import numpy as np
 
 
 class Counted:
-    """A matrix [rows, columns] in the slow memory: indexing fetches or stores a copy, and every element of it counts.
+    """A matrix in the slow memory: indexing fetches or stores a copy.
 
-    `reads` and `writes` count elements, `nbytes` the bytes of both. Raises ValueError unless `values` is a matrix.
+    `reads` and `writes` count the elements of these copies, `nbytes` the
+    bytes of both. Raises ValueError unless `values` is a matrix.
     """
 
     def __init__(self, values):
         """Copy `values` into the slow memory, which counts nothing yet."""
         self.values = np.array(values)
         if self.values.ndim != 2:
-            raise ValueError(f"expected a matrix, got an array of shape {self.values.shape}")
-        self.shape, self.reads, self.writes = self.values.shape, 0, 0
+            raise ValueError(f"expected a matrix, got {self.values.shape}")
+        self.shape = self.values.shape
+        self.reads = self.writes = 0
 
     def __getitem__(self, index):
-        """Fetch what `index` names, as a copy: what is done with it later costs nothing here."""
+        """Fetch a copy: what is done with it later costs nothing here."""
         part = np.array(self.values[index])
         self.reads += part.size
         return part
@@ -39,22 +41,6 @@ class Counted:
         """Bytes fetched and stored so far."""
         return (self.reads + self.writes) * self.values.itemsize
 
-    @property
-    def T(self):
-        """The same memory seen as its transpose; it counts here."""
-        return _Transposed(self)
-
-
-class _Transposed:
-    def __init__(self, counted):
-        self.counted, self.shape = counted, counted.shape[::-1]
-
-    def __getitem__(self, index):
-        return self.counted[index[::-1]].T
-
-    def __setitem__(self, index, part):
-        self.counted[index[::-1]] = np.transpose(part)
-
 
 def sizes(A, B, C, *tile):
     """Return m, n, k of the product C = A B; raises ValueError for shapes that do not fit and for a tile below 1."""
@@ -67,22 +53,26 @@ def sizes(A, B, C, *tile):
 
 
 def naive_product(A, B, C):
-    """Store A B in C; each thread computes one element and fetches its row of A and its column of B."""
-    m, n, k = sizes(A, B, C)
+    """Store A B in C; each thread fetches its own row of A and column of B.
+
+    On a GPU these m·n threads run side by side.
+    """
+    m, n, _ = sizes(A, B, C)
     for i in range(m):
-        for j in range(n):  # a GPU runs these m·n threads side by side
+        for j in range(n):
             C[i, j] = A[i, :] @ B[:, j]
 
 
 def tiled_product(A, B, C, tile_m, tile_n, tile_k):
-    """Store A B in C; each block of tile_m × tile_n threads computes one tile and fetches what all of them need.
+    """Store A B in C; each block of threads computes a tile of C.
 
-    At any time a block holds tile_m · tile_k + tile_k · tile_n fetched elements (in shared memory) and
-    tile_m · tile_n sums (in registers). The last tiles of a row or column are smaller where the sizes do not divide.
+    It fetches tiles of A and B into shared memory, where all of its
+    tile_m · tile_n threads use them; the sums stay in registers. Tiles at
+    the ends are smaller where the sizes are no multiples.
     """
     m, n, k = sizes(A, B, C, tile_m, tile_n, tile_k)
     for i in range(0, m, tile_m):
-        for j in range(0, n, tile_n):  # one thread block for each tile of C
+        for j in range(0, n, tile_n):
             rows, columns = slice(i, i + tile_m), slice(j, j + tile_n)
             total = 0
             for p in range(0, k, tile_k):
@@ -112,8 +102,8 @@ def fewest_words(m, n, k, fast):
 
 
 def intensity(tile_m, tile_n, itemsize):
-    """Return the floating-point operations a byte fetched of a product in large tiles; the edge of C is left out.
+    """Return the operations for each byte that a product in tiles fetches; for square tiles, edge / itemsize.
 
-    Each element pair fetched brings 2 operations; `itemsize` is an element's bytes. For square tiles it is edge/itemsize.
+    An operation is a multiplication or an addition; `itemsize` is the bytes of an element. Storing C is left out.
     """
     return 2 / (itemsize * (1 / tile_m + 1 / tile_n))

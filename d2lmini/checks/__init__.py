@@ -4,6 +4,7 @@ from d2lmini.checks.copies import fit_line, pack, prefetch
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
 from d2lmini.checks.placement import move, product_norms
+from d2lmini.checks.reuse import cannon, register_tile, tile_reads
 from d2lmini.checks.shards import mean_gradient, split_batch
 
 __all__ = [
@@ -11,4 +12,6 @@ __all__ = [
     "prefetch", "product_norms", "split_batch",
     "CHECKS", "Wrong", "attainable_product", "attempt", "brief", "check", "lines_in_flight", "mean_gradient", "move",
     "must_refuse", "product_norms", "random_cycle", "split_batch",
+    "CHECKS", "Wrong", "attempt", "brief", "cannon", "check", "mean_gradient", "move", "must_refuse", "product_norms",
+    "register_tile", "split_batch", "tile_reads",
 ]  # fmt: skip
