@@ -114,8 +114,7 @@ def output_stationary(A, B, C, array):
     for i in range(0, m, rows):
         for j in range(0, n, columns):
             a, b = A[i : i + rows, :], B[:, j : j + columns]
-            array.clear()
-            array.held[: len(a), : b.shape[1]] = 0
+            array.held[: len(a), : b.shape[1]] = 0  # all registers are empty: they were drained
             for left, above in zip(skewed(a.T, rows, cycles), skewed(b, columns, cycles)):
                 output_stationary_step(array, left, above)
             C[i : i + rows, j : j + columns] = drain(array)[: len(a), : b.shape[1]]

@@ -55,6 +55,7 @@ def test_systolic_array_shows_who_holds_what():
     assert "moving the sums out" in systolic_alt("output", 8)
     assert "element 2,0 b20, a02 →, ↓ c00: 3/3" in systolic_alt("weight", 6)
     assert "element 2,0 a02, b20 →, ↓ c00: 3/3" in systolic_alt("input", 6)
+    assert "element 0,2 a20, b00 →, ↓ c20: 1/3" in systolic_alt("input", 6)
     assert systolic_alt("weight", 1).endswith("element 0,0 b20; element 0,1 b21; element 0,2 b22")
     assert "element 2,1 c11: 3/3" in systolic_alt("output", 8)  # one row further down than it was computed
 

@@ -74,6 +74,12 @@ def test_passes_of_full_pieces():
     assert passes == S * R * (R - 1) // 2 + m * R * (S - 1) + m * S * (R - 1)
 
 
+def test_passes_of_a_piece_smaller_than_the_array():
+    # Each of the two operands and the sum go from element (0, 0) to the edge of the array of 3 × 4.
+    assert multiply([[2]], [[3]], 3, 4, "output")[2] == 3 + 2 + 2
+    assert multiply([[2]], [[3]], 3, 4, "weight")[2] == 3 + 2  # the weight is already where it belongs
+
+
 def test_utilisation_is_work_over_room():
     did = multiply(*matrices(3, 3, 3), 3, 3, "weight")[1]
     assert (did.cycles, did.utilisation) == (10, 27 / 90)

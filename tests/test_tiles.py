@@ -200,6 +200,8 @@ def test_matrices_start_on_lines_of_their_own_and_views_keep_their_place():
     view[0, 1] = 9
     assert (second[1, 1], cache.misses) == (9, 2)
     assert second[5:, 0:1].shape == (0, 1)
+    third = cache.matrix([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+    assert third[1:, 1:][:, 1:][1, 0] == 9
     for index in ((2, 0), (0, 2), (-1, 0)):
         with pytest.raises(IndexError, match=r"of a matrix of shape \[2, 2\]"):
             second[index]
