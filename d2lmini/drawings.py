@@ -46,7 +46,7 @@ class Sheet:
         return f'<svg {head} {FONT} fill="{INK}">{"".join(self.parts)}</svg>'
 
 
-class _Recorded(tiles.Counted):
+class _Recorded(tiles.CountedMatrix):
     """A counting memory that keeps, in a list shared by all matrices, which elements each access named."""
 
     def __init__(self, shape, name, record):

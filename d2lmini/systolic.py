@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2lmini.tiles import Counted, sizes
+from d2lmini.tiles import CountedMatrix, product_sizes
 
 DATAFLOWS = ("output", "weight", "input")
 
@@ -108,7 +108,7 @@ def drain(array):
 
 def output_stationary(A, B, C, array):
     """Store A B in C: a piece of C stays in the array until its sums are complete."""
-    m, n, k = sizes(A, B, C)
+    m, n, k = product_sizes(A, B, C)
     rows, columns = array.shape
     cycles = k + rows + columns - 2
     for i in range(0, m, rows):
@@ -122,7 +122,7 @@ def output_stationary(A, B, C, array):
 
 def weight_stationary(A, B, C, array):
     """Store A B in C: a piece of B stays in the array while all of A passes; sums go through memory between pieces."""
-    m, n, k = sizes(A, B, C)
+    m, n, k = product_sizes(A, B, C)
     rows, columns = array.shape
     cycles = m + rows + columns - 2
     for j in range(0, n, columns):
@@ -171,8 +171,8 @@ def multiply(A, B, rows, columns, dataflow, watch=None):
     after each cycle. Raises ValueError for shapes that do not fit and for an unknown dataflow.
     """
     run = {"output": output_stationary, "weight": weight_stationary, "input": input_stationary}.get(_known(dataflow))
-    A, B = Counted(A), Counted(B)
-    C = Counted(np.zeros((A.shape[0], B.shape[1]), np.result_type(A.values, B.values)))
+    A, B = CountedMatrix(A), CountedMatrix(B)
+    C = CountedMatrix(np.zeros((A.shape[0], B.shape[1]), np.result_type(A.values, B.values)))
     array = Array(rows, columns, C.values.dtype, watch)
     run(A, B, C, array)
     utilisation = array.products / (array.cycles * rows * columns) if array.cycles else 0.0

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 
-class Counted:
+class CountedMatrix:
     """A matrix in the slow memory: indexing fetches or stores a copy.
 
     `reads` and `writes` count the elements of these copies, `nbytes` the
@@ -42,7 +42,7 @@ class Counted:
         return (self.reads + self.writes) * self.values.itemsize
 
 
-def sizes(A, B, C, *tile):
+def product_sizes(A, B, C, *tile):
     """Return m, n, k of the product C = A B; raises ValueError for shapes that do not fit and for a tile below 1."""
     (m, k), (inner, n) = A.shape, B.shape
     if k != inner or C.shape != (m, n):
@@ -57,7 +57,7 @@ def naive_product(A, B, C):
 
     On a GPU these m·n threads run side by side.
     """
-    m, n, _ = sizes(A, B, C)
+    m, n, _ = product_sizes(A, B, C)
     for i in range(m):
         for j in range(n):
             C[i, j] = A[i, :] @ B[:, j]
@@ -70,7 +70,7 @@ def tiled_product(A, B, C, tile_m, tile_n, tile_k):
     tile_m · tile_n threads use them; the sums stay in registers. Tiles at
     the ends are smaller where the sizes are no multiples.
     """
-    m, n, k = sizes(A, B, C, tile_m, tile_n, tile_k)
+    m, n, k = product_sizes(A, B, C, tile_m, tile_n, tile_k)
     for i in range(0, m, tile_m):
         for j in range(0, n, tile_n):
             rows, columns = slice(i, i + tile_m), slice(j, j + tile_n)

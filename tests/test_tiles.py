@@ -10,7 +10,15 @@ import pytest
 from d2lmini.cache import Cache
 from d2lmini.hardware import GPUS
 from d2lmini.loops import compiled, loops_ijk, loops_ikj, loops_packed, loops_tiled
-from d2lmini.tiles import Counted, fewest_words, intensity, naive_product, sizes, tiled_product, tiled_reads
+from d2lmini.tiles import (
+    CountedMatrix,
+    fewest_words,
+    intensity,
+    naive_product,
+    product_sizes,
+    tiled_product,
+    tiled_reads,
+)
 
 # Sizes that divide, that do not, and at the edge.
 SHAPES = [(4, 4, 4), (6, 9, 3), (7, 5, 3), (1, 1, 1), (5, 1, 2), (1, 6, 4), (0, 3, 2), (3, 0, 2), (3, 2, 0)]
@@ -24,7 +32,7 @@ def matrices(m, n, k):
 
 def counted(m, n, k):
     A, B = matrices(m, n, k)
-    return Counted(A), Counted(B), Counted(np.full((m, n), -7))
+    return CountedMatrix(A), CountedMatrix(B), CountedMatrix(np.full((m, n), -7))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -56,7 +64,7 @@ def test_formula_where_tiles_divide():
 
 
 def test_counted_hands_out_copies_and_counts_bytes():
-    memory = Counted(np.zeros((3, 4), np.float32))
+    memory = CountedMatrix(np.zeros((3, 4), np.float32))
     memory[0, :][:] = 1
     assert not memory.values.any()
     memory[1:, 2] = 5
@@ -66,10 +74,10 @@ def test_counted_hands_out_copies_and_counts_bytes():
 
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"expected a matrix, got \(3,\)"):
-        Counted(np.zeros(3))
+        CountedMatrix(np.zeros(3))
     A, B, C = counted(2, 3, 4)
     with pytest.raises(ValueError, match=r"got \[2, 4\], \[4, 3\] and \[3, 2\]"):
-        sizes(A, B, C.values.T)
+        product_sizes(A, B, C.values.T)
     with pytest.raises(ValueError, match=r"got \[4, 3\], \[2, 4\]"):
         naive_product(B, A, C)
     for tile in ((0, 1, 1), (1, -2, 1), (1, 1, 0)):
@@ -81,7 +89,7 @@ def test_intensity_of_published_machines():
     v100 = GPUS["V100-SXM2-16GB"]
     ridge = v100.peak_fp32_flops_per_s / v100.memory_bytes_per_s  # 17.5 FLOP/byte
     assert intensity(69, 69, 4) < ridge < intensity(70, 70, 4)
-    A, B, C = (Counted(np.ones((24, 24), np.float32)) for _ in range(3))
+    A, B, C = (CountedMatrix(np.ones((24, 24), np.float32)) for _ in range(3))
     tiled_product(A, B, C, 8, 12, 6)
     assert 2 * 24**3 / (A.nbytes + B.nbytes) == pytest.approx(intensity(8, 12, 4))
 

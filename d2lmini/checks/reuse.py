@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check
-from d2lmini.tiles import Counted, tiled_product
+from d2lmini.tiles import CountedMatrix, tiled_product
 
 
 @check
@@ -15,7 +15,7 @@ def tile_reads(function):
     for shape in ((8, 8, 8, 4, 4), (8, 12, 6, 4, 3), (7, 8, 3, 4, 4), (8, 7, 3, 4, 4), (5, 9, 4, 2, 4), (3, 2, 5, 4, 8),
                   (1, 1, 1, 1, 1), (6, 5, 4, 1, 1), (4, 6, 0, 2, 2), (0, 6, 4, 2, 2)):  # fmt: skip
         m, n, k, tile_m, tile_n = shape
-        A, B, C = Counted(np.ones((m, k))), Counted(np.ones((k, n))), Counted(np.zeros((m, n)))
+        A, B, C = CountedMatrix(np.ones((m, k))), CountedMatrix(np.ones((k, n))), CountedMatrix(np.zeros((m, n)))
         tiled_product(A, B, C, tile_m, tile_n, 2)
         given = f"[{m}, {k}] × [{k}, {n}] in tiles of {tile_m} × {tile_n}"
         got = attempt(function, *shape, given=given)
@@ -24,7 +24,7 @@ def tile_reads(function):
     return "as many as a memory counts that really runs the product, whether or not the tiles divide the sizes"
 
 
-class _Narrow(Counted):
+class _Narrow(CountedMatrix):
     """A counting memory that remembers the widest fetch."""
 
     widest = 0
@@ -46,7 +46,7 @@ def register_tile(function):
 def _try_register_tile(function, m, n, k, tile):
     given = f"[{m}, {k}] × [{k}, {n}], tile {tile}"
     a, b = np.arange(1, m * k + 1).reshape(m, k), 1000 * np.arange(1, k * n + 1).reshape(k, n)
-    A, B, C = _Narrow(a), _Narrow(b), Counted(np.full((m, n), -1))
+    A, B, C = _Narrow(a), _Narrow(b), CountedMatrix(np.full((m, n), -1))
 
     def run(tile):
         function(A, B, C, tile)
