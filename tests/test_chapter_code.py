@@ -10,8 +10,10 @@ ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
 TAUGHT = {  # what each chapter must define; what else it defines under a name of the package is compared too
     "memory-hierarchy": {"chase", "cycle", "triad"},
+    "reuse": {"CountedMatrix", "naive_product", "tiled_product", "loops_ijk", "loops_ikj", "loops_tiled",
+              "output_stationary_step", "weight_stationary_step"},
     "multi-gpu-scratch": {"lenet", "get_params", "allreduce", "split_batch", "train_batch", "train"},
-}
+}  # fmt: skip
 
 
 def definitions(source):
