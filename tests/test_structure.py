@@ -14,14 +14,11 @@ LAYERS = {
     "hardware": 0, "host": 0, "machines": 0, "schedules": 0, "costs": 0, "fits": 0,
     "sim": 1,
     "devices": 2, "timing": 2, "download": 2, "idx": 2,
-    "transfers": 3, "overlap": 3, "memory": 3, "profile": 3, "collectives": 3,
-    "transfers": 3, "kernels": 3, "memory": 3, "levels": 3, "roofline": 3, "profile": 3, "collectives": 3,
+    "transfers": 3, "overlap": 3, "kernels": 3, "memory": 3, "levels": 3, "roofline": 3,
+    "tiles": 3, "cache": 3, "loops": 3, "systolic": 3, "profile": 3, "collectives": 3,
     "data": 4, "models": 4, "data_parallel": 4,
     "trainer": 5, "distributed": 5, "train": 5,
-    "checks": 6, "plots": 6, "memory_figures": 6, "widgets": 6,
-    "transfers": 3, "memory": 3, "profile": 3, "collectives": 3,
-    "tiles": 3, "cache": 3, "loops": 3, "systolic": 3,
-    "checks": 6, "plots": 6, "widgets": 6, "drawings": 6,
+    "checks": 6, "plots": 6, "memory_figures": 6, "drawings": 6, "widgets": 6,
 }  # fmt: skip
 # Inside a layer a module may use one that stands earlier in the table.
 ORDER = list(LAYERS)

@@ -8,10 +8,7 @@ from d2lmini.checks.reuse import cannon, register_tile, tile_reads
 from d2lmini.checks.shards import mean_gradient, split_batch
 
 __all__ = [
-    "CHECKS", "Wrong", "attempt", "brief", "check", "fit_line", "mean_gradient", "move", "must_refuse", "pack",
-    "prefetch", "product_norms", "split_batch",
-    "CHECKS", "Wrong", "attainable_product", "attempt", "brief", "check", "lines_in_flight", "mean_gradient", "move",
-    "must_refuse", "product_norms", "random_cycle", "split_batch",
-    "CHECKS", "Wrong", "attempt", "brief", "cannon", "check", "mean_gradient", "move", "must_refuse", "product_norms",
-    "register_tile", "split_batch", "tile_reads",
+    "CHECKS", "Wrong", "attainable_product", "attempt", "brief", "cannon", "check", "fit_line", "lines_in_flight",
+    "mean_gradient", "move", "must_refuse", "pack", "prefetch", "product_norms", "random_cycle", "register_tile",
+    "split_batch", "tile_reads",
 ]  # fmt: skip
