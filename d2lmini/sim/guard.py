@@ -2,7 +2,7 @@
 
 torch offers a guard that Python code can implement, but calls it from C++ destructors, which may not throw. Two things
 would end the process there. An interrupt strikes while Python code runs: so no Python code runs, only C functions
-strung together with iterators. And when an operation or a hook raises during backward, Python's error is still pending
+strung together with iterators, and between the look-up and the call `inside` tells the handler to wait. And when an operation or a hook raises during backward, Python's error is still pending
 while the guard is asked; a call that begins with an error pending fails in any case, and a failure ends the process.
 So the guard takes the pending error away and keeps it, and `pending` gives it back once torch has come to a halt.
 """
@@ -10,9 +10,12 @@ So the guard takes the pending error away and keeps it, and `pending` gives it b
 import ctypes
 import operator
 import threading
+from functools import partial
 from itertools import repeat, starmap
 
 import torch
+
+from d2lmini.sim.interrupts import inside
 
 _TYPE = torch._C._autograd.DeviceType.PrivateUse1
 _parts = tuple(ctypes.c_void_p() for _ in range(3))  # the pending error's type, value and traceback
@@ -21,19 +24,26 @@ _fetch.restype = None
 _kept = set()  # (thread, type, value, traceback), addresses or None
 
 
-def _answers():
-    """Return an iterator of C functions only: each step keeps the error that is pending, if any, and gives the type."""
+def _lookups(answer):
+    """Return an iterator of C functions only: each step keeps the error that is pending, if any, and gives `answer`."""
     fetched = starmap(_fetch, repeat(tuple(map(ctypes.byref, _parts))))
     thread = starmap(threading.get_ident, repeat(()))
     addresses = (map(operator.attrgetter("value"), repeat(part)) for part in _parts)
     kept = map(_kept.add, zip(thread, *addresses))
-    return map(operator.itemgetter(0), zip(repeat(_TYPE), fetched, kept))
+    entered = map(inside.add, repeat(True))
+    return map(operator.itemgetter(0), zip(repeat(answer), fetched, kept, entered))
+
+
+def _answers():
+    """Return an iterator of C functions only: each step gives the type."""
+    left = starmap(inside.clear, repeat(()))
+    return map(operator.itemgetter(0), zip(repeat(_TYPE), left))
 
 
 class Guard(torch._C._acc.DeviceGuard):
-    """What torch registers; `type_` is the only question that it lets Python answer."""
+    """What torch registers; `type_` is the only question that it lets Python answer. It is looked up, then called."""
 
-    type_ = _answers().__next__
+    type_ = property(partial(next, _lookups(_answers().__next__)))
 
 
 def pending():
