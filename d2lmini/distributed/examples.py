@@ -1,0 +1,56 @@
+"""Functions that the chapters' and the tests' processes run: what a notebook defines, another process cannot import."""
+
+import os
+import signal
+import time
+
+import torch
+import torch.distributed as dist
+
+
+def hello(rank):
+    """Print a greeting and return the rank."""
+    print(f"rank {rank} of {dist.get_world_size()}")
+    return rank
+
+
+def total(rank, values):
+    """Return the sum over the ranks of each rank's entry of `values`, by gloo's own all-reduce."""
+    mine = torch.tensor(values[rank])
+    dist.all_reduce(mine)
+    return mine.item()
+
+
+def misbehave(rank, who, how):
+    """Join an all-reduce, except for rank `who`: it raises, exits, is killed or hangs, as `how` says; "fine": joins."""
+    if rank == who and how != "fine":
+        ACTS[how]()
+    return total(rank, list(range(dist.get_world_size())))
+
+
+def _raise():
+    raise ValueError("this rank has no data")
+
+
+def _hang():
+    time.sleep(1000)
+
+
+ACTS = {
+    "raises": _raise,
+    "exits": lambda: os._exit(3),
+    "is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "hangs": _hang,
+}
+
+
+def returns(rank, what):
+    """Return what a name stands for: a tensor, or something that cannot be pickled."""
+    return torch.full((3,), rank) if what == "tensor" else (i for i in range(3))
+
+
+def settings(rank):
+    """Print on both streams; return this process's number, torch's threads and torchrun's variables."""
+    print("out", rank)
+    os.write(2, b"err %d\n" % rank)
+    return os.getpid(), torch.get_num_threads(), os.environ["RANK"], os.environ["WORLD_SIZE"]

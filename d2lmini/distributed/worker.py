@@ -1,0 +1,138 @@
+"""What happens inside one rank's process: set up, call the function, report, and leave when the parent says so."""
+
+import os
+import pickle
+import signal
+import socket
+import sys
+import sysconfig
+import threading
+import traceback
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+LIBRARIES = (str(Path(torch.__file__).parent), sysconfig.get_path("stdlib"), "<frozen")
+
+
+class Line:
+    """The pipe to the parent, attended by a thread: it says where the rank is, and ends it with its parent."""
+
+    def __init__(self, pipe):
+        self.pipe, self.main, self.finished, self.released = pipe, threading.get_ident(), False, threading.Event()
+        self._sending = threading.Lock()
+        threading.Thread(target=self._attend, name="line to the parent", daemon=True).start()
+
+    def send(self, *message):
+        """Tell the parent something."""
+        with self._sending, suppress(OSError):
+            self.pipe.send(message)
+
+    def _attend(self):
+        with suppress(EOFError, OSError):
+            while self.pipe.recv() == "where":
+                self.send("where", place(sys._current_frames()[self.main]))
+        if not self.finished:
+            os._exit(1)
+        self.released.set()
+
+
+def main(rank, pipe, world_size, folder, payload, timeout, threads):
+    """Run one rank: `payload` is the pickled function and its arguments; see `launch.run` for the rest."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches every process: the parent decides
+    redirect(folder, rank)
+    line = Line(pipe)
+    line.send("started")
+    try:
+        torch.set_num_threads(threads)
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size))
+        report = call(rank, world_size, folder, payload, timeout)
+    except BaseException as error:
+        kind = type(error).__name__
+        report = ("failed", f"raised {kind}: {error}", "".join(traceback.format_exception(error)))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    line.finished = True
+    line.send(*report)
+    line.released.wait()  # its peers may still be receiving: a socket closed now would look like a death
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def call(rank, world_size, folder, payload, timeout):
+    """Join the process group, call the function, store its result; return the report for the parent."""
+    try:
+        fn, args = pickle.loads(payload)
+    except Exception as error:
+        what = f"could not import what it has to run: {error}; the function must stand at the top level of a module"
+        return "failed", what, traceback.format_exc()
+    loopback()
+    # The parent's limit comes first and names the ranks; gloo's own, a little later, is for a parent that is stopped.
+    dist.init_process_group("gloo", init_method=Path(folder, "rendezvous").as_uri(), rank=rank, world_size=world_size,
+                            timeout=timedelta(seconds=timeout + 30))  # fmt: skip
+    result = fn(rank, *args)
+    try:
+        data = pickle.dumps(result)
+    except Exception as error:
+        kind = type(result).__name__
+        return "failed", f"returned a {kind} that cannot be pickled: {error}", traceback.format_exc()
+    Path(path(folder, rank, "result")).write_bytes(data)
+    return ("done",)
+
+
+def redirect(folder, rank):
+    """Send what this process prints, from Python or from C++, to the rank's files."""
+    for stream, number, name in ((sys.stdout, 1, "out"), (sys.stderr, 2, "err")):
+        file = os.open(path(folder, rank, name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(file, number)
+        os.close(file)
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+
+
+def loopback():
+    """Keep gloo on this machine: no look-up of the host's name, which may fail or answer with another machine."""
+    names = [name for name in ("lo", "lo0") if name in interfaces()]
+    if names:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", names[0])
+
+
+def interfaces():
+    """Return the names of the network interfaces, or none where the system does not tell."""
+    with suppress(OSError, AttributeError):
+        return [name for _, name in socket.if_nameindex()]
+    return []
+
+
+def path(folder, rank, name):
+    """Return the path of one of a rank's files: its output, its errors or its result."""
+    return os.path.join(folder, f"rank{rank}.{name}")
+
+
+def place(frame):
+    """Return where a thread is: the innermost function that is not a library's, and what it called in torch."""
+    stack = frames(frame)
+    own = [i for i, f in enumerate(stack) if not f.f_code.co_filename.startswith(LIBRARIES)]
+    here = stack[own[-1]] if own else stack[-1]
+    name = f"{here.f_globals.get('__name__', '?')}.{here.f_code.co_name}"
+    called = [f.f_code.co_name for f in stack[own[-1] + 1 :] if f.f_code.co_name != "wrapper"] if own else []
+    return f"{name}, which called {called[0]}" if called else name
+
+
+def frames(frame):
+    """Return a thread's frames, outermost first."""
+    found = []
+    while frame is not None:
+        found.insert(0, frame)
+        frame = frame.f_back
+    return found
+
+
+def signal_name(number):
+    """Return a signal's name, such as SIGKILL, or its number where it has none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
