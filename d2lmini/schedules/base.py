@@ -1,0 +1,56 @@
+"""What a schedule is: messages between ranks, in steps, over a buffer cut into chunks."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Send(NamedTuple):
+    """One message: chunks `start` to `stop` − 1 of rank `src`'s buffer go to the same place in rank `dst`'s.
+
+    op: "reduce" combines them with what `dst` holds (sum, maximum, …), "copy" overwrites it.
+    """
+
+    src: int
+    dst: int
+    start: int
+    stop: int
+    op: str
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The steps of a collective between `world_size` ranks whose buffers are cut into `chunks` chunks."""
+
+    name: str
+    world_size: int
+    chunks: int
+    steps: tuple[tuple[Send, ...], ...]
+
+
+def offsets(n, chunks):
+    """Return where n elements are cut: chunk i is [offsets[i], offsets[i+1]).
+
+    The first n % chunks chunks have one element more, as in tensor_split.
+    """
+    small, larger = divmod(n, chunks)
+    return [i * small + min(i, larger) for i in range(chunks + 1)]
+
+
+def messages(schedule, n):
+    """Yield (step, send, first, last) for every message that a buffer of n elements needs, in order.
+
+    first, last: the elements [first, last) that the message carries; messages without an element are left out.
+    """
+    cuts = offsets(n, schedule.chunks)
+    for step, sends in enumerate(schedule.steps):
+        for send in sends:
+            if cuts[send.start] < cuts[send.stop]:
+                yield step, send, cuts[send.start], cuts[send.stop]
+
+
+def need(world_size, root=0):
+    """Raise ValueError unless there is a rank, and `root` is one of the ranks."""
+    if world_size < 1:
+        raise ValueError(f"a collective needs at least 1 rank, got {world_size}")
+    if not 0 <= root < world_size:
+        raise ValueError(f"the root must be one of the ranks 0 to {world_size - 1}, got {root}")
