@@ -56,6 +56,7 @@ class Process:
 
     def __init__(self, context, rank, *settings):
         self.rank, self.done, self.failure, self.traceback, self.place = rank, False, None, "", None
+        self.lost = False  # whether it failed only because another rank had gone
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=worker.main, args=(rank, theirs, *settings), name=f"rank {rank}")
         self.started = False
@@ -73,7 +74,7 @@ class Process:
                 if kind == "done":
                     self.done = True
                 elif kind == "failed":
-                    self.failure, self.traceback = details
+                    self.failure, self.traceback, self.lost = details
                 elif kind == "where":
                     (self.place,) = details
         if self.pending and not self.process.is_alive():
@@ -200,11 +201,11 @@ def _read(processes, deadline):
 
 
 def _failed(processes):
-    """Raise RankError for the cause: a rank that died before one that raised, for its peers raise when it is gone."""
+    """Raise RankError for the cause, rather than for a rank that failed because another had gone."""
     until = time.monotonic() + GRACE_S
     while time.monotonic() < until and (pending := [process for process in processes if process.pending]):
         _read(pending, until)
-    failed = sorted((process for process in processes if process.failure), key=lambda p: (bool(p.traceback), p.rank))
+    failed = sorted((process for process in processes if process.failure), key=lambda p: (p.lost, bool(p.traceback), p.rank))
     first = failed[0]
     message = f"rank {first.rank} of {len(processes)} {first.failure}"
     error = RankError(message, first.rank, {process.rank: process.failure for process in failed})

@@ -51,8 +51,7 @@ def main(rank, pipe, world_size, folder, payload, timeout, threads):
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size))
         report = call(rank, world_size, folder, payload, timeout)
     except BaseException as error:
-        kind = type(error).__name__
-        report = ("failed", f"raised {kind}: {error}", "".join(traceback.format_exception(error)))
+        report = ("failed", *describe(error))
     sys.stdout.flush()
     sys.stderr.flush()
     line.finished = True
@@ -68,7 +67,7 @@ def call(rank, world_size, folder, payload, timeout):
         fn, args = pickle.loads(payload)
     except Exception as error:
         what = f"could not import what it has to run: {error}; the function must stand at the top level of a module"
-        return "failed", what, traceback.format_exc()
+        return "failed", what, traceback.format_exc(), False
     loopback()
     # The parent's limit comes first and names the ranks; gloo's own, a little later, is for a parent that is stopped.
     dist.init_process_group("gloo", init_method=Path(folder, "rendezvous").as_uri(), rank=rank, world_size=world_size,
@@ -78,9 +77,15 @@ def call(rank, world_size, folder, payload, timeout):
         data = pickle.dumps(result)
     except Exception as error:
         kind = type(result).__name__
-        return "failed", f"returned a {kind} that cannot be pickled: {error}", traceback.format_exc()
+        return "failed", f"returned a {kind} that cannot be pickled: {error}", traceback.format_exc(), False
     Path(path(folder, rank, "result")).write_bytes(data)
     return ("done",)
+
+
+def describe(error):
+    """Return what the parent is told of an exception: a sentence, the traceback, whether a peer's end explains it."""
+    lost = isinstance(error, ConnectionError) or (isinstance(error, RuntimeError) and "by peer" in str(error))
+    return f"raised {type(error).__name__}: {error}", "".join(traceback.format_exception(error)), lost
 
 
 def redirect(folder, rank):

@@ -1,0 +1,105 @@
+"""Whether all ranks are about to do the same, and who is missing: what turns a hang into a sentence.
+
+Every call has a number, counted in each process, and a description. Its tags are made from both, so a message of one
+call is never taken for one of another. The ranks leave their descriptions in the group's store under the call's number:
+
+    call 0   rank 0: ring all-reduce, sum of [4] float32          before the first call of a kind, and
+             rank 1: ring all-reduce, sum of [5] float32          when a message has not come in time
+             rank 2: (nothing: it is missing)
+"""
+
+import time
+import zlib
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import count
+
+import torch.distributed as dist
+
+PATIENCE_S = 1.0  # how long a rank whose message did not come waits for the others' descriptions
+_numbers = count()
+_agreed = set()
+
+
+@dataclass(frozen=True)
+class Call:
+    """One collective call as this rank sees it."""
+
+    number: int
+    rank: int
+    world_size: int
+    op: str
+    combine: str
+    description: str
+    key: int = field(repr=False)
+
+    @classmethod
+    def next(cls, schedule, tensor, op):
+        """Return the description of this process's next call."""
+        number, shape, dtype = next(_numbers), list(tensor.shape), str(tensor.dtype).removeprefix("torch.")
+        description = f"{schedule.name}, {op} of {shape} {dtype}"
+        key = zlib.crc32(f"{number} {description}".encode())
+        combine = "sum" if op == "mean" else op
+        return cls(number, dist.get_rank(), dist.get_world_size(), op, combine, description, key)
+
+    def tag(self, number):
+        """Return the tag of the segment of this number: 31 bits, as gloo has them."""
+        return (self.key + number) & 0x7FFFFFFF
+
+
+def must_agree(call, timeout, check=None):
+    """Raise ValueError where a rank is about to do something else, TimeoutError where one does not come.
+
+    Unless `check` is given, only kinds of call that were not checked before are: it takes some milliseconds.
+    """
+    if check or (check is None and call.description not in _agreed):
+        _compare(call, _gather(call, timeout), timeout)
+        _agreed.add(call.description)
+
+
+def whom_it_lacks(call, move, timeout, error):
+    """Return the error for a message that did not come: what `error`, from gloo, means for this call."""
+    here, late = f"{call.description}: in step {move.step}, rank {call.rank}", "Timed out" in str(error)
+    try:
+        _compare(call, _gather(call, PATIENCE_S), timeout)
+    except ValueError as found:
+        return found
+    except TimeoutError as found:
+        if late:
+            return found
+    if late:
+        return TimeoutError(f"{here} waited {timeout:g} s for rank {move.peer}")
+    return ConnectionError(f"{here} lost rank {move.peer}, which has ended or given up")
+
+
+def _gather(call, seconds):
+    """Leave this rank's description; return those that the ranks leave within so many seconds, by rank."""
+    store, until, found = dist.distributed_c10d._get_default_store(), time.monotonic() + seconds, {}
+    keys = {rank: f"d2lmini/call{call.number}/rank{rank}" for rank in range(call.world_size)}
+    store.set(keys[call.rank], call.description)
+    for rank, key in keys.items():
+        try:
+            store.wait([key], timedelta(seconds=max(0.01, until - time.monotonic())))
+        except dist.DistStoreError:
+            continue
+        found[rank] = store.get(key).decode()
+    return found
+
+
+def _compare(call, found, timeout):
+    """Raise ValueError naming the ranks by what they do, or TimeoutError naming those that left nothing."""
+    does = {}
+    for rank, description in found.items():
+        does.setdefault(description, []).append(rank)
+    if len(does) > 1:
+        said = "; ".join(f"{_ranks(ranks)} {description}" for description, ranks in does.items())
+        raise ValueError(f"the ranks disagree in call {call.number}: {said}")
+    missing = [rank for rank in range(call.world_size) if rank not in found]
+    if missing:
+        raise TimeoutError(
+            f"call {call.number} ({call.description}) waited {timeout:g} s for {_ranks(missing)}"
+        )
+
+
+def _ranks(ranks):
+    return f"rank{'s' * (len(ranks) != 1)} {', '.join(map(str, ranks))}"
