@@ -21,7 +21,9 @@ from d2lmini.distributed.program import program
 from d2lmini.schedules import ALLREDUCE
 
 SEGMENT = 512 * 1024  # bytes; see benchmarks/allreduce.py --segments: what was received is still in the cache to add
-AHEAD = 3  # how many segments are asked for before they are needed, and how many slots of scratch there are
+SMALL = 64 * 1024  # bytes up to which copying once more costs less than asking late
+AHEAD = 16  # how many segments may be asked for before they are needed, each with a slot of scratch …
+SCRATCH = 8 * 1024 * 1024  # … as far as they fit into so many bytes, but at least 2
 COMBINE = {"sum": torch.add, "product": torch.mul, "min": torch.minimum, "max": torch.maximum}
 
 
@@ -50,7 +52,8 @@ def execute(schedule, tensor, op="sum", timeout=30.0, check=None):
     _must_be_possible(call, schedule, tensor)
     must_agree(call, timeout, check)
     flat = tensor.reshape(-1)  # a copy if the tensor is not contiguous
-    part = program(schedule, call.rank, flat.numel(), max(1, SEGMENT // tensor.element_size()))
+    size = tensor.element_size()
+    part = program(schedule, call.rank, flat.numel(), max(1, SEGMENT // size), SMALL // size)
     _Execution(part, flat, COMBINE[call.combine], call, timeout).run()
     if op == "mean":
         flat.div_(schedule.world_size)
@@ -77,7 +80,7 @@ class _Execution:
         self.part, self.flat, self.combine, self.call = part, flat, combine, call
         self.limit, self.timeout = timedelta(seconds=timeout), timeout
         self.sending, self.coming, self.asked = [None] * len(part.sends), {}, 0
-        self.slots = _slots(flat)
+        self.slots = _slots(flat, part)
         self.ready = defaultdict(list)
         for i, count in enumerate(part.ready):
             self.ready[count].append(i)
@@ -107,13 +110,13 @@ class _Execution:
     def _ask(self, place):
         """Ask for the segment at `place` and for some after it, as far as their room is free."""
         receives, step = self.part.receives, self.part.receives[place].step
-        while self.asked < min(place + AHEAD, len(receives)):
+        while self.asked < min(place + len(self.slots), len(receives)):
             move = receives[self.asked]
             early = all(self.part.sends[i].step < step for i in move.sends) and move.after <= place
             if self.asked > place and not move.buffered and not early:
                 return
             if move.buffered:
-                room = self.slots[self.asked % AHEAD][: move.last - move.first]
+                room = self.slots[self.asked % len(self.slots)][: move.last - move.first]
             else:
                 self._let_leave(move.sends)
                 room = self.flat[move.first : move.last]
@@ -137,10 +140,12 @@ class _Execution:
 _scratch = torch.empty(0, dtype=torch.uint8)
 
 
-def _slots(flat):
-    """Return AHEAD buffers of a segment, or of the tensor if that is shorter; memory is kept for the next call."""
+def _slots(flat, part):
+    """Return the slots of scratch for a program; their memory is kept for the next call, for fresh pages cost time."""
     global _scratch
-    size = min(SEGMENT // flat.element_size(), flat.numel()) * flat.element_size()
-    if _scratch.numel() < size * AHEAD:
-        _scratch = torch.empty(size * AHEAD, dtype=torch.uint8)
-    return [_scratch[i * size : (i + 1) * size].view(flat.dtype) for i in range(AHEAD)]
+    sizes = [move.last - move.first for move in part.receives if move.buffered]
+    size = max(sizes, default=0) * flat.element_size()
+    count = max(2, min(AHEAD, len(sizes), SCRATCH // max(1, size)))
+    if _scratch.numel() < size * count:
+        _scratch = torch.empty(size * count, dtype=torch.uint8)
+    return [_scratch[i * size : (i + 1) * size].view(flat.dtype) for i in range(count)]

@@ -51,8 +51,10 @@ class Program:
 
 
 @lru_cache(maxsize=64)
-def program(schedule, rank, n, segment):
+def program(schedule, rank, n, segment, small=0):
     """Return rank `rank`'s Program for a buffer of `n` elements in segments of at most `segment` elements.
+
+    What has at most `small` elements is received into scratch, so that it can be asked for early.
 
     No rank waits in a circle: a wait in step t is only for sends of earlier steps, or for a peer that still is in an
     earlier step, so the rank in the earliest step always goes on.
@@ -68,6 +70,7 @@ def program(schedule, rank, n, segment):
             number += 1
     ready = [_ready(send, receives) for send in sends]
     for receive in receives:
+        receive.buffered = receive.op == "reduce" or receive.last - receive.first <= small
         _depend(receive, receives, sends)
     return Program(sends, receives, ready)
 
@@ -85,6 +88,5 @@ def _depend(receive, receives, sends):
             receive.sends.append(i)
         elif send.step == receive.step and send.overlaps(receive):
             send.buffered = receive.buffered = True  # every send of a step reads what was there before the step
-    receive.buffered |= receive.op == "reduce"
     writes = [i for i, other in enumerate(receives) if other.step < receive.step and other.overlaps(receive)]
     receive.after = writes[-1] + 1 if writes else 0

@@ -44,6 +44,7 @@ def main(rank, pipe, world_size, folder, payload, timeout, threads):
     """Run one rank: `payload` is the pickled function and its arguments; see `launch.run` for the rest."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches every process: the parent decides
     redirect(folder, rank)
+    as_batch()
     line = Line(pipe)
     line.send("started")
     try:
@@ -80,6 +81,18 @@ def call(rank, world_size, folder, payload, timeout):
         return "failed", f"returned a {kind} that cannot be pickled: {error}", traceback.format_exc(), False
     Path(path(folder, rank, "result")).write_bytes(data)
     return ("done",)
+
+
+def as_batch():
+    """Let no thread of this process, when it wakes, push aside another that is running.
+
+    Gloo's thread for the sockets polls, without sleeping, for a lock that a sender holds. Woken on the core of the sender
+    it used to push that aside in the middle, and polled until its time slice was over: 4 ms lost in a call of 0.2 ms,
+    in gloo's own all-reduce as well as in ours (pytorch 2.13, Linux 6.18, 2 cores; mean of 2 ranks, 1 KiB).
+    """
+    if hasattr(os, "SCHED_BATCH"):
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def describe(error):
