@@ -34,10 +34,10 @@ class Call:
     key: int = field(repr=False)
 
     @classmethod
-    def next(cls, schedule, tensor, op):
-        """Return the description of this process's next call."""
+    def next(cls, name, tensor, op):
+        """Return the description of this process's next call: a schedule's name, the tensor, the op."""
         number, shape, dtype = next(_numbers), list(tensor.shape), str(tensor.dtype).removeprefix("torch.")
-        description = f"{schedule.name}, {op} of {shape} {dtype}"
+        description = f"{name}, {op} of {shape} {dtype}"
         key = zlib.crc32(f"{number} {description}".encode())
         combine = "sum" if op == "mean" else op
         return cls(number, dist.get_rank(), dist.get_world_size(), op, combine, description, key)
@@ -72,9 +72,19 @@ def whom_it_lacks(call, move, timeout, error):
     return ConnectionError(f"{here} lost rank {move.peer}, which has ended or given up")
 
 
+def same_call(call, timeout):
+    """Raise ValueError that says what the ranks do when another is not in this call."""
+    _compare(call, _gather(call, PATIENCE_S), timeout)
+
+
+def default_store():
+    """Return the store in which the ranks found one another; torch has no public name for it."""
+    return dist.distributed_c10d._get_default_store()
+
+
 def _gather(call, seconds):
     """Leave this rank's description; return those that the ranks leave within so many seconds, by rank."""
-    store, until, found = dist.distributed_c10d._get_default_store(), time.monotonic() + seconds, {}
+    store, until, found = default_store(), time.monotonic() + seconds, {}
     keys = {rank: f"d2lmini/call{call.number}/rank{rank}" for rank in range(call.world_size)}
     store.set(keys[call.rank], call.description)
     for rank, key in keys.items():
@@ -96,9 +106,7 @@ def _compare(call, found, timeout):
         raise ValueError(f"the ranks disagree in call {call.number}: {said}")
     missing = [rank for rank in range(call.world_size) if rank not in found]
     if missing:
-        raise TimeoutError(
-            f"call {call.number} ({call.description}) waited {timeout:g} s for {_ranks(missing)}"
-        )
+        raise TimeoutError(f"call {call.number} ({call.description}) waited {timeout:g} s for {_ranks(missing)}")
 
 
 def _ranks(ranks):

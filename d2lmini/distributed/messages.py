@@ -48,8 +48,10 @@ def execute(schedule, tensor, op="sum", timeout=30.0, check=None):
     Raises ValueError for a tensor, op or schedule that cannot be run and where the ranks disagree, TimeoutError naming
     the rank waited for, ConnectionError when it has gone.
     """
-    call = Call.next(schedule, tensor, op)
-    _must_be_possible(call, schedule, tensor)
+    call = Call.next(schedule.name, tensor, op)
+    must_be_possible(call, tensor)
+    if schedule.world_size != call.world_size:
+        raise ValueError(f"the schedule is for {schedule.world_size} ranks, and there are {call.world_size}")
     must_agree(call, timeout, check)
     flat = tensor.reshape(-1)  # a copy if the tensor is not contiguous
     size = tensor.element_size()
@@ -62,13 +64,12 @@ def execute(schedule, tensor, op="sum", timeout=30.0, check=None):
     return tensor
 
 
-def _must_be_possible(call, schedule, tensor):
+def must_be_possible(call, tensor):
+    """Raise ValueError for an op that is unknown or not for this type, and for a tensor on a device."""
     if call.combine not in COMBINE:
         raise ValueError(f"unknown op {call.op!r}: choose one of {', '.join(COMBINE)}, mean")
     if call.op == "mean" and not tensor.is_floating_point():
         raise ValueError(f"a mean needs a floating-point type, got {tensor.dtype}")
-    if schedule.world_size != call.world_size:
-        raise ValueError(f"the schedule is for {schedule.world_size} ranks, and there are {call.world_size}")
     if tensor.device.type != "cpu":
         raise ValueError(f"processes exchange CPU tensors, got one on {tensor.device}")
 
@@ -145,7 +146,7 @@ def _slots(flat, part):
     global _scratch
     sizes = [move.last - move.first for move in part.receives if move.buffered]
     size = max(sizes, default=0) * flat.element_size()
-    count = max(2, min(AHEAD, len(sizes), SCRATCH // max(1, size)))
+    count = max(1, min(AHEAD, len(sizes), SCRATCH // max(1, size)))
     if _scratch.numel() < size * count:
         _scratch = torch.empty(size * count, dtype=torch.uint8)
     return [_scratch[i * size : (i + 1) * size].view(flat.dtype) for i in range(count)]
