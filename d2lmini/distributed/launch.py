@@ -205,8 +205,8 @@ def _failed(processes):
     until = time.monotonic() + GRACE_S
     while time.monotonic() < until and (pending := [process for process in processes if process.pending]):
         _read(pending, until)
-    failed = sorted((process for process in processes if process.failure), key=lambda p: (p.lost, bool(p.traceback), p.rank))
-    first = failed[0]
+    failed = [process for process in processes if process.failure]
+    first = min(failed, key=lambda p: (p.lost, bool(p.traceback), p.rank))
     message = f"rank {first.rank} of {len(processes)} {first.failure}"
     error = RankError(message, first.rank, {process.rank: process.failure for process in failed})
     raise error from (RemoteTraceback(first.traceback) if first.traceback else None)

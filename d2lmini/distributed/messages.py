@@ -53,7 +53,7 @@ def execute(schedule, tensor, op="sum", timeout=30.0, check=None):
     if schedule.world_size != call.world_size:
         raise ValueError(f"the schedule is for {schedule.world_size} ranks, and there are {call.world_size}")
     must_agree(call, timeout, check)
-    flat = tensor.reshape(-1)  # a copy if the tensor is not contiguous
+    flat = tensor.contiguous().view(-1)  # a copy if the tensor is not contiguous
     size = tensor.element_size()
     part = program(schedule, call.rank, flat.numel(), max(1, SEGMENT // size), SMALL // size)
     _Execution(part, flat, COMBINE[call.combine], call, timeout).run()

@@ -1,6 +1,6 @@
 """Memory that the ranks of one machine share, and how they wait for one another in it.
 
-    one line of 64 bytes a rank:   entered │ written │ key │ …      only its rank writes it, the others read it
+    one line of 64 bytes a rank:   entered │ written │ key │ key │ …      only its rank writes it, the others read it
 
 The counters only grow. A rank first writes data, then its counter; who sees the counter sees the data, because x86
 processors keep the order of stores and that of loads. ARM's do not, and Python has no fence: there the ranks meet in a
@@ -26,7 +26,7 @@ import torch.distributed as dist
 from d2lmini.distributed.agreement import default_store
 
 LINE = 64  # bytes of a cache line: two ranks never write the same one
-ENTERED, WRITTEN, KEY = range(3)
+ENTERED, WRITTEN, KEY = range(3)  # the places in a line; the calls' keys take two
 ORDERED = platform.machine() in ("x86_64", "AMD64", "i686")
 YIELDS = 2000  # how often a waiting rank lets others run before it sleeps between looks
 LOOK_S = 0.05  # how often a rank that waits long looks whether those it waits for are alive
@@ -101,14 +101,14 @@ class Segment:
             now = time.monotonic()
             if now >= look:
                 if self.gone(rank) and self.lines[place] < value:
-                    raise ConnectionError(f"rank {self.rank} lost rank {rank}, whose process has ended")
+                    raise ConnectionError(f"rank {self.rank} lost rank {rank}, which has ended or let the memory go")
                 look = now + LOOK_S
             if now > until:
                 raise TimeoutError(f"rank {self.rank} waited {self.timeout:g} s for rank {rank} in shared memory")
             time.sleep(1e-4)
 
     def gone(self, rank):
-        """Return whether a rank's process has ended: the system has then dropped its lock."""
+        """Return whether a rank has ended or let the memory go: the system has then dropped its lock."""
         if rank == self.rank:
             return False
         try:
