@@ -16,6 +16,8 @@ LAYERS = {
     "devices": 2, "timing": 2, "download": 2, "idx": 2,
     "transfers": 3, "overlap": 3, "kernels": 3, "memory": 3, "levels": 3, "roofline": 3,
     "tiles": 3, "cache": 3, "loops": 3, "systolic": 3, "profile": 3, "collectives": 3,
+    "hardware": 0, "machines": 0, "clusters": 0, "schedules": 0, "costs": 0, "schedule_costs": 0, "ledger": 0,
+    "transfers": 3, "memory": 3, "profile": 3, "agreement": 3, "collectives": 3, "buckets": 3,
     "data": 4, "models": 4, "data_parallel": 4,
     "trainer": 5, "distributed": 5, "train": 5,
     "checks": 6, "plots": 6, "memory_figures": 6, "drawings": 6, "widgets": 6,

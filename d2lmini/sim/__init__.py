@@ -14,7 +14,7 @@ from d2lmini import machines
 from d2lmini.sim.memory import Memory
 from d2lmini.sim.state import Gpu, state
 
-__all__ = ["enable", "has_clock", "is_enabled", "machine", "now", "trace"]
+__all__ = ["enable", "has_clock", "is_enabled", "machine", "now", "one_launch", "trace"]
 
 _registered = False
 
@@ -72,6 +72,16 @@ def trace():
     if state.clock is None:
         raise RuntimeError("expected simulated GPUs with a clock: call sim.enable(...) first, without clock=False")
     return state.clock.trace()
+
+
+def one_launch():
+    """Return a context manager: what is queued inside costs the host one launch in all, as a replayed CUDA graph.
+
+    Raises RuntimeError with no clock.
+    """
+    if state.clock is None:
+        raise RuntimeError("expected simulated GPUs with a clock: call sim.enable(...) first, without clock=False")
+    return state.clock.one_launch()
 
 
 def has_clock():

@@ -16,6 +16,7 @@ depend on it as long as threads queue work on different devices and over differe
 them waits, which is what `torch.nn.parallel.parallel_apply` does. They are taken to run side by side.
 """
 
+import contextlib
 import threading
 
 from d2lmini.costs import LAUNCH_S, copy_seconds, operation_seconds
@@ -35,7 +36,7 @@ class _Host:
     """
 
     def __init__(self, now, row=None):
-        self.now, self.row, self.streams = now, row, {}
+        self.now, self.row, self.streams, self.launch = now, row, {}, _LAUNCH
 
 
 class Clock:
@@ -64,7 +65,7 @@ class Clock:
         cost = self._costs.get(key) or self._price(key, func, args, kwargs, out)
         with self.lock:
             host = self._host()
-            launched = host.now = host.now + _LAUNCH
+            launched = host.now = host.now + host.launch
             stream = host.streams.get(device) or self._default[device]
             start = stream.end if stream.end > launched else launched
             stream.end = end = start + cost[0]
@@ -72,7 +73,8 @@ class Clock:
                 self._ends[device] = end
             if self.traces:
                 name, nbytes = cost[1], cost[2]
-                self._log(Span("launch", "host", _row(host, device), name, launched - _LAUNCH, launched, 0))
+                if host.launch:
+                    self._log(Span("launch", "host", _row(host, device), name, launched - _LAUNCH, launched, 0))
                 self._log(Span("operation", f"gpu{device}", stream.number, name, start, end, nbytes))
 
     def copy(self, src, dst, nbytes, pinned, blocking):
@@ -85,7 +87,7 @@ class Clock:
             return
         with self.lock:
             host = self._host()
-            host.now += _LAUNCH
+            host.now += host.launch
             streams = [host.streams.get(end) or self._default[end] for end in (src, dst) if end is not None]
             time = max([host.now, *(stream.end for stream in streams)])
             name = f"copy {_place(src)}→{_place(dst)}"
@@ -166,6 +168,18 @@ class Clock:
         with self.lock:
             stream.end = max(stream.end, self._host().now)
             return stream.end
+
+    @contextlib.contextmanager
+    def one_launch(self):
+        """Let all that the calling thread queues inside cost the host one launch, as a replayed CUDA graph does."""
+        with self.lock:
+            host = self._host()
+            before, host.launch = host.launch, 0
+            host.now += before
+        try:
+            yield
+        finally:
+            host.launch = before
 
     def trace(self):
         """Return a context manager that records what happens while it is open: a `timeline.Trace`."""

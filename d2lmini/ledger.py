@@ -1,0 +1,69 @@
+"""The ledger of a collective: every message that was sent, with its bytes, its link and its time."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Message(NamedTuple):
+    """One message of step `step` from rank `src` to rank `dst`.
+
+    link: the wires it went over, by name. start, end: seconds since the collective began, on the simulated clock;
+    None where there is none.
+    """
+
+    step: int
+    src: int
+    dst: int
+    nbytes: int
+    link: str
+    start: float | None
+    end: float | None
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What a collective over buffers of `nbytes` bytes sent: `messages` in order of the schedule.
+
+    seconds: from its beginning to the end of the last addition or message, simulated on the machine `clock` names;
+    both are None without a simulated clock. steps: those of the schedule, also when some had nothing to send.
+    """
+
+    name: str
+    world_size: int
+    steps: int
+    nbytes: int
+    messages: tuple
+    seconds: float | None = None
+    clock: str | None = None
+
+    def sent(self):
+        """Return the bytes that each rank sent, as a list."""
+        return self._bytes("src")
+
+    def received(self):
+        """Return the bytes that each rank received, as a list."""
+        return self._bytes("dst")
+
+    def link_bytes(self):
+        """Return the bytes that went over each link, by its name."""
+        total = defaultdict(int)
+        for message in self.messages:
+            total[message.link] += message.nbytes
+        return dict(sorted(total.items()))
+
+    def __str__(self):
+        lines = [f"{self.name}, {self.world_size} ranks, {self.nbytes:,} bytes a rank: {self.steps} steps"]
+        lines += ["step  from → to        bytes   start      end        link"]
+        for m in self.messages:
+            times = "–".ljust(22) if m.start is None else f"{m.start * 1e6:7.1f} µs {m.end * 1e6:7.1f} µs"
+            lines.append(f"{m.step:4}  {m.src:4} → {m.dst:<2} {m.nbytes:12,}  {times}  {m.link}")
+        if self.seconds is not None:
+            lines.append(f"simulated on {self.clock}: {self.seconds * 1e6:.1f} µs")
+        return "\n".join(lines)
+
+    def _bytes(self, end):
+        total = Counter()
+        for message in self.messages:
+            total[getattr(message, end)] += message.nbytes
+        return [total[rank] for rank in range(self.world_size)]
