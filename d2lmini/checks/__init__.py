@@ -11,4 +11,7 @@ __all__ = [
     "CHECKS", "Wrong", "attainable_product", "attempt", "brief", "cannon", "check", "fit_line", "lines_in_flight",
     "mean_gradient", "move", "must_refuse", "pack", "prefetch", "product_norms", "random_cycle", "register_tile",
     "split_batch", "tile_reads",
+from d2lmini.checks.rings import recursive_doubling, ring_mean
+    "CHECKS", "Wrong", "attempt", "brief", "check", "mean_gradient", "move", "must_refuse", "product_norms",
+    "recursive_doubling", "ring_mean", "split_batch",
 ]  # fmt: skip

@@ -1,0 +1,156 @@
+"""Checks of the exercises on all-reduce: a ring on tensors, and a schedule with the fewest steps; both are scored."""
+
+import contextlib
+import math
+from itertools import pairwise
+
+import torch
+
+from d2lmini import costs, machines, schedules, sim
+from d2lmini.checks.mechanism import Wrong, brief, check, many
+from d2lmini.collectives import run
+from d2lmini.schedule_costs import bound_seconds
+from d2lmini.sim.streams import PS
+
+RING = machines.build(8, "GTX 1080", "PCIe3-x16", peer=True)  # a slot for each: bytes, not latency, decide
+SWITCH = machines.MACHINES["8xH200"]
+
+
+@check
+def ring_mean(function):
+    """``function(tensors)``: each of the tensors, one a GPU, becomes the mean of all; in place and around a ring."""
+    return _simulated(RING, lambda: _try_rings(function))
+
+
+def _try_rings(function):
+    for world_size, n in ((2, 6), (3, 6), (4, 12), (3, 7), (5, 13), (4, 3), (1, 4), (3, 0), (8, 83)):
+        _try_ring(function, world_size, n)
+    return _score_ring(function, 8, 2**20)
+
+
+def _try_ring(function, world_size, n):
+    given = f"{many(n, 'element')} on {many(world_size, 'GPU')}"
+    data = [(torch.arange(n, dtype=torch.float64) + 1) * 10**rank for rank in range(world_size)]
+    want = torch.stack(data).sum(0) / world_size
+    tensors = [tensor.to(f"sim:{rank}") for rank, tensor in enumerate(data)]
+    spans = _call(function, tensors, given)
+    for rank, tensor in enumerate(tensors):
+        if tensor.shape != (n,) or not torch.allclose(tensor.cpu(), want, rtol=1e-12):
+            got = tensor.cpu()
+            raise Wrong(f"{given}: rank {rank} should hold {brief(want)}, it holds {brief(got)}{_slip(got, data)}")
+    _must_be_a_ring(spans, world_size, n * 8, given)
+
+
+def _call(function, tensors, given):
+    """Call the reader's function and return the copies that it made between places."""
+    kept = list(tensors)
+    torch.sim.synchronize()
+    with sim.trace() as trace, sim.one_launch():
+        try:
+            function(tensors)
+        except Exception as error:
+            raise Wrong(f"{given}: your code raised {type(error).__name__}: {error}") from error
+    if len(tensors) != len(kept) or any(a is not b for a, b in zip(tensors, kept)):
+        raise Wrong(f"{given}: the list holds other tensors now; write into those that were given, with copy_ or +=")
+    return [span for span in trace.spans if span.kind == "copy" and span.place.endswith("out")]
+
+
+def _must_be_a_ring(spans, world_size, nbytes, given):
+    """Raise Wrong for copies that leave the ring, and for more bytes than chunks make."""
+    cuts = [8 * cut for cut in schedules.offsets(nbytes // 8, world_size)]
+    smallest = min(b - a for a, b in pairwise(cuts))
+    for rank in range(world_size):
+        others = {(rank + 1) % world_size, (rank - 1) % world_size}
+        mine = [span for span in spans if span.name.startswith(f"copy gpu{rank}→")]
+        away = sorted({span.name.partition("→")[2] for span in mine} - {f"gpu{other}" for other in others})
+        if away:
+            raise Wrong(f"{given}: rank {rank} sends to {', '.join(away)}, which is not its neighbour")
+        sent, most = sum(span.nbytes for span in mine), 2 * (nbytes - smallest)
+        if sent > most:
+            raise Wrong(f"{given}: rank {rank} sends {sent} bytes; a ring of chunks needs no more than {most}")
+
+
+def _slip(got, data):
+    """Return a hint if `got` is what one of the usual slips gives."""
+    total, size = torch.stack(data).sum(0), len(data)
+    if got.shape != total.shape:
+        return ""
+    if torch.allclose(got, total, rtol=1e-12):
+        return " (the sum; it still has to be divided)"
+    right = torch.isclose(got, total / size, rtol=1e-12)
+    if right.any() and not right[-1] and right[: right.int().argmin()].all():
+        return " (its last elements are wrong: does a remainder belong to no chunk?)"
+    return next((" (still its own)" for old in data if torch.allclose(got, old)), "")
+
+
+def _score_ring(function, world_size, n):
+    tensors = [torch.ones(n, device=f"sim:{rank}") for rank in range(world_size)]
+    for rank in range(world_size):
+        torch.sim.synchronize(rank)
+        torch.sim.reset_peak_memory_stats(rank)
+    spans = _call(function, tensors, "the scored run")
+    beside = max(torch.sim.max_memory_allocated(rank) for rank in range(world_size)) - 4 * n
+    for rank in range(world_size):
+        torch.sim.synchronize(rank)
+    seconds = sim.now() - min(span.start for span in spans) / PS
+    rate = RING.host_link.bytes_per_s_per_direction * costs.LINK_SHARE
+    bound = bound_seconds(4 * n, world_size, rate)
+    time = f"{seconds * 1e3:.2f} ms, the bound is {bound * 1e3:.2f} ms"
+    memory = f"{beside / 2**20:.2f} MiB beside the buffer, one chunk is {4 * n / world_size / 2**20:.2f} MiB"
+    return f"every rank holds the mean. Score on simulated {RING.name}, 4 MiB a rank: {time}; {memory}"
+
+
+@check
+def recursive_doubling(function):
+    """``function(world_size)``: the steps, lists of Send, of an all-reduce of one chunk in log₂ P steps."""
+    for world_size in (1, 2, 4, 8, 16, 32):
+        given, least = f"{world_size} ranks", round(math.log2(world_size))
+        schedule = _schedule(function, world_size, given)
+        try:
+            schedules.check(schedule, "all-reduce")
+        except ValueError as error:
+            raise Wrong(f"{given}: {error}") from error
+        if len(schedule.steps) != least:
+            raise Wrong(f"{given}: expected {many(least, 'step')}, got {len(schedule.steps)}")
+    return _score_steps(_schedule(function, 8, "8 ranks"))
+
+
+def _schedule(function, world_size, given):
+    try:
+        steps = function(world_size)
+    except Exception as error:
+        raise Wrong(f"{given}: your code raised {type(error).__name__}: {error}") from error
+    if not isinstance(steps, (list, tuple)) or not all(isinstance(step, (list, tuple)) for step in steps):
+        raise Wrong(f"{given}: expected a list of steps, each a list of Send; got {brief(steps)}")
+    if not all(isinstance(send, schedules.Send) for step in steps for send in step):
+        raise Wrong(f"{given}: a step may hold nothing but Send(src, dst, start, stop, op)")
+    return schedules.Schedule("your schedule", world_size, 1, tuple(map(tuple, steps)))
+
+
+def _score_steps(schedule):
+    rivals = (schedule, schedules.allreduce_tree(8), schedules.allreduce_ring(8))
+
+    def microseconds():
+        return [run(s, [torch.ones(256, device=f"sim:{r}") for r in range(8)]).seconds * 1e6 for s in rivals]
+
+    yours, tree, ring = _simulated(SWITCH, microseconds)
+    (hop,) = SWITCH.route(0, 1)
+    bound = 3 * costs.copy_seconds(0, hop.link) * 1e6
+    score = f"{yours:.0f} µs, three messages in a row take {bound:.0f} µs (tree {tree:.0f} µs, ring {ring:.0f} µs)"
+    return f"every contribution arrives once. Score on simulated {SWITCH.name}, 1 KiB a rank: {score}"
+
+
+def _simulated(machine, judge):
+    """Return ``judge()``, called while another machine is simulated; what it raises holds no tensor any more."""
+    before = sim.machine() if sim.is_enabled() else None
+    sim.enable(machine=machine)
+    fault, answer = None, None
+    try:
+        answer = judge()
+    except Wrong as wrong:
+        fault = str(wrong)
+    with contextlib.suppress(RuntimeError):  # the reader's code may have kept a tensor on one of these GPUs
+        sim.enable(machine=before) if before else sim.disable()
+    if fault:
+        raise Wrong(fault)
+    return answer
