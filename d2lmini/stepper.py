@@ -29,10 +29,15 @@ def draw(schedule, step):
 
     Step 0 is the beginning; past the last step the picture is that of the last. Raises ValueError for more ranks.
     """
-    size, chunks = schedule.world_size, schedule.chunks
-    if size > len(COLOURS):
-        raise ValueError(f"a picture shows at most {len(COLOURS)} ranks, got {size}")
+    if schedule.world_size > len(COLOURS):
+        raise ValueError(f"a picture shows at most {len(COLOURS)} ranks, got {schedule.world_size}")
     done, sends, state = _after(schedule, step)
+    return picture(state, f"{schedule.name}: after step {done} of {len(schedule.steps)}", sends)
+
+
+def picture(state, title, sends=()):
+    """Return a Frame of a state as `schedules.states` yields it (None is an empty cell), and of messages."""
+    size, chunks = len(state), len(state[0])
     bottom = _top(chunks)
     width, height = LEFT + size * (CELL + GAP), bottom + 22 + ARC
     parts = [
@@ -40,7 +45,7 @@ def draw(schedule, step):
         'font-family="sans-serif" font-size="12" text-anchor="middle">'
         '<marker id="a" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="6" markerHeight="6" orient="auto">'
         '<path d="M0 0L6 3L0 6z"/></marker>',
-        f'<text x="4" y="14" text-anchor="start">{schedule.name}: after step {done} of {len(schedule.steps)}</text>',
+        f'<text x="4" y="14" text-anchor="start">{title}</text>',
     ]
     parts += [_stripes(state, rank, chunks) for rank in range(size)]
     parts += [_path(_cells(range(size), range(chunks)), 1)]
@@ -83,7 +88,7 @@ def _stripes(state, contributor, chunks):
     stripe, path = CELL / len(state), ""
     for rank, row in enumerate(state):
         for chunk in range(chunks):
-            if contributor in row[chunk]:
+            if contributor in (row[chunk] or ()):
                 x = _left(rank) + contributor * stripe
                 path += f"M{x:g} {_top(chunk)}h{stripe:g}v{ROW}h{-stripe:g}z"
     return f'<path fill="{COLOURS[contributor]}" d="{path}"/>'

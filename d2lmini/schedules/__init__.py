@@ -16,12 +16,12 @@ from d2lmini.schedules.allreduce import (
     allreduce_tree,
 )
 from d2lmini.schedules.base import Schedule, Send, messages, offsets
-from d2lmini.schedules.contributions import check, states
-from d2lmini.schedules.rings import all_gather, reduce_scatter
+from d2lmini.schedules.contributions import check, promised, states
+from d2lmini.schedules.rings import all_gather, reduce_scatter, ring_order
 from d2lmini.schedules.trees import broadcast, gather, reduce, scatter, tree
 
 __all__ = [
     "ALLREDUCE", "Schedule", "Send", "all_gather", "allreduce_halving_doubling", "allreduce_hierarchical",
     "allreduce_naive", "allreduce_ring", "allreduce_tree", "broadcast", "check", "gather", "messages", "offsets",
-    "reduce", "reduce_scatter", "scatter", "states", "tree",
+    "promised", "reduce", "reduce_scatter", "ring_order", "scatter", "states", "tree",
 ]  # fmt: skip

@@ -19,12 +19,18 @@ class Send(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """The steps of a collective between `world_size` ranks whose buffers are cut into `chunks` chunks."""
+    """The steps of a collective between `world_size` ranks whose buffers are cut into `chunks` chunks.
+
+    Raises ValueError unless there is at least one rank.
+    """
 
     name: str
     world_size: int
     chunks: int
     steps: tuple[tuple[Send, ...], ...]
+
+    def __post_init__(self):
+        need(self.world_size)
 
 
 def offsets(n, chunks):

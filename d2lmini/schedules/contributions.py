@@ -34,16 +34,24 @@ def check(schedule, collective, root=0):
     collective: broadcast, reduce, scatter, gather, all-gather, reduce-scatter or all-reduce.
     root: for those that have one. Chunks that the collective says nothing about may hold anything.
     """
-    if collective not in _WANTED:
-        raise ValueError(f"unknown collective {collective!r}: choose one of {', '.join(_WANTED)}")
-    *_, final = states(schedule)
-    everyone = frozenset(range(schedule.world_size))
+    wanted, (*_, final) = promised(collective, schedule.world_size, schedule.chunks, root), states(schedule)
     for rank in range(schedule.world_size):
         for chunk in range(schedule.chunks):
-            wanted, got = _WANTED[collective](rank, chunk, root, everyone), final[rank][chunk]
-            if wanted is not None and got != wanted:
+            want, got = wanted[rank][chunk], final[rank][chunk]
+            if want is not None and got != want:
                 raise ValueError(f"{schedule.name}: after the last step, rank {rank}'s chunk {chunk} must hold "
-                                 f"{_ranks(wanted)}, it holds {_ranks(got)}")  # fmt: skip
+                                 f"{_ranks(want)}, it holds {_ranks(got)}")  # fmt: skip
+
+
+def promised(collective, world_size, chunks, root=0):
+    """Return what a collective leaves: a state as `states` yields it, with None where it promises nothing.
+
+    Raises ValueError for an unknown collective.
+    """
+    if collective not in _WANTED:
+        raise ValueError(f"unknown collective {collective!r}: choose one of {', '.join(_WANTED)}")
+    everyone = frozenset(range(world_size))
+    return [[_WANTED[collective](rank, c, root, everyone) for c in range(chunks)] for rank in range(world_size)]
 
 
 # What rank's chunk must hold in the end; None where the collective says nothing.

@@ -14,7 +14,7 @@ def reduce_scatter(world_size, order=None):
 
     order: the ranks as they sit around the ring; 0, 1, 2, … if None.
     """
-    ring, steps = _ring(world_size, order), []
+    ring, steps = ring_order(world_size, order), []
     for t in range(world_size - 1):
         sends = []
         for i, rank in enumerate(ring):
@@ -30,7 +30,7 @@ def all_gather(world_size, order=None):
 
     order: the ranks as they sit around the ring; 0, 1, 2, … if None.
     """
-    ring, steps = _ring(world_size, order), []
+    ring, steps = ring_order(world_size, order), []
     for t in range(world_size - 1):
         sends = []
         for i, rank in enumerate(ring):
@@ -41,7 +41,8 @@ def all_gather(world_size, order=None):
     return Schedule("all-gather", world_size, world_size, tuple(steps))
 
 
-def _ring(world_size, order):
+def ring_order(world_size, order=None):
+    """Return the ranks as they sit around the ring: `order`, which must hold each once, or 0, 1, 2, … if None."""
     need(world_size)
     ring = list(range(world_size)) if order is None else list(order)
     if sorted(ring) != list(range(world_size)):
