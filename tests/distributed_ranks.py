@@ -73,11 +73,15 @@ def by_messages(rank, segments):
 
 def schedules_of_all_kinds(rank, tensors, segment_bytes):
     """Run every collective on this rank's of `tensors`; return the results by name."""
-    messages.SEGMENT, messages.SMALL, size = segment_bytes, 0, len(tensors)
+    messages.SEGMENT, messages.SMALL = segment_bytes, 0
+    return {schedule.name: execute(schedule, tensors[rank].clone()) for schedule in every_schedule(len(tensors))}
+
+
+def every_schedule(size):
+    """Return a schedule of every kind for so many ranks."""
     makers = [*schedules.ALLREDUCE.values(), schedules.all_gather, schedules.reduce_scatter]
     makers += [schedules.broadcast, schedules.reduce, schedules.gather, schedules.scatter]
-    made = [make(size) for make in makers] + [exchange(size)]
-    return {schedule.name: execute(schedule, tensors[rank].clone()) for schedule in made}
+    return [make(size) for make in makers] + [exchange(size)]
 
 
 def exchange(size):

@@ -7,7 +7,7 @@ import distributed_ranks as ranks
 import pytest
 import torch
 
-from d2lmini import schedules
+from d2lmini import collectives, schedules
 from d2lmini.distributed import RankError, examples, run
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="shared memory without a name is Linux's")
@@ -16,6 +16,18 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="shared memory withou
 @pytest.mark.parametrize("nprocs", [1, 2, 3, 4])
 def test_messages_agree_with_gloo_for_every_schedule_length_type_and_op(nprocs):
     run(ranks.by_messages, nprocs, (64, 1024 * 1024))
+
+
+@pytest.mark.parametrize("nprocs", [2, 3, 4])
+def test_processes_and_devices_get_the_same_bits_from_every_schedule(nprocs):
+    torch.manual_seed(nprocs)
+    tensors = [torch.randn(1001) for _ in range(nprocs)]
+    results = run(ranks.schedules_of_all_kinds, nprocs, tensors, 256)
+    for schedule in ranks.every_schedule(nprocs):
+        inside = [tensor.clone() for tensor in tensors]
+        collectives.run(schedule, inside)
+        for rank, tensor in enumerate(inside):
+            assert torch.equal(results[rank][schedule.name], tensor), f"{schedule.name}, rank {rank}"
 
 
 @pytest.mark.parametrize("nprocs", [1, 2, 3, 4])

@@ -146,7 +146,7 @@ def _slots(flat, part):
     global _scratch
     sizes = [move.last - move.first for move in part.receives if move.buffered]
     size = max(sizes, default=0) * flat.element_size()
-    count = max(1, min(AHEAD, len(sizes), SCRATCH // max(1, size)))
+    count = max(2, min(AHEAD, len(sizes), SCRATCH // max(1, size)))
     if _scratch.numel() < size * count:
         _scratch = torch.empty(size * count, dtype=torch.uint8)
     return [_scratch[i * size : (i + 1) * size].view(flat.dtype) for i in range(count)]

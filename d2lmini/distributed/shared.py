@@ -15,6 +15,8 @@ The three run shifted, so that no rank waits for what has only just begun:
     add               ▐0▌    ▐1▌    ▐2▌
     copy out                 ▐0▌    ▐1▌
 
+A tensor that fits into one block is copied in whole, and every rank adds up all of it, for one wait less.
+
 Bytes read and written by a rank for n bytes, P ranks, counting what need not be in its cache: copy in 2n(P − 1)/P, add
 n + n/P, its own slice back n/P, copy out 2n(P − 1)/P: 4n for P = 2, 4.5n for P = 4. A tensor that lives in the shared
 memory (`SharedAllreduce.buffer`) is not copied: rank r reads slice r of all buffers and writes the sum into all, 2n.
@@ -29,7 +31,7 @@ from d2lmini.schedules import offsets
 
 BLOCK = 1024 * 1024  # bytes of a rank's tensor that pass at a time
 SLOTS = 3
-SMALL = 64 * 1024  # bytes up to which every rank adds up everything itself: one wait in place of two
+AT_ONCE = 4 * 1024 * 1024  # bytes of all ranks up to which each adds up everything itself: one wait in place of two
 
 
 class SharedAllreduce:
@@ -67,7 +69,7 @@ class SharedAllreduce:
         flat = tensor.contiguous().view(-1)  # a copy if the tensor is not contiguous
         if tensor is self.buffer:
             self._in_place(call)
-        elif flat.nbytes <= min(SMALL, self.block):
+        elif flat.nbytes <= min(self.block, AT_ONCE // self.world_size):
             self._at_once(flat, call)
         else:
             self._in_blocks(flat, call)
