@@ -43,8 +43,13 @@ def test_results_and_output_come_in_rank_order(nprocs, capfd):
     assert capfd.readouterr().out == "".join(f"[{r}] rank {r} of {nprocs}\n" for r in range(nprocs))
 
 
-def test_every_rank_is_a_process_of_its_own_with_its_share_of_the_cores(capfd):
-    pids, threads, ranks, sizes = zip(*run("d2lmini.distributed.examples:settings", 2))
+def test_every_rank_is_a_process_of_its_own_with_its_share_of_the_cores(capfd, tmp_path, monkeypatch):
+    run(hello, 1)  # what is set from here on reaches the ranks all the same
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("D2LMINI_TEST", "set")
+    capfd.readouterr()
+    pids, threads, folders, ranks, sizes, variables = zip(*run("d2lmini.distributed.examples:settings", 2))
+    assert (folders, variables) == ((str(tmp_path),) * 2, ("set",) * 2)
     assert len({*pids, os.getpid()}) == 3
     assert threads == (max(1, launch.cores() // 2),) * 2
     assert (ranks, sizes) == (("0", "1"), ("2", "2"))
@@ -81,14 +86,16 @@ def test_a_rank_that_fails_is_named_and_the_others_are_ended(how):
         assert "in _raise" in str(caught.value.__cause__)
 
 
+PLACES = {"hangs": "was in d2lmini.distributed.examples._hang", "stops": "gave no answer"}
+
+
 @linux
-def test_ranks_that_hang_are_named_with_their_places():
-    with pytest.raises(RankTimeoutError, match=r"^after 3 s, 2 of 2 ranks had not returned: ") as caught:
-        run(misbehave, 2, 1, "hangs", timeout=3)
-    assert caught.value.failures == {
-        0: "was in d2lmini.distributed.examples.total, which called all_reduce",
-        1: "was in d2lmini.distributed.examples._hang",
-    }
+@pytest.mark.parametrize("how", PLACES)
+def test_ranks_that_hang_are_named_with_their_places(how):
+    with pytest.raises(RankTimeoutError, match=r"^after 3 s, 2 of 2 ranks had not returned: rank 0 was in ") as caught:
+        run(misbehave, 2, 1, how, timeout=3)
+    waits = "was in d2lmini.distributed.examples.total, which called all_reduce"
+    assert caught.value.failures == {0: waits, 1: PLACES[how]}
     assert not ranks_alive()
     assert run(misbehave, 2, 1, "fine") == [1, 1]  # the next run is not disturbed
 

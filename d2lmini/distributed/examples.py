@@ -25,7 +25,7 @@ def total(rank, values):
 
 
 def misbehave(rank, who, how):
-    """Join an all-reduce, except for rank `who`: it raises, exits, is killed or hangs, as `how` says; "fine": joins."""
+    """Join an all-reduce, except for rank `who`: it "raises", "exits", "is killed", "hangs" or "stops"; "fine" joins."""
     if rank == who and how != "fine":
         ACTS[how]()
     return total(rank, list(range(dist.get_world_size())))
@@ -44,6 +44,7 @@ ACTS = {
     "exits": lambda: os._exit(3),
     "is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "hangs": _hang,
+    "stops": lambda: os.kill(os.getpid(), signal.SIGSTOP),
 }
 
 
@@ -53,10 +54,11 @@ def returns(rank, what):
 
 
 def settings(rank):
-    """Print on both streams; return this process's number, torch's threads and torchrun's variables."""
+    """Print on both streams; return this process's number, torch's threads, the folder and some variables."""
     print("out", rank)
     os.write(2, b"err %d\n" % rank)
-    return os.getpid(), torch.get_num_threads(), os.environ["RANK"], os.environ["WORLD_SIZE"]
+    variables = [os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "D2LMINI_TEST")]
+    return os.getpid(), torch.get_num_threads(), os.getcwd(), *variables
 
 
 def execute(rank, schedule, tensors, op="sum"):

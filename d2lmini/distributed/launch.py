@@ -120,7 +120,9 @@ def run(fn, nprocs, *args, timeout=60.0, threads=None):
     payload, deadline = pack(fn, args), time.monotonic() + timeout
     threads = threads or max(1, cores() // nprocs)
     with tempfile.TemporaryDirectory(prefix="d2lmini-", ignore_cleanup_errors=True) as folder:
-        settings, processes, whole = (nprocs, folder, payload, timeout, threads), [], False
+        # The helper that forks the ranks keeps the environment and folder of its start: they are sent anew.
+        settings = (nprocs, folder, payload, timeout, threads, dict(os.environ), os.getcwd())
+        processes, whole = [], False
         try:
             context = _context()
             for rank in range(nprocs):

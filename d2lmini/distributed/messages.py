@@ -12,6 +12,7 @@ The numbers are those of `collectives`: the same schedule adds the same pairs, a
 
 from collections import defaultdict
 from datetime import timedelta
+from functools import lru_cache
 
 import torch
 import torch.distributed as dist
@@ -34,7 +35,12 @@ def allreduce(tensor, op="sum", algorithm="ring", **options):
     """
     if algorithm not in ALLREDUCE:
         raise ValueError(f"unknown algorithm {algorithm!r}: choose one of {', '.join(ALLREDUCE)}")
-    return execute(ALLREDUCE[algorithm](dist.get_world_size()), tensor, op, **options)
+    return execute(_schedule(algorithm, dist.get_world_size()), tensor, op, **options)
+
+
+@lru_cache(maxsize=64)
+def _schedule(algorithm, world_size):
+    return ALLREDUCE[algorithm](world_size)
 
 
 @torch.no_grad()

@@ -40,14 +40,17 @@ class Line:
         self.released.set()
 
 
-def main(rank, pipe, world_size, folder, payload, timeout, threads):
-    """Run one rank: `payload` is the pickled function and its arguments; see `launch.run` for the rest."""
+def main(rank, pipe, world_size, folder, payload, timeout, threads, environment, where):
+    """Run one rank: `payload` is the pickled function and its arguments, `where` the parent's working folder."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches every process: the parent decides
     redirect(folder, rank)
     as_batch()
     line = Line(pipe)
     line.send("started")
     try:
+        os.chdir(where)
+        os.environ.clear()
+        os.environ.update(environment)
         torch.set_num_threads(threads)
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size))
         report = call(rank, world_size, folder, payload, timeout)
