@@ -25,7 +25,7 @@ def total(rank, values):
 
 
 def misbehave(rank, who, how):
-    """Join an all-reduce, except for rank `who`: it "raises", "exits", "is killed", "hangs" or "stops"; "fine" joins."""
+    """Join an all-reduce, except for rank `who`: it "raises", "exits", "is killed", "hangs", "stops"; "fine" joins."""
     if rank == who and how != "fine":
         ACTS[how]()
     return total(rank, list(range(dist.get_world_size())))
