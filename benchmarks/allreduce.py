@@ -41,7 +41,7 @@ def ways(size, shared, buffer):
 def verify(shared, buffer):
     """Raise unless all ways agree with gloo to the bit, on integers that tell the ranks apart."""
     n = len(buffer.buffer)
-    mine = (torch.arange(n) % 97 + 1).float() * 100 ** dist.get_rank()
+    mine = (torch.arange(n) % 15 + 1).float() * 16.0 ** dist.get_rank()
     wanted, copies = mine.clone(), [mine.clone(), mine.clone()]
     dist.all_reduce(wanted)
     buffer.buffer.copy_(mine)

@@ -81,7 +81,7 @@ def every_schedule(size):
     """Return a schedule of every kind for so many ranks."""
     makers = [*schedules.ALLREDUCE.values(), schedules.all_gather, schedules.reduce_scatter]
     makers += [schedules.broadcast, schedules.reduce, schedules.gather, schedules.scatter]
-    return [make(size) for make in makers] + [exchange(size)]
+    return [make(size) for make in makers] + [exchange(size)] + ([heedless(size)] if size > 2 else [])
 
 
 def exchange(size):
@@ -90,6 +90,13 @@ def exchange(size):
     swap = tuple(schedules.Send(a, b, 0, 1, "copy") for a, b in pairs)
     add = tuple(schedules.Send(a, b, 0, 1, "reduce") for a, b in pairs)
     return schedules.Schedule("exchange", size, 1, (swap, add, swap))
+
+
+def heedless(size):
+    """Return a schedule whose senders wait for nobody: what rank 0 receives may come before it has sent or added."""
+    moves = [(0, 1, "copy"), (2, 0, "copy"), (1, 0, "reduce"), (2, 0, "copy"), (0, 1, "copy"), (2, 0, "reduce")]
+    steps = tuple((schedules.Send(src, dst, 0, 1, op),) for src, dst, op in moves)
+    return schedules.Schedule("heedless", size, 1, steps)
 
 
 def through_memory(rank, block):

@@ -61,7 +61,7 @@ def whom_it_lacks(call, move, timeout, error):
     """Return the error for a message that did not come: what `error`, from gloo, means for this call."""
     here, late = f"{call.description}: in step {move.step}, rank {call.rank}", "Timed out" in str(error)
     try:
-        _compare(call, _gather(call, PATIENCE_S), timeout)
+        must_not_differ(call, timeout)
     except ValueError as found:
         return found
     except TimeoutError as found:
@@ -72,8 +72,8 @@ def whom_it_lacks(call, move, timeout, error):
     return ConnectionError(f"{here} lost rank {move.peer}, which has ended or given up")
 
 
-def same_call(call, timeout):
-    """Raise ValueError that says what the ranks do when another is not in this call."""
+def must_not_differ(call, timeout):
+    """Raise as `must_agree` does, from what the ranks leave in the store within a moment."""
     _compare(call, _gather(call, PATIENCE_S), timeout)
 
 

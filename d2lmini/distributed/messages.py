@@ -21,10 +21,10 @@ from d2lmini.distributed.agreement import Call, must_agree, whom_it_lacks
 from d2lmini.distributed.program import program
 from d2lmini.schedules import ALLREDUCE
 
-SEGMENT = 512 * 1024  # bytes; see benchmarks/allreduce.py --segments: what was received is still in the cache to add
+SEGMENT = 4 * 1024 * 1024  # bytes; a message costs both processors some 50 µs, so short ones lose more than they win
 SMALL = 64 * 1024  # bytes up to which copying once more costs less than asking late
-AHEAD = 16  # how many segments may be asked for before they are needed, each with a slot of scratch …
-SCRATCH = 8 * 1024 * 1024  # … as far as they fit into so many bytes, but at least 2
+AHEAD = 8  # how many segments may be asked for before they are needed, each with a slot of scratch …
+SCRATCH = 16 * 1024 * 1024  # … as far as they fit into so many bytes, but at least 2
 COMBINE = {"sum": torch.add, "product": torch.mul, "min": torch.minimum, "max": torch.maximum}
 
 

@@ -24,7 +24,7 @@ memory (`SharedAllreduce.buffer`) is not copied: rank r reads slice r of all buf
 
 import torch
 
-from d2lmini.distributed.agreement import Call, must_agree, same_call
+from d2lmini.distributed.agreement import Call, must_agree, must_not_differ
 from d2lmini.distributed.messages import COMBINE, must_be_possible
 from d2lmini.distributed.segment import ENTERED, KEY, WRITTEN, Segment
 from d2lmini.schedules import offsets
@@ -82,10 +82,15 @@ class SharedAllreduce:
 
     def _others(self, call, round):
         """Wait until all have entered the round, and see that they are in the same call."""
-        self.segment.wait(ENTERED, round + 1)
+        try:
+            self.segment.wait(ENTERED, round + 1)
+        except TimeoutError:
+            must_not_differ(call, self.timeout)
+            raise
         for rank in range(self.world_size):
             if self.segment.read(rank, self._key) != call.key:
-                same_call(call, self.timeout)
+                must_not_differ(call, self.timeout)
+                raise ValueError(f"in call {call.number} ({call.description}), rank {rank} is in another call")
 
     def _slots(self, dtype):
         """Return the blocks of the staging memory as tensors of a type: [slot][rank], the last being the output."""

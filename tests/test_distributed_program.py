@@ -1,0 +1,112 @@
+"""A rank's part of a schedule on a network that is as unkind as gloo may be: late senders, early receivers, no luck.
+
+Ranks are threads here. A message is copied either at once when both sides are ready, or only when one of them waits:
+whoever overwrites what has not left yet, or asks for what it may not take yet, gets a wrong sum, every time.
+"""
+
+import itertools
+import threading
+import time
+from types import SimpleNamespace
+
+import distributed_ranks as ranks
+import pytest
+import torch
+
+from d2lmini import collectives
+from d2lmini.distributed import messages
+from d2lmini.distributed.program import program
+
+
+class Network:
+    """Messages between threads. copies: "early", when both sides have asked; "late", when one of them waits.
+
+    slow: the rank that comes late with everything.
+    """
+
+    def __init__(self, copies, slow):
+        self.copies, self.slow, self.changed, self.messages = copies, slow, threading.Condition(), {}
+
+    def ask(self, key, side, tensor):
+        """Put one side's tensor down; return what waits for the message."""
+        if (key[0] if side == "from" else key[1]) == self.slow:
+            time.sleep(1e-3)
+        with self.changed:
+            message = self.messages.setdefault(key, {})
+            assert side not in message, f"{key} was used before"
+            message[side] = tensor
+            if self.copies == "early":
+                self._copy(message)
+            self.changed.notify_all()
+        return SimpleNamespace(wait=lambda limit: self._wait(message))
+
+    def _wait(self, message):
+        with self.changed:
+            met = self.changed.wait_for(lambda: "from" in message and "to" in message, timeout=20)
+            assert met, "the ranks wait in a circle"
+            self._copy(message)
+
+    def _copy(self, message):
+        if "from" in message and "to" in message and "copied" not in message:
+            message["to"].copy_(message["from"])
+            message["copied"] = True
+
+
+class Call:
+    """Stands for `agreement.Call`: the number is the tag."""
+
+    def tag(self, number):
+        return number
+
+
+def execute(schedule, tensors, segment, small, network, monkeypatch):
+    """Run every rank's program in a thread of its own."""
+    here = threading.local()
+
+    def isend(tensor, peer, tag):
+        return network.ask((here.rank, peer, tag), "from", tensor)
+
+    def irecv(tensor, peer, tag):
+        return network.ask((peer, here.rank, tag), "to", tensor)
+
+    def rank(number):
+        here.rank = number
+        part = program(schedule, number, len(tensors[number]), segment, small)
+        execution = messages._Execution(part, tensors[number], torch.add, Call(), 30)
+        execution.slots = [torch.empty(len(tensors[number])) for _ in execution.slots]  # each thread its own scratch
+        try:
+            execution.run()
+        except BaseException as error:
+            failures.append(error)
+
+    monkeypatch.setattr(messages, "dist", SimpleNamespace(isend=isend, irecv=irecv))
+    failures, threads = [], [threading.Thread(target=rank, args=(number,)) for number in range(len(tensors))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+
+
+@pytest.mark.parametrize("copies", ["early", "late"])
+@pytest.mark.parametrize("size", [2, 3, 4, 6])
+def test_no_order_of_events_gives_another_sum_or_stops(size, copies, monkeypatch):
+    torch.manual_seed(size)
+    for schedule in ranks.every_schedule(size):
+        tensors = [torch.randn(23) for _ in range(size)]
+        wanted = [tensor.clone() for tensor in tensors]
+        collectives.run(schedule, wanted)
+        for slow, (segment, small) in itertools.product(range(min(size, 3)), ((2, 0), (23, 0), (3, 23))):
+            mine = [tensor.clone() for tensor in tensors]
+            execute(schedule, mine, segment, small, Network(copies, slow), monkeypatch)
+            for rank, tensor in enumerate(wanted):
+                assert torch.equal(mine[rank], tensor), f"{schedule.name}, rank {rank}, segments of {segment}"
+
+
+def test_a_rank_moves_what_the_ring_must_and_no_more():
+    for size, n in ((2, 10), (3, 10), (5, 12)):
+        for rank in range(size):
+            part = program(ranks.schedules.allreduce_ring(size), rank, n, 4)
+            received = sum(move.last - move.first for move in part.receives)
+            assert abs(received - 2 * (size - 1) * n / size) < 2  # a remainder goes to the first chunks
+            assert all(0 < move.last - move.first <= 4 for move in part.sends + part.receives)
