@@ -22,7 +22,7 @@ from d2lmini.distributed.program import program
 from d2lmini.schedules import ALLREDUCE
 
 SEGMENT = 4 * 1024 * 1024  # bytes; a message costs both processors some 50 µs, so short ones lose more than they win
-SMALL = 64 * 1024  # bytes up to which copying once more costs less than asking late
+SMALL = 1024 * 1024  # bytes up to which copying once more costs less than asking late
 AHEAD = 8  # how many segments may be asked for before they are needed, each with a slot of scratch …
 SCRATCH = 16 * 1024 * 1024  # … as far as they fit into so many bytes, but at least 2
 COMBINE = {"sum": torch.add, "product": torch.mul, "min": torch.minimum, "max": torch.maximum}
@@ -94,9 +94,10 @@ class _Execution:
 
     def run(self):
         """Send, receive and add, in the program's order."""
+        self._ask(0, -1)  # before the first send: a message to whom has asked leaves at once, without an exchange first
         self._send(0)
         for place, move in enumerate(self.part.receives):
-            self._ask(place)
+            self._ask(place, move.step)
             work, landed = self.coming.pop(place)
             self._wait(work, move)
             if move.buffered:
@@ -114,19 +115,18 @@ class _Execution:
             data = data.clone() if move.buffered else data
             self.sending[i] = dist.isend(data, move.peer, tag=self.call.tag(move.number)), data
 
-    def _ask(self, place):
-        """Ask for the segment at `place` and for some after it, as far as their room is free."""
-        receives, step = self.part.receives, self.part.receives[place].step
-        while self.asked < min(place + len(self.slots), len(receives)):
+    def _ask(self, written, step):
+        """Ask for segments ahead, as far as there is room, when `written` have been written in steps up to `step`."""
+        receives = self.part.receives
+        while self.asked < min(written + len(self.slots), len(receives)):
             move = receives[self.asked]
-            early = all(self.part.sends[i].step < step for i in move.sends) and move.after <= place
-            if self.asked > place and not move.buffered and not early:
-                return
             if move.buffered:
                 room = self.slots[self.asked % len(self.slots)][: move.last - move.first]
-            else:
+            elif move.after <= written and all(self.part.sends[i].step < step for i in move.sends):
                 self._let_leave(move.sends)
                 room = self.flat[move.first : move.last]
+            else:
+                return
             self.coming[self.asked] = dist.irecv(room, move.peer, tag=self.call.tag(move.number)), room
             self.asked += 1
 

@@ -28,7 +28,8 @@ from d2lmini.distributed.agreement import default_store
 LINE = 64  # bytes of a cache line: two ranks never write the same one
 ENTERED, WRITTEN, KEY = range(3)  # the places in a line; the calls' keys take two
 ORDERED = platform.machine() in ("x86_64", "AMD64", "i686")
-YIELDS = 2000  # how often a waiting rank lets others run before it sleeps between looks
+YIELDS = 100  # how often a waiting rank lets others run before it sleeps between looks; Linux may grant it no switch
+NAP_S = 2e-5  # how long it sleeps; the system adds some 50 µs
 LOOK_S = 0.05  # how often a rank that waits long looks whether those it waits for are alive
 _numbers = count()
 _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
@@ -96,16 +97,18 @@ class Segment:
 
     def _wait_long(self, rank, place, value):
         """Wait for a counter that may take long, or never come."""
-        until, look = time.monotonic() + self.timeout, 0.0
+        began = time.monotonic()
+        look = began + LOOK_S
         while self.lines[place] < value:
+            time.sleep(NAP_S)
             now = time.monotonic()
-            if now >= look:
-                if self.gone(rank) and self.lines[place] < value:
-                    raise ConnectionError(f"rank {self.rank} lost rank {rank}, which has ended or let the memory go")
-                look = now + LOOK_S
-            if now > until:
+            if now < look:
+                continue
+            look = now + LOOK_S
+            if self.gone(rank) and self.lines[place] < value:
+                raise ConnectionError(f"rank {self.rank} lost rank {rank}, which has ended or let the memory go")
+            if now > began + self.timeout:
                 raise TimeoutError(f"rank {self.rank} waited {self.timeout:g} s for rank {rank} in shared memory")
-            time.sleep(1e-4)
 
     def gone(self, rank):
         """Return whether a rank has ended or let the memory go: the system has then dropped its lock."""
