@@ -185,7 +185,7 @@ def test_no_process_outlives_a_parent_that_is_interrupted_or_killed(how, tmp_pat
     process = script(tmp_path, 'if __name__ == "__main__":', "hang")
     assert process.stdout.readline() == "[0, 2]\n"
     assert process.stdout.readline() == "hanging\n"
-    while len(group(process)) < 5:  # the script, its helper, the helper's resource tracker, two ranks
+    while len(group(process)) < 5 and process.poll() is None:  # the script, its helper and tracker, two ranks
         time.sleep(0.01)
     process.send_signal(how)
     process.wait(timeout=30)
