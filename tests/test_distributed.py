@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from d2lmini.distributed import RankError, RankTimeoutError, launch, run
-from d2lmini.distributed.examples import hello, misbehave, returns, settings, total
+from d2lmini.distributed.examples import disagree, hello, misbehave, returns, settings, total
 
 ROOT = Path(__file__).resolve().parent.parent
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -98,6 +98,12 @@ def test_ranks_that_hang_are_named_with_their_places(how):
     assert caught.value.failures == {0: waits, 1: PLACES[how]}
     assert not ranks_alive()
     assert run(misbehave, 2, 1, "fine") == [1, 1]  # the next run is not disturbed
+
+
+def test_a_rank_that_left_before_the_others_is_named():
+    told = "^after 5 s, 1 of 2 ranks had not returned, rank 1 had: rank 0 was in "
+    with pytest.raises(RankTimeoutError, match=told):
+        run(disagree, 2, "missing", "gloo", timeout=5)
 
 
 def test_a_result_that_cannot_be_sent_names_the_rank():

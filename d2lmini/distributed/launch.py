@@ -224,7 +224,8 @@ def _late(processes, timeout):
         _read(silent, until)
     places = {p.rank: f"was in {p.place}" if p.place else "gave no answer" for p in late}
     said = ", ".join(f"rank {rank} {place}" for rank, place in places.items())
-    message = f"after {timeout:g} s, {len(late)} of {len(processes)} ranks had not returned: {said}"
+    back = "".join(f", rank {process.rank} had" for process in processes if process.done)
+    message = f"after {timeout:g} s, {len(late)} of {len(processes)} ranks had not returned{back}: {said}"
     raise RankTimeoutError(message, late[0].rank, places)
 
 
