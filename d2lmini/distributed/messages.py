@@ -22,7 +22,7 @@ from d2lmini.distributed.program import program
 from d2lmini.schedules import ALLREDUCE
 
 SEGMENT = 4 * 1024 * 1024  # bytes; a message costs both processors some 50 µs, so short ones lose more than they win
-SMALL = 1024 * 1024  # bytes up to which copying once more costs less than asking late
+SMALL = 64 * 1024  # bytes up to which asking early is worth one more copy
 AHEAD = 8  # how many segments may be asked for before they are needed, each with a slot of scratch …
 SCRATCH = 16 * 1024 * 1024  # … as far as they fit into so many bytes, but at least 2
 COMBINE = {"sum": torch.add, "product": torch.mul, "min": torch.minimum, "max": torch.maximum}
@@ -94,8 +94,9 @@ class _Execution:
 
     def run(self):
         """Send, receive and add, in the program's order."""
-        self._ask(0, -1)  # before the first send: a message to whom has asked leaves at once, without an exchange first
-        self._send(0)
+        if all(move.buffered for move in self.part.receives):
+            self._ask(0, -1)  # a short message to who has asked leaves at once; a long one had better leave from gloo's
+        self._send(0)  # own thread, for while this thread sends, that one polls for a lock
         for place, move in enumerate(self.part.receives):
             self._ask(place, move.step)
             work, landed = self.coming.pop(place)
