@@ -92,7 +92,7 @@ def mean(ratios):
 
 def report(processes, results):
     print(f"\n{processes} processes")
-    print(f"{'size':>8}  {'way':18}{'median':>10}{'95 % interval':>22}{'algbw':>13}{'busbw':>13}{'gloo ÷':>8}")
+    print(f"{'size':>8}  {'way':18}{'median':>10}{'95 % interval':>22}{'algbw':>15}{'busbw':>15}{'gloo ÷':>8}")
     for size, row in results.items():
         for way, time in row.items():
             low, high = time.interval
@@ -101,7 +101,7 @@ def report(processes, results):
             ratio = "" if way == COPY else f"{row[GLOO].median / time.median:.2f}"
             name = f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
             print(f"{name:>8}  {way:18}{human(time.median):>10}{human(low) + ' to ' + human(high):>22}"
-                  f"{algbw:>8.3g} GB/s{busbw:>8.3g} GB/s{ratio:>8}")  # fmt: skip
+                  f"{algbw:>10.3g} GB/s{busbw:>10.3g} GB/s{ratio:>8}")  # fmt: skip
     return summary(processes, results)
 
 
