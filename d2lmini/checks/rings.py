@@ -35,9 +35,14 @@ def _try_ring(function, world_size, n):
     tensors = [tensor.to(f"sim:{rank}") for rank, tensor in enumerate(data)]
     spans = _call(function, tensors, given)
     for rank, tensor in enumerate(tensors):
-        if tensor.shape != (n,) or not torch.allclose(tensor.cpu(), want, rtol=1e-12):
-            got = tensor.cpu()
-            raise Wrong(f"{given}: rank {rank} should hold {brief(want)}, it holds {brief(got)}{_slip(got, data)}")
+        got = tensor.cpu()
+        if got.shape != want.shape:
+            raise Wrong(f"{given}: rank {rank}'s tensor has the shape {list(got.shape)} now, it had {[n]}")
+        right = torch.isclose(got, want, rtol=1e-12)
+        if not right.all():
+            i = int(right.int().argmin())
+            slip = _slip(got, right, data)
+            raise Wrong(f"{given}: rank {rank}'s element {i} should be {want[i]:g}, it is {got[i]:g}{slip}")
     _must_be_a_ring(spans, world_size, n * 8, given)
 
 
@@ -70,17 +75,13 @@ def _must_be_a_ring(spans, world_size, nbytes, given):
             raise Wrong(f"{given}: rank {rank} sends {sent} bytes; a ring of chunks needs no more than {most}")
 
 
-def _slip(got, data):
+def _slip(got, right, data):
     """Return a hint if `got` is what one of the usual slips gives."""
-    total, size = torch.stack(data).sum(0), len(data)
-    if got.shape != total.shape:
-        return ""
-    if torch.allclose(got, total, rtol=1e-12):
+    if torch.allclose(got, torch.stack(data).sum(0), rtol=1e-12):
         return " (the sum; it still has to be divided)"
-    right = torch.isclose(got, total / size, rtol=1e-12)
-    if right.any() and not right[-1] and right[: right.int().argmin()].all():
-        return " (its last elements are wrong: does a remainder belong to no chunk?)"
-    return next((" (still its own)" for old in data if torch.allclose(got, old)), "")
+    if right.any() and not right[-1] and right[: len(right) - len(right) % len(data)].all():
+        return " (only the last elements are wrong: does a remainder belong to no chunk?)"
+    return next((f" (what rank {rank} held at first)" for rank, old in enumerate(data) if torch.allclose(got, old)), "")
 
 
 def _score_ring(function, world_size, n):
@@ -88,8 +89,9 @@ def _score_ring(function, world_size, n):
     for rank in range(world_size):
         torch.sim.synchronize(rank)
         torch.sim.reset_peak_memory_stats(rank)
+    before = [torch.sim.memory_allocated(rank) for rank in range(world_size)]
     spans = _call(function, tensors, "the scored run")
-    beside = max(torch.sim.max_memory_allocated(rank) for rank in range(world_size)) - 4 * n
+    beside = max(torch.sim.max_memory_allocated(rank) - before[rank] for rank in range(world_size))
     for rank in range(world_size):
         torch.sim.synchronize(rank)
     seconds = sim.now() - min(span.start for span in spans) / PS
@@ -104,7 +106,7 @@ def _score_ring(function, world_size, n):
 def recursive_doubling(function):
     """``function(world_size)``: the steps, lists of Send, of an all-reduce of one chunk in log₂ P steps."""
     for world_size in (1, 2, 4, 8, 16, 32):
-        given, least = f"{world_size} ranks", round(math.log2(world_size))
+        given, least = many(world_size, "rank"), round(math.log2(world_size))
         schedule = _schedule(function, world_size, given)
         try:
             schedules.check(schedule, "all-reduce")

@@ -8,17 +8,24 @@ import torch.distributed as dist
 from d2lmini.distributed.messages import allreduce
 
 
-def add_up(rank, algorithm, replicas):
-    """Return this rank's row of `replicas` after an all-reduce."""
-    mine = replicas[rank].clone()
-    allreduce(mine, algorithm=algorithm)
-    return mine
+def add_up(rank, algorithms, replicas):
+    """Return what an all-reduce makes of this rank's row of `replicas`, by algorithm."""
+    sums = {algorithm: replicas[rank].clone() for algorithm in algorithms}
+    for algorithm, mine in sums.items():
+        allreduce(mine, algorithm=algorithm)
+    return sums
 
 
-def seconds(rank, algorithm, n, repeat):
-    """Return the seconds of `repeat` all-reduces of n float32, as this rank saw them; "gloo" is torch's own."""
-    data = torch.ones(n)
-    times = []
+def seconds(rank, algorithms, sizes, repeat):
+    """Return the seconds of `repeat` all-reduces of n float32, as this rank saw them, by (algorithm, n).
+
+    algorithms: names in `schedules.ALLREDUCE`, or "gloo", torch's own.
+    """
+    return {(name, n): _seconds(name, n, repeat) for name in algorithms for n in sizes}
+
+
+def _seconds(algorithm, n, repeat):
+    data, times = torch.zeros(n), []
     for _ in range(repeat + 2):  # two to warm up
         dist.barrier()
         begin = time.perf_counter()
@@ -27,16 +34,15 @@ def seconds(rank, algorithm, n, repeat):
         else:
             allreduce(data, algorithm=algorithm)
         times.append(time.perf_counter() - begin)
-        data.fill_(1)
     return times[2:]
 
 
 def disagree(rank, how):
-    """All-reduce with one rank that does something else, as `how` says: "shape", "missing" or "order"."""
+    """All-reduce with a rank 1 that does something else, as `how` says: "shape", "missing" or "order"."""
     weights, bias = torch.ones(6), torch.ones(2)
     if how == "missing" and rank == 1:
         return
     if how == "shape" and rank == 1:
         weights = torch.ones(5)
     for tensor in (bias, weights) if how == "order" and rank == 1 else (weights, bias):
-        allreduce(tensor)
+        allreduce(tensor, timeout=3.0)

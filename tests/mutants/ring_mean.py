@@ -4,18 +4,22 @@
 EDITS = [
     ("the sum is not divided", "        tensor /= size\n", "        pass\n"),
     ("divided by one rank too many (off by one)", "tensor /= size", "tensor /= size + 1"),
-    ("only the first rank divides (stale replica)", "for tensor in tensors:\n        tensor", "for tensor in tensors[:1]:\n        tensor"),
-    ("finished chunks are added once more (double count)", "mine[c].copy_(", "mine[c].add_("),
-    ("chunks overwrite in place of adding", "mine[c].add_(", "mine[c].copy_("),
-    ("one step too few", "for t in range(size - 1):\n        for rank in order:\n            c = (rank - t)", "for t in range(size - 2):\n        for rank in order:\n            c = (rank - t)"),
-    ("one step too many", "for t in range(size - 1):\n        for rank in order:\n            c = (rank - t)", "for t in range(size):\n        for rank in order:\n            c = (rank - t)"),
-    ("the second lap starts with the wrong chunk", "(rank + 1 - t)", "(rank - t)"),
-    ("the second lap is one step short (stale replica)", "for t in range(size - 1):\n        for rank in order:\n            c = (rank + 1 - t)", "for t in range(size - 2):\n        for rank in order:\n            c = (rank + 1 - t)"),
-    ("the ring is not closed", "tensors[(rank + 1) % size]", "tensors[min(rank + 1, size - 1)]"),
-    ("the remainder is dropped", "return tensor.tensor_split(size)", "return tensor[: len(tensor) // size * size].tensor_split(size)"),
-    ("too few chunks for short tensors", "return tensor.tensor_split(size)", "return tensor.split(max(1, len(tensor) // size))"),
-    ("whole tensors are sent", "sent = parts(tensors[rank])[c].to(there.device)", "sent = parts(tensors[rank].to(there.device))[c]"),
-    ("the last rank is left out", "order = [*range(0, size, 2), *range(1, size, 2)]", "order = range(size - 1)"),
+    ("only the first rank divides (stale replica)", "for tensor in tensors:\n", "for tensor in tensors[:1]:\n"),
+    ("finished chunks are added once more (double count)", "chunks[there][c].copy_(chunks[here][c])",
+     "chunks[there][c].add_(chunks[here][c].to(tensors[there].device))"),
+    ("chunks overwrite in place of adding", "chunks[there][c].add_(", "chunks[there][c].copy_("),
+    ("the first lap takes the wrong chunk", "(here - t)", "(here + t)"),
+    ("the second lap starts with the wrong chunk", "(here + 1 - t)", "(here - t)"),
+    ("the ring is not closed", "(rank + 1) % size", "min(rank + 1, size - 1)"),
+    ("a rank is skipped (off by one)", "(rank + 1) % size", "(rank + 2) % size"),
+    ("the remainder is dropped", "tensor.tensor_split(size) for",
+     "tensor.split(max(1, len(tensor) // size))[:size] for"),
+    ("whole tensors are sent", "chunks[here][c].to(tensors[there].device)",
+     "tensors[here].to(tensors[there].device).tensor_split(size)[c]"),
+    ("the last rank is left out", "for rank in range(size)]", "for rank in range(size - 1)]"),
+    ("half of the ring is left out", "ring[::2] + ring[1::2]", "ring[::2]"),
+    ("ranks send copies of what they held at first (stale replicas)", "chunks = [tensor.tensor_split",
+     "chunks = [tensor.clone().tensor_split"),
 ]  # fmt: skip
 
 # what is wrong, a whole function
@@ -67,6 +71,21 @@ def ring_mean(tensors):
         """
 def ring_mean(tensors):
     return tensors
+""",
+    ),
+    (
+        "one step too few in the second lap (off by one)",
+        """
+def ring_mean(tensors):
+    size = len(tensors)
+    chunks = [tensor.tensor_split(size) for tensor in tensors]
+    for t in range(2 * size - 3):
+        for here in range(size):
+            there, c = (here + 1) % size, (here - t) % size
+            sent = chunks[here][c].to(tensors[there].device)
+            chunks[there][c].add_(sent) if t < size - 1 else chunks[there][c].copy_(sent)
+    for tensor in tensors:
+        tensor /= size
 """,
     ),
 ]
