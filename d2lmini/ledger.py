@@ -54,10 +54,10 @@ class Ledger:
 
     def __str__(self):
         lines = [f"{self.name}, {self.world_size} ranks, {self.nbytes:,} bytes a rank: {self.steps} steps"]
-        lines += ["step  from → to        bytes   start      end        link"]
+        lines += ["step  from → to      bytes    start – end, µs  link"]
         for m in self.messages:
-            times = "–".ljust(22) if m.start is None else f"{m.start * 1e6:7.1f} µs {m.end * 1e6:7.1f} µs"
-            lines.append(f"{m.step:4}  {m.src:4} → {m.dst:<2} {m.nbytes:12,}  {times}  {m.link}")
+            times = "–".center(17) if m.start is None else f"{m.start * 1e6:7.1f} – {m.end * 1e6:<7.1f}"
+            lines.append(f"{m.step:4}  {m.src:4} → {m.dst:<2} {m.nbytes:10,}  {times}  {m.link}")
         if self.seconds is not None:
             lines.append(f"simulated on {self.clock}: {self.seconds * 1e6:.1f} µs")
         return "\n".join(lines)

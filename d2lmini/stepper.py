@@ -35,17 +35,20 @@ def draw(schedule, step):
     return picture(state, f"{schedule.name}: after step {done} of {len(schedule.steps)}", sends)
 
 
-def picture(state, title, sends=()):
-    """Return a Frame of a state as `schedules.states` yields it (None is an empty cell), and of messages."""
+def picture(state, title, sends=None):
+    """Return a Frame of a state as `schedules.states` yields it (None is an empty cell), and of messages.
+
+    sends: the messages; None leaves out the room for them as well.
+    """
     size, chunks = len(state), len(state[0])
-    bottom = _top(chunks)
-    width, height = LEFT + size * (CELL + GAP), bottom + 22 + ARC
+    bottom, room, sends = _top(chunks), 0 if sends is None else ARC, sends or ()
+    width, height, top = LEFT + size * (CELL + GAP), TITLE + room + ROW * chunks + 22 + room, ARC - room
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 {top} {width} {height}" width="{width}" height="{height}" '
         'font-family="sans-serif" font-size="12" text-anchor="middle">'
         '<marker id="a" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="6" markerHeight="6" orient="auto">'
         '<path d="M0 0L6 3L0 6z"/></marker>',
-        f'<text x="4" y="14" text-anchor="start">{title}</text>',
+        f'<text x="4" y="{top + 14}" text-anchor="start">{title}</text>',
     ]
     parts += [_stripes(state, rank, chunks) for rank in range(size)]
     parts += [_path(_cells(range(size), range(chunks)), 1)]

@@ -387,7 +387,7 @@ def test_no_clock_no_times():
 def test_a_ledger_prints_as_a_table(switched):
     lines = str(run_on(switched[:2], 100, "ring")).splitlines()
     assert lines[0] == "ring, 2 ranks, 400 bytes a rank: 2 steps"
-    assert lines[2] == "   0     0 → 1           200      3.8 µs    13.8 µs  NVLink gpu0 out + NVLink gpu1 in"
+    assert lines[2] == "   0     0 → 1         200      3.8 – 13.8     NVLink gpu0 out + NVLink gpu1 in"
     assert lines[-1].startswith("simulated on 8xH200: ")
 
 
