@@ -13,7 +13,9 @@ _HOMES = {
     "data": "Batches FASHION_MNIST_LABELS load_data_digits load_data_fashion_mnist load_data_mnist",
     "models": "LeNet he lenet lenet_params",
     "data_parallel": "allreduce evaluate_accuracy_gpu get_params sgd split_batch train_batch",
-    "trainer": "History Trainer",
+    "history": "DivergedError History",
+    "checkpoint": "CheckpointError",
+    "trainer": "Trainer",
     "plots": "Animator",
     "widgets": "explore",
 }

@@ -14,6 +14,8 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from d2lmini.history import History
+
 STYLE = {
     "svg.hashsalt": "d2lmini",  # element ids derive from content, not from chance
     "svg.fonttype": "path",  # letters travel as outlines, so they look the same without our fonts
@@ -132,6 +134,43 @@ class Animator:
             self._display = display(data, raw=True, display_id=True)
         else:
             self._display.update(data, raw=True)
+
+
+def history(record, figsize=(8, 3)):
+    """Return a figure of a `History`: the training loss and, if it has one, the test accuracy against the epoch."""
+    parts = [(name, values) for name, values in _recorded(record) if values]
+    with rc_context(STYLE):
+        figure = Figure(figsize=figsize, layout="constrained")
+        for i, (name, values) in enumerate(parts):
+            ax = figure.add_subplot(1, len(parts), i + 1)
+            ax.plot(range(1, len(values) + 1), values, marker="o", markersize=4, color=f"C{i}")
+            ax.set(xlabel="epoch", ylabel=name)
+            ax.xaxis.get_major_locator().set_params(integer=True)
+    return figure
+
+
+def live(num_epochs):
+    """Return a function for the `on_epoch` of `Trainer.fit` that draws loss and accuracy while training runs."""
+    animator = Animator("epoch", legend=["training loss", "test accuracy"], xlim=[1, max(2, num_epochs)])
+
+    def draw(epoch, record):
+        animator.add(epoch, [values[-1] if values else None for _, values in _recorded(record)])
+
+    draw.animator = animator
+    return draw
+
+
+def _recorded(record):
+    return ("training loss", record.loss), ("test accuracy", record.accuracy)
+
+
+def _history_html(record):
+    ends = [f"{name} from {values[0]:.3g} to {values[-1]:.3g}" for name, values in _recorded(record) if values]
+    return image(svg(history(record)), f"{len(record.loss)} epochs: {'; '.join(ends)}") if ends else None
+
+
+# The layers below know nothing of figures: what a notebook shows for a history is hung onto it from here.
+History._repr_html_ = _history_html
 
 
 def in_notebook():

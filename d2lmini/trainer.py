@@ -1,30 +1,29 @@
 """The trainer: any module, any loss, any optimiser of torch, on one device or several.
 
 It does what `data_parallel.train` does by hand: a replica a device, a shard of every batch a replica, gradients summed
-over the devices, and the same update everywhere.
+over the devices, and the same update everywhere. This module is the loop; `replicas` is what the devices do.
 """
 
-import copy
-from dataclasses import dataclass, field
+import sys
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
 
 import torch
+from tqdm import auto as bars
 
-from d2lmini.data_parallel import allreduce, evaluate_accuracy_gpu, split_batch
+from d2lmini import rng
+from d2lmini.checkpoint import CheckpointError, check_target, read, write
+from d2lmini.data_parallel import allreduce as naive
 from d2lmini.devices import try_gpu
-from d2lmini.timing import Timer
+from d2lmini.history import DivergedError, History, LossLog, Progress
+from d2lmini.replicas import Replicas
+from d2lmini.settings import Settings, check_model, check_optimizer
+from d2lmini.timing import Timer, provenance
 
-
-@dataclass
-class History:
-    """What a run of `Trainer.fit` recorded, one entry an epoch.
-
-    `loss`: the mean over the training examples; `accuracy`: the fraction of test examples right, empty when there was
-    no test set; `seconds`: of training only, after every device had finished, simulated on simulated devices.
-    """
-
-    loss: list = field(default_factory=list)
-    accuracy: list = field(default_factory=list)
-    seconds: list = field(default_factory=list)
+__all__ = ["DivergedError", "History", "Trainer"]
+BUCKET_BYTES = 25 * 2**20  # as in torch's DistributedDataParallel
+DATA_FACTS = ("seed", "batch_size", "num_examples")  # of an iterator; a place in an epoch means nothing without them
 
 
 class Trainer:
@@ -35,96 +34,183 @@ class Trainer:
     parameters, such as running means. The loss must be a mean over its batch, or a sum when it says so
     (``loss.reduction == "sum"``); a mean stays the mean over the whole batch however unevenly that was split.
 
+    allreduce: the algorithm that sums the gradients, or a function that replaces each tensor of a list by the sum of
+    all. buckets: the most bytes of gradients that travel together; 0: each parameter's alone.
+    schedule: ``schedule(optimizer)`` returns a scheduler of ``torch.optim.lr_scheduler``, which takes a step after each
+    "epoch", or each update, as `schedule_every` says ("epoch" or "update").
+    accumulate: the number of batches that make one update, with the gradient of all their examples together.
+    clip: the largest norm of all gradients together. amp: ``torch.bfloat16`` or ``torch.float16`` for autocast; with
+    float16 the loss is scaled so that small gradients survive.
+
     Example: ``Trainer(LeNet(), nn.CrossEntropyLoss(), partial(torch.optim.SGD, lr=0.1)).fit(train_iter, 10)``
-    Raises ValueError when there is no device or no parameter to train.
+    Raises ValueError when there is no device or no parameter to train, and for settings that make no sense.
     """
 
-    def __init__(self, model, loss, optimizer, devices=None):
+    def __init__(self, model, loss, optimizer, devices=None, *, allreduce="naive", buckets=BUCKET_BYTES, schedule=None,
+                 schedule_every="epoch", accumulate=1, clip=None, amp=None):  # fmt: skip
         """Move the model to the first device, copy it to the others, and make an optimiser for each."""
         self.devices = [torch.device(d) for d in ([try_gpu()] if devices is None else devices)]
         if not self.devices:
             raise ValueError("expected at least one device, got none")
-        if not any(p.requires_grad for p in model.parameters()):
-            raise ValueError("expected a model with parameters to train, got one with none that requires a gradient")
-        self.loss = loss
-        self.replicas = [model.to(self.devices[0])]
-        self.replicas += [copy.deepcopy(model).to(device) for device in self.devices[1:]]
-        self.optimizers = [optimizer([p for p in r.parameters() if p.requires_grad]) for r in self.replicas]
+        self.settings = Settings(schedule, schedule_every, accumulate, clip, amp)
+        check_model(model, loss, exact=len(self.devices) == accumulate == 1)
+        self.engine = Replicas(model, loss, optimizer, self.devices, _summing(allreduce), buckets, self.settings)
+        check_optimizer(self.engine.optimizers[0])
+        self.replicas, self.optimizers = self.engine.modules, self.engine.optimizers
+        self.history, self.progress = History(), Progress()
+        self._place, self._resumed = None, False  # where the epoch began, and whether a checkpoint told so
 
     def step(self, X, y):
         """Learn from one batch X [n, …], y [n] and return its loss as a tensor on the first device, without waiting.
 
-        A batch of fewer examples than devices uses as many devices as it has examples. Raises ValueError for an empty
-        batch, or one with another number of labels than of examples.
+        With ``accumulate=m`` every m-th call updates the parameters. A batch of fewer examples than devices uses as
+        many devices as it has examples. Raises ValueError for an empty batch, or one with another number of labels.
         """
-        if not 0 < len(X) == len(y):
-            raise ValueError(f"expected one label an example and at least one, got {len(X)} examples, {len(y)} labels")
-        shards = split_batch(X, y, self.devices[: len(X)])
-        losses = [self._backward(*pair, len(X)) for pair in zip(self.replicas, *shards, strict=False)]
-        self._sum_gradients()
-        for optimizer in self.optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-        return sum(loss.to(self.devices[0]) for loss in losses)
+        shards = self.engine.learn(X, y)
+        if self.engine.sums or len(shards) == 1:
+            return sum(loss.to(self.devices[0]) for _, loss in shards)
+        return sum(loss.to(self.devices[0]) * (size / len(X)) for size, loss in shards)
 
-    def fit(self, train_iter, num_epochs, test_iter=None, on_epoch=None):
+    def fit(self, train_iter, num_epochs, test_iter=None, on_epoch=None, *, checkpoint=None, every=None, resume=False):
         """Train for `num_epochs` passes over `train_iter` and return the `History`.
 
-        After each epoch, ``on_epoch(epoch, history)`` is called, epochs counted from 1. Raises ValueError when the
-        number of epochs is not an integer of at least 1, or `train_iter` yields nothing.
+        After each epoch, ``on_epoch(epoch, history)`` is called, epochs counted from 1. On a terminal and in a notebook
+        a bar shows how far the epoch is.
+
+        checkpoint: the file to save to after each epoch, and after each `every` batches if that is given. resume: go on
+        from that file, if it is there, up to `num_epochs` epochs in all; with the same data, settings and devices the
+        parameters become those of a run that was never stopped, bit for bit.
+
+        Raises ValueError when the number of epochs is not an integer of at least 1, or `train_iter` yields nothing;
+        DivergedError for a loss that is not finite, within an epoch after it occurred; CheckpointError.
         """
-        if not isinstance(num_epochs, int) or num_epochs < 1:
-            raise ValueError(f"the number of epochs must be an integer of at least 1, got {num_epochs!r}")
-        history, timer = History(), Timer(self.devices)
-        for epoch in range(1, num_epochs + 1):
-            timer.start()
-            history.loss.append(self._epoch(train_iter))
-            history.seconds.append(timer.stop())
+        self._check_fit(num_epochs, checkpoint, every, resume)
+        self.engine.forget()
+        self.history, self.progress, self._resumed = History(provenance=provenance(self.devices)), Progress(), False
+        if resume and Path(checkpoint).exists():
+            self.load(checkpoint)
+        while self.progress.epochs < num_epochs:
+            self._epoch(train_iter, checkpoint, every)
             if test_iter is not None:
-                history.accuracy.append(self.evaluate(test_iter))
+                self.history.accuracy.append(self.evaluate(test_iter))
             if on_epoch:
-                on_epoch(epoch, history)
-        return history
+                on_epoch(self.progress.epochs, self.history)
+            if checkpoint:
+                self._place = self._find_place(train_iter)
+                self.save(checkpoint)
+        return self.history
 
     def evaluate(self, data_iter):
-        """Return the fraction of the examples of `data_iter` that the first replica classifies correctly.
+        """Return the fraction of the examples of `data_iter` that the model classifies correctly.
 
-        Raises ValueError when there is no example.
+        The devices take the batches in turn. Raises ValueError when there is no example.
         """
-        return evaluate_accuracy_gpu(self.replicas[0], data_iter, self.devices[0])
+        return self.engine.evaluate(data_iter)
 
-    def _epoch(self, train_iter):
-        """Return the mean loss over the examples of one pass."""
-        total, examples = 0, 0
-        for X, y in train_iter:
-            loss = self.step(X, y)
-            total = total + (loss if self._sums() else loss * len(X))  # on the device: nothing waits
-            examples += len(X)
-        if not examples:
+    def save(self, path):
+        """Write a checkpoint: model, optimiser, progress, history, random numbers; raises CheckpointError."""
+        state = {"engine": self.engine.state_dict(), "progress": asdict(self.progress), "history": asdict(self.history),
+                 "rng": rng.get_state(self.devices), "place": self._place}  # fmt: skip
+        write(path, state)
+
+    def load(self, path):
+        """Take everything from a checkpoint, whatever devices it was made on.
+
+        Random numbers of a device are restored where it has the name it had. Raises CheckpointError for a file that is
+        not whole, or that holds another model or another optimiser; the trainer is then as it was.
+        """
+        state = read(path)
+        try:
+            self.engine.load_state_dict(state["engine"])
+        except (KeyError, TypeError) as error:
+            raise CheckpointError(f"{path}: is no checkpoint of a trainer") from error
+        except ValueError as error:
+            raise CheckpointError(f"{path}: {error}") from error
+        here = self.history.provenance or provenance(self.devices)
+        self.history, self.progress = History(**state["history"]), Progress(**state["progress"])
+        if here not in self.history.provenance:
+            self.history.provenance = "; then ".join(filter(None, [self.history.provenance, here]))
+        self._place, self._resumed = state["place"], True
+        rng.set_state(state["rng"], self.devices)
+
+    def _epoch(self, train_iter, checkpoint, every):
+        """Do what is left of an epoch, and write down what it gave."""
+        progress = self.progress
+        timer, log, saved = Timer(self.devices), LossLog(progress, self.engine.sums, self.devices), progress.batches
+        for X, y in _bar(self._batches(train_iter), train_iter, progress):
+            log.add(self.engine.learn(X, y))
+            if every and progress.batches - saved >= every and not self.engine.batches:
+                log.read()
+                progress.seconds += timer.stop()  # training only, not the saving
+                self.save(checkpoint)
+                saved = progress.batches
+                timer.start()
+        self.engine.update()
+        log.read()
+        progress.seconds += timer.stop()
+        if not progress.examples:
             raise ValueError("expected at least one batch an epoch, got none")
-        return float(total) / examples
+        self.history.loss.append(progress.loss / progress.examples)
+        self.history.seconds.append(progress.seconds)
+        self.progress = Progress(progress.epochs + 1)
+        if self.settings.schedule_every == "epoch":
+            self.engine.advance_schedule(self.history.loss[-1])
 
-    def _sums(self):
-        return getattr(self.loss, "reduction", "mean") == "sum"
+    def _batches(self, train_iter):
+        """Begin an epoch, or go back to where a checkpoint was made in one, and return the batches that are left.
 
-    def _backward(self, replica, X, y, batch_size):
-        """Add to the replica's gradients those of its shard, and return the shard's part of the batch's loss."""
-        if not replica.training:
-            replica.train()
-        loss = self.loss(replica(X), y)
-        if not self._sums() and len(X) != batch_size:
-            loss = loss * (len(X) / batch_size)  # a mean over the shard counts for the shard's share of the batch
-        loss.backward()
-        return loss.detach()
+        The iterator is started with the random numbers that it was started with then, so that it gives the same order,
+        and what it gave already is passed over; after that the numbers go on where the checkpoint has them.
+        """
+        resumed, self._resumed = self._resumed and self._place is not None, False
+        if not resumed:
+            self._place = self._find_place(train_iter)
+            return iter(train_iter)
+        now = rng.get_state(self.devices)
+        self._go_back(train_iter)
+        batches = iter(train_iter)
+        for _ in islice(batches, self.progress.batches):
+            pass
+        if self.progress.batches:
+            rng.set_state(now, self.devices)
+        return batches
 
-    def _sum_gradients(self):
-        """Give every replica the sum of all replicas' gradients."""
-        if len(self.replicas) == 1:
-            return
-        for params in zip(*(replica.parameters() for replica in self.replicas), strict=True):
-            if all(p.grad is None for p in params):  # not part of this loss
-                continue
-            for p in params:
-                if p.grad is None:  # this replica had no shard
-                    p.grad = torch.zeros_like(p)
-            allreduce([p.grad for p in params])
+    def _find_place(self, train_iter):
+        """Return what decides the order of the epoch that is to begin."""
+        facts = {name: getattr(train_iter, name, None) for name in DATA_FACTS}
+        facts["number of batches"] = len(train_iter) if hasattr(train_iter, "__len__") else None
+        return {"epoch": getattr(train_iter, "epoch", None), "facts": facts, "rng": rng.get_state(self.devices)}
+
+    def _go_back(self, train_iter):
+        there, here = self._place["facts"], self._find_place(train_iter)["facts"]
+        for name in there if self.progress.batches else ():
+            if there[name] != here[name]:
+                raise CheckpointError(f"the checkpoint was made in the middle of an epoch with {name} = {there[name]}, "
+                                      f"and these batches have {here[name]}")  # fmt: skip
+        if self._place["epoch"] is not None:
+            train_iter.epoch = self._place["epoch"]
+        rng.set_state(self._place["rng"], self.devices)
+
+    def _check_fit(self, num_epochs, checkpoint, every, resume):
+        if not isinstance(num_epochs, int) or num_epochs < 1:
+            raise ValueError(f"the number of epochs must be an integer of at least 1, got {num_epochs!r}")
+        if every is not None and (not isinstance(every, int) or every < 1):
+            raise ValueError(f"every: expected a number of batches of at least 1, got {every!r}")
+        if checkpoint is None and (resume or every):
+            raise ValueError("resume and every need the name of a file: checkpoint=…")
+        if checkpoint is not None:
+            check_target(checkpoint)
+
+
+def _summing(algorithm):
+    """Return the function that sums tensors over devices by the algorithm of that name, or the function given."""
+    return algorithm if callable(algorithm) else naive
+
+
+def _bar(batches, train_iter, progress):
+    """Return the batches, with a bar on a terminal or in a notebook; it shows how fast work is queued."""
+    in_notebook = bars.notebook_tqdm is not bars.std_tqdm
+    if not (in_notebook or sys.stderr.isatty()):
+        return batches
+    total = len(train_iter) if hasattr(train_iter, "__len__") else None
+    return bars.tqdm(batches, f"epoch {progress.epochs + 1}", total, False, initial=progress.batches, unit="batch")

@@ -19,6 +19,7 @@ LAYERS = {
     "hardware": 0, "machines": 0, "clusters": 0, "schedules": 0, "costs": 0, "schedule_costs": 0, "ledger": 0,
     "transfers": 3, "memory": 3, "profile": 3, "agreement": 3, "collectives": 3, "buckets": 3,
     "data": 4, "models": 4, "data_parallel": 4,
+    "checkpoint": 5, "rng": 5, "history": 5, "gradients": 5, "replicate": 5, "settings": 5, "replicas": 5,
     "trainer": 5, "distributed": 5, "train": 5,
     "checks": 6, "plots": 6, "memory_figures": 6, "drawings": 6, "widgets": 6,
     "checks": 6, "plots": 6, "widgets": 6, "stepper": 6,
