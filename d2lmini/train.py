@@ -1,67 +1,155 @@
-"""Train LeNet on images, on one device or several: ``python -m d2lmini.train --help``."""
+"""Train from the command line: ``python -m d2lmini.train --help`` says what there is to choose.
 
-import argparse
+    python -m d2lmini.train --data digits --devices 2 --epochs 10 --allreduce ring --json results.json
+"""
+
 import json
-import math
 import os
 import statistics
 import sys
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import nn
 
-from d2lmini import data, sim
-from d2lmini.checkpoint import check_target
-from d2lmini.devices import cpu, devices, num_gpus, try_gpu
-from d2lmini.hardware import GPUS
+from d2lmini import arguments, data, sim
+from d2lmini.devices import cpu, num_gpus, try_all_gpus
 from d2lmini.models import LeNet
-from d2lmini.trainer import BUCKET_BYTES, Trainer
+from d2lmini.timing import human
+from d2lmini.trainer import Trainer
 
 MIB = 2**20
-LOADERS = {name: getattr(data, f"load_data_{name}") for name in ("digits", "mnist", "fashion_mnist")}
-OPTIMIZERS = {
-    "sgd": lambda o: partial(torch.optim.SGD, lr=o.lr, momentum=o.momentum, weight_decay=o.weight_decay),
-    "adam": lambda o: partial(torch.optim.Adam, lr=o.lr, weight_decay=o.weight_decay),
-}
-SCHEDULES = {
-    "none": lambda o: None,
-    "cosine": lambda o: partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=o.epochs),
-    "step": lambda o: partial(torch.optim.lr_scheduler.StepLR, step_size=max(1, o.epochs // 3)),
-}
 PRECISIONS = {"none": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+EXPECTED = (ValueError, RuntimeError, OSError, ArithmeticError)  # what bad input ends in; others are mistakes here
 
 
-class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong, and ends with exit code 2."""
-
-    def error(self, message):
-        """Leave out the usage, which `--help` shows."""
-        self.exit(2, f"{self.prog}: error: {message}\n")
-
-
-def number(kind, least, above=False):
-    """Return a type for argparse: an int or a float of at least `least`, or greater than it."""
-
-    def parse(text):
-        try:
-            value = kind(text)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value) or value < least or (above and value == least):
-            name = "a whole number" if kind is int else "a number"
-            raise argparse.ArgumentTypeError(f"expected {name} {'above' if above else 'of at least'} {least}, got {text!r}")
-        return value
-
-    return parse
+def main(words=None):
+    """Train as the command line says, and return the exit code; every failure is one line on stderr."""
+    options = arguments.parse(words)
+    try:
+        run(options)
+    except KeyboardInterrupt:
+        again = f": go on with --checkpoint {options.checkpoint} --resume" if options.checkpoint else ""
+        print(f"interrupted{again}", file=sys.stderr)
+        return 130
+    except EXPECTED as error:
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        print(f"python -m d2lmini.train: error: {line}", file=sys.stderr)
+        return 1
+    return 0
 
 
-def parser():
-    """Return the command line's parser."""
-    made = Parser("python -m d2lmini.train", description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-                  epilog="Exit code: 0 done, 1 failed, 2 bad arguments, 130 interrupted.")  # fmt: skip
-    what = made.add_argument_group("what to train on")
-    what.add_argument("--data", choices=list(LOADERS), default="digits", help="digits come with the package, the others are downloaded once")
-    what.add_argument("--folder", help="folder with the IDX files of mnist or fashion_mnist, instead of a download")
-    return made
+def run(options):
+    """Train, print the table while it grows, write the results, and return them."""
+    torch.manual_seed(options.seed)
+    where = choose_devices(options.devices, options.kind, options.gpu)
+    train_iter, test_iter = load(options)
+    trainer = make_trainer(options, where)
+    print(describe(options, trainer, train_iter, test_iter))
+    if options.resume and not options.checkpoint.exists():
+        print(f"there is no {options.checkpoint} yet: starting from the beginning")
+    table = Table()
+    history = trainer.fit(train_iter, options.epochs, test_iter, table.add, checkpoint=options.checkpoint,
+                          every=options.every, resume=options.resume)  # fmt: skip
+    table.add(len(history.loss), history)
+    results = summary(options, trainer, history, train_iter.num_examples)
+    print(f"{history.provenance}: {human(results['seconds_an_epoch'])} an epoch, "
+          f"{results['images_a_second']:,.0f} images/s")  # fmt: skip
+    if options.json:
+        write_json(options.json, results)
+    return results
+
+
+def choose_devices(count, kind, gpu):
+    """Return the list of devices; `count` may be None. Raises RuntimeError when there are not so many."""
+    if kind == "cpu":
+        return [cpu()] * (count or 1)
+    if kind == "sim" or (kind == "auto" and count is not None and count > max(1, num_gpus())):
+        sim.enable(count or 2, gpu=gpu)
+        return [torch.device("sim", i) for i in range(torch.sim.device_count())]
+    found = try_all_gpus()
+    if kind == "real" and (found == [cpu()] or len(found) < (count or 1)):
+        raise RuntimeError(f"expected {count or 1} or more accelerators, found {0 if found == [cpu()] else len(found)}")
+    return found[:count]
+
+
+def load(options):
+    """Return the data set's two iterators."""
+    loader = getattr(data, f"load_data_{options.data}")
+    extra = {"root": options.folder} if options.data != "digits" else {}
+    return loader(options.batch_size, seed=options.seed, **extra)
+
+
+def make_trainer(options, where):
+    """Return the trainer that the options describe, on the devices `where`."""
+    optimizer = {
+        "sgd": partial(torch.optim.SGD, lr=options.lr, momentum=options.momentum, weight_decay=options.weight_decay),
+        "adam": partial(torch.optim.Adam, lr=options.lr, weight_decay=options.weight_decay),
+    }[options.optimizer]
+    schedule = {
+        "none": None,
+        "cosine": partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=options.epochs),
+        "step": partial(torch.optim.lr_scheduler.StepLR, step_size=-(-options.epochs // 3)),
+    }[options.schedule]
+    return Trainer(LeNet(seed=options.seed), nn.CrossEntropyLoss(), optimizer, where, allreduce=options.allreduce,
+                   buckets=int(options.buckets * MIB), schedule=schedule, accumulate=options.accumulate,
+                   clip=options.clip, amp=PRECISIONS[options.amp])  # fmt: skip
+
+
+def describe(options, trainer, train_iter, test_iter):
+    """Return a line that says what is trained, where and on what."""
+    names = ", ".join(map(str, trainer.devices))
+    return (f"LeNet, {parameters(trainer):,} parameters, on {names}; {options.data}: {train_iter.num_examples:,} "
+            f"images to train on, {test_iter.num_examples:,} to test on")  # fmt: skip
+
+
+def parameters(trainer):
+    """Return how many numbers the model learns."""
+    return sum(p.numel() for p in trainer.replicas[0].parameters())
+
+
+class Table:
+    """Prints the rows of a history that were not printed yet."""
+
+    def __init__(self):
+        """Begin with the head still to be printed."""
+        self.rows = None
+
+    def add(self, epochs, history):
+        """Print the rows up to epoch number `epochs`."""
+        if self.rows is None:
+            print(history.header())
+            self.rows = 0
+        for epoch in range(self.rows + 1, epochs + 1):
+            print(history.row(epoch), flush=True)
+        self.rows = epochs
+
+
+def summary(options, trainer, history, examples):
+    """Return the settings and the results as plain values."""
+    seconds = statistics.median(history.seconds)  # the first epoch also warms up
+    epochs = [{"epoch": i, "loss": loss, "accuracy": accuracy, "seconds": s} for i, (loss, accuracy, s) in
+              enumerate(zip(history.loss, history.accuracy, history.seconds, strict=True), start=1)]  # fmt: skip
+    return {
+        "settings": {name: str(value) if name in ("json", "checkpoint") and value else value
+                     for name, value in vars(options).items()},
+        "devices": [str(device) for device in trainer.devices],
+        "parameters": parameters(trainer),
+        "clock": history.provenance.split(" ")[0],
+        "provenance": history.provenance,
+        "torch": torch.__version__,
+        "epochs": epochs,
+        "seconds_an_epoch": seconds,
+        "images_a_second": examples / seconds,
+    }  # fmt: skip
+
+
+def write_json(path, results):
+    """Write the results, so that the file is never there in part."""
+    fresh = path.with_name(path.name + ".tmp")
+    fresh.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    os.replace(fresh, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

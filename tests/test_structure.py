@@ -23,6 +23,8 @@ LAYERS = {
     "trainer": 5, "distributed": 5, "train": 5,
     "checks": 6, "plots": 6, "memory_figures": 6, "drawings": 6, "widgets": 6,
     "checks": 6, "plots": 6, "widgets": 6, "stepper": 6,
+    "trainer": 5, "distributed": 5, "arguments": 5, "train": 5,
+    "checks": 6, "plots": 6, "widgets": 6,
 }  # fmt: skip
 # Inside a layer a module may use one that stands earlier in the table.
 ORDER = list(LAYERS)

@@ -1,0 +1,129 @@
+"""The command line of `d2lmini.train`: what may be asked for, with units and defaults, each mistake in one line."""
+
+import argparse
+import math
+import os
+from pathlib import Path
+
+from d2lmini.checkpoint import CheckpointError, check_target
+from d2lmini.hardware import GPUS
+from d2lmini.schedules import ALLREDUCE
+
+DATA = ("digits", "mnist", "fashion_mnist")
+EPILOG = """The times in the table are simulated where the devices are, and measured where they are not; a line under
+it says which, and on what machine. Exit code: 0 done, 1 failed, 2 bad arguments, 130 interrupted."""
+
+
+class Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Names the defaults that are not nothing."""
+
+    def _get_help_string(self, action):
+        return action.help if action.default in (None, False) else super()._get_help_string(action)
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong, and ends with exit code 2."""
+
+    def error(self, message):
+        """Leave out the usage, which ``--help`` shows."""
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+
+def parse(words=None):
+    """Return the options given by `words`, the process's arguments if None; exits with code 2 and one line if bad."""
+    made = _parser()
+    options = made.parse_args(words)
+    if not options.checkpoint and (options.resume or options.every):
+        made.error("--resume and --every need a file: --checkpoint FILE")
+    try:
+        if options.checkpoint:
+            check_target(options.checkpoint)
+        if options.json:
+            check_folder(options.json)
+    except CheckpointError as error:
+        made.error(f"argument --checkpoint: {error}")
+    except OSError as error:
+        made.error(f"argument --json: {error}")
+    if options.checkpoint and options.checkpoint.exists() and not options.resume:
+        made.error(f"argument --checkpoint: {options.checkpoint} is there: go on from it with --resume, or remove it")
+    return options
+
+
+def check_folder(path):
+    """Raise OSError unless a file can be written at `path`, as far as one can tell before."""
+    if path.is_dir():
+        raise OSError(f"{path} is a folder, expected a file")
+    if not path.parent.is_dir():
+        raise OSError(f"{path}: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise OSError(f"{path}: permission denied")
+
+
+def number(kind, least, above=False):
+    """Return a type for argparse: an int or a float that is at least `least`, or above it, and finite."""
+
+    def convert(text):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or value < least or (above and value == least):
+            what = "a whole number" if kind is int else "a number"
+            bound = f"above {least}" if above else f"of at least {least}"
+            raise argparse.ArgumentTypeError(f"expected {what} {bound}, got {text!r}")
+        return value
+
+    return convert
+
+
+def _parser():
+    made = Parser("python -m d2lmini.train", description="Train LeNet on small images, on one device or several.",
+                  formatter_class=Help, epilog=EPILOG)  # fmt: skip
+    _add_data(made.add_argument_group("data and devices"))
+    _add_training(made.add_argument_group("how to train"))
+    _add_results(made.add_argument_group("results and checkpoints"))
+    return made
+
+
+def _add_data(group):
+    group.add_argument("--data", choices=DATA, default="digits",
+                       help="digits come with the package; the others are downloaded once")  # fmt: skip
+    group.add_argument("--folder", metavar="DIR", help="folder with the four files of mnist or fashion_mnist, instead")
+    group.add_argument("--batch-size", type=number(int, 1), default=64, metavar="N",
+                       help="examples in a batch, over all devices")  # fmt: skip
+    group.add_argument("--devices", type=number(int, 1), metavar="N",
+                       help="how many, each with a replica; by default all accelerators, else the CPU")  # fmt: skip
+    group.add_argument("--kind", choices=("auto", "real", "sim", "cpu"), default="auto",
+                       help="of the devices: simulated GPUs, replicas on the CPU, real accelerators; auto: real ones "
+                       "where there are enough, the CPU for one device, else simulated GPUs")  # fmt: skip
+    group.add_argument("--gpu", choices=list(GPUS), default="GTX 1080", metavar="NAME",
+                       help="the GPU that is simulated: a name in d2lmini.hardware.GPUS")  # fmt: skip
+
+
+def _add_training(group):
+    group.add_argument("--epochs", type=number(int, 1), default=10, metavar="N", help="passes over the training data")
+    group.add_argument("--optimizer", choices=("sgd", "adam"), default="sgd", help="of torch.optim")
+    group.add_argument("--lr", type=number(float, 0), default=0.05, metavar="RATE",
+                       help="learning rate; for adam 0.001 is usual")  # fmt: skip
+    group.add_argument("--momentum", type=number(float, 0), default=0.9, metavar="M", help="of sgd")
+    group.add_argument("--weight-decay", type=number(float, 0), default=0.0, metavar="W", help="of either optimizer")
+    group.add_argument("--schedule", choices=("none", "cosine", "step"), default="none",
+                       help="learning rate: constant, to 0 as a cosine, or × 0.1 after each third")  # fmt: skip
+    group.add_argument("--accumulate", type=number(int, 1), default=1, metavar="N", help="batches in an update")
+    group.add_argument("--clip", type=number(float, 0, above=True), metavar="NORM",
+                       help="largest norm of all gradients together; by default any")  # fmt: skip
+    group.add_argument("--amp", choices=("none", "bfloat16", "float16"), default="none", help="type for autocast")
+    group.add_argument("--allreduce", choices=list(ALLREDUCE), default="ring", help="how gradients are summed")
+    group.add_argument("--buckets", type=number(float, 0), default=25.0, metavar="MIB",
+                       help="MiB (2^20 bytes) of gradients that travel together; 0: each parameter's own")  # fmt: skip
+    group.add_argument("--seed", type=number(int, 0), default=0, metavar="N",
+                       help="of the parameters, the order of the examples and all other random numbers")  # fmt: skip
+
+
+def _add_results(group):
+    group.add_argument("--json", type=Path, metavar="FILE", help="also write the results, with all settings, here")
+    group.add_argument("--checkpoint", type=Path, metavar="FILE",
+                       help="save here after each epoch; the one before is kept as FILE.previous")  # fmt: skip
+    group.add_argument("--every", type=number(int, 1), metavar="N", help="also save after each N batches")
+    group.add_argument("--resume", action="store_true",
+                       help="go on from FILE, if it is there, to what a run that never stopped would give")  # fmt: skip
