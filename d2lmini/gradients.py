@@ -5,39 +5,48 @@
                 bucket 0 │ bucket 1
 """
 
+from functools import partial
+
 import torch
 
+from d2lmini import collectives, data_parallel
+from d2lmini.buckets import plan
+from d2lmini.schedules import ALLREDUCE
 
-def reduce(replicas, allreduce, bucket_bytes=None):
+
+def summing(algorithm, devices):
+    """Return the function that sums tensors, one on each of `devices`, in place.
+
+    algorithm: a name in `schedules.ALLREDUCE`; a function, which is returned; or None for a ring or, where devices are
+    of several kinds or one of them holds two replicas, for sending all through the first. Raises ValueError for others.
+    """
+    if callable(algorithm):
+        return algorithm
+    if algorithm is None:
+        alike = len({d.type for d in devices}) == 1 and (devices[0].type == "cpu" or len(set(devices)) == len(devices))
+        if not alike:
+            return data_parallel.allreduce
+    if algorithm not in (None, *ALLREDUCE):
+        raise ValueError(f"allreduce: expected one of {', '.join(ALLREDUCE)}, or a function, got {algorithm!r}")
+    return partial(collectives.allreduce, algorithm=algorithm or "ring")
+
+
+def reduce(replicas, allreduce, bucket_bytes):
     """Give every replica the sum of all replicas' gradients.
 
     `replicas`: modules of one architecture, one a device. ``allreduce(tensors)`` replaces each tensor by the sum of
-    all. `bucket_bytes`: the most bytes that travel together, unless one gradient alone has more; None or 0: each
-    gradient alone. A parameter without a gradient in every replica is left alone; one that has none in some replicas
-    counts as zero there. Raises ValueError for sparse gradients.
+    all. `bucket_bytes`: the most bytes that travel together, unless one gradient alone has more; 0: each alone.
+    A parameter that has a gradient in no replica is left alone; one that has none in some counts as zero there.
+    Raises ValueError for sparse gradients.
     """
     rows = _used([list(replica.parameters()) for replica in replicas])
-    for places in buckets([row[0].grad for row in rows], bucket_bytes or 0):
+    for places in plan([row[0].grad for row in rows], bucket_bytes or 1):
         columns = list(zip(*(rows[place] for place in places), strict=True))  # one a replica
         flats = [_flat([p.grad for p in column]) for column in columns]
         allreduce(flats)
         for column, flat in zip(columns, flats, strict=True):
             for p, part in zip(column, flat.split([p.numel() for p in column]), strict=True):
                 p.grad = part.view_as(p)
-
-
-def buckets(tensors, most_bytes):
-    """Return lists of places in `tensors`: neighbours of one type, together at most `most_bytes` bytes or one alone."""
-    found, size = [], 0
-    for place, tensor in enumerate(tensors):
-        same = found and tensors[found[-1][0]].dtype == tensor.dtype
-        if same and size + tensor.nbytes <= most_bytes:
-            found[-1].append(place)
-            size += tensor.nbytes
-        else:
-            found.append([place])
-            size = tensor.nbytes
-    return found
 
 
 def scale(parameters, factor):

@@ -12,9 +12,8 @@ from pathlib import Path
 import torch
 from tqdm import auto as bars
 
-from d2lmini import rng
+from d2lmini import gradients, rng
 from d2lmini.checkpoint import CheckpointError, check_target, read, write
-from d2lmini.data_parallel import allreduce as naive
 from d2lmini.devices import try_gpu
 from d2lmini.history import DivergedError, History, LossLog, Progress
 from d2lmini.replicas import Replicas
@@ -34,8 +33,9 @@ class Trainer:
     parameters, such as running means. The loss must be a mean over its batch, or a sum when it says so
     (``loss.reduction == "sum"``); a mean stays the mean over the whole batch however unevenly that was split.
 
-    allreduce: the algorithm that sums the gradients, or a function that replaces each tensor of a list by the sum of
-    all. buckets: the most bytes of gradients that travel together; 0: each parameter's alone.
+    allreduce: how gradients are summed, a name in `schedules.ALLREDUCE` or a function that replaces each tensor of a
+    list by the sum of all. By default a ring; where devices are of several kinds, or one of them holds two replicas,
+    all through the first. buckets: the most bytes of gradients that travel together; 0: each parameter's alone.
     schedule: ``schedule(optimizer)`` returns a scheduler of ``torch.optim.lr_scheduler``, which takes a step after each
     "epoch", or each update, as `schedule_every` says ("epoch" or "update").
     accumulate: the number of batches that make one update, with the gradient of all their examples together.
@@ -46,15 +46,16 @@ class Trainer:
     Raises ValueError when there is no device or no parameter to train, and for settings that make no sense.
     """
 
-    def __init__(self, model, loss, optimizer, devices=None, *, allreduce="naive", buckets=BUCKET_BYTES, schedule=None,
+    def __init__(self, model, loss, optimizer, devices=None, *, allreduce=None, buckets=BUCKET_BYTES, schedule=None,
                  schedule_every="epoch", accumulate=1, clip=None, amp=None):  # fmt: skip
         """Move the model to the first device, copy it to the others, and make an optimiser for each."""
         self.devices = [torch.device(d) for d in ([try_gpu()] if devices is None else devices)]
         if not self.devices:
             raise ValueError("expected at least one device, got none")
         self.settings = Settings(schedule, schedule_every, accumulate, clip, amp)
+        summing = gradients.summing(allreduce, self.devices)
         check_model(model, loss, exact=len(self.devices) == accumulate == 1)
-        self.engine = Replicas(model, loss, optimizer, self.devices, _summing(allreduce), buckets, self.settings)
+        self.engine = Replicas(model, loss, optimizer, self.devices, summing, buckets, self.settings)
         check_optimizer(self.engine.optimizers[0])
         self.replicas, self.optimizers = self.engine.modules, self.engine.optimizers
         self.history, self.progress = History(), Progress()
@@ -200,11 +201,6 @@ class Trainer:
             raise ValueError("resume and every need the name of a file: checkpoint=…")
         if checkpoint is not None:
             check_target(checkpoint)
-
-
-def _summing(algorithm):
-    """Return the function that sums tensors over devices by the algorithm of that name, or the function given."""
-    return algorithm if callable(algorithm) else naive
 
 
 def _bar(batches, train_iter, progress):
