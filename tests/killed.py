@@ -5,7 +5,6 @@ work in, and "cpu" or "sim". The moments: before a batch is learnt, and before e
 in the middle of writing the file.
 """
 
-import io
 import os
 import signal
 import sys
@@ -75,7 +74,7 @@ def die_at(number):
 
     for name in CALLS:
         setattr(os, name, before(getattr(os, name)))
-    checkpoint.open = lambda *args: Half(io.open(*args), moment) if "wb" in args else io.open(*args)  # noqa: UP020
+    checkpoint.open = lambda *args: Half(open(*args), moment) if "wb" in args else open(*args)  # noqa: SIM115
     Replicas.learn = before(Replicas.learn)
 
 
