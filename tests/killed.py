@@ -8,6 +8,7 @@ in the middle of writing the file.
 import os
 import signal
 import sys
+import traceback
 from functools import partial
 from pathlib import Path
 
@@ -85,6 +86,8 @@ def fork(function, *args):
         try:
             function(*args)
             os._exit(0)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(1)
     status = os.waitpid(child, 0)[1]
@@ -99,8 +102,8 @@ def stopped_run(number, kind, file):
     train(kind, file)
 
 
-def resumed_run(kind, file, result):
-    """Train on from the file and save what came of it."""
+def save_result(kind, file, result):
+    """Train, on from the file if there is one, and save what came of it."""
     torch.save(train(kind, file), result)
 
 
@@ -109,13 +112,15 @@ def main(folder, kind, step):
     if kind == "sim":
         sim.enable(2)
     folder, number, ended = Path(folder), 1, signal.SIGKILL
-    whole = train(kind)
+    torch.optim.Adam([torch.zeros(1, requires_grad=True)])  # loads what each fork would load again
+    fork(save_result, kind, None, folder / "whole")  # not here: autograd's threads do not survive a fork
+    whole = torch.load(folder / "whole")
     while ended:
         file, result = folder / f"{number}.pt", folder / "resumed"
         ended = fork(stopped_run, number, kind, file)
         if file.exists():
             checkpoint.read(file)  # never half a file
-        if fork(resumed_run, kind, file, result):
+        if fork(save_result, kind, file, result):
             sys.exit("the resumed run was killed")
         resumed = torch.load(result)
         same = all(torch.equal(p, q) for p, q in zip(whole["parameters"], resumed["parameters"], strict=True))
