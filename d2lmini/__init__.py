@@ -15,6 +15,7 @@ _HOMES = {
     "data_parallel": "allreduce evaluate_accuracy_gpu get_params sgd split_batch train_batch",
     "history": "DivergedError History",
     "checkpoint": "CheckpointError",
+    "sync_batch_norm": "SyncBatchNorm",
     "trainer": "Trainer",
     "plots": "Animator",
     "widgets": "explore",

@@ -8,6 +8,7 @@ A `Trainer` knows its devices only through a `Replicas`. Another engine, such as
 
 import copy
 from contextlib import nullcontext
+from functools import partial
 from itertools import cycle
 
 import torch
@@ -16,7 +17,9 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from d2lmini import gradients
 from d2lmini.data_parallel import split_batch
+from d2lmini.lockstep import together
 from d2lmini.replicate import replicate
+from d2lmini.sync_batch_norm import is_synchronised
 
 
 class Replicas:
@@ -29,6 +32,7 @@ class Replicas:
         """Make a replica of everything for each device."""
         self.devices, self.allreduce, self.bucket_bytes, self.settings = devices, allreduce, bucket_bytes, settings
         self.sums = getattr(loss, "reduction", "mean") == "sum"
+        self.in_step = len(devices) > 1 and is_synchronised(model)
         self.modules, self.losses = replicate(model, devices), replicate(loss, devices)
         self.optimizers = [optimizer([p for p in m.parameters() if p.requires_grad]) for m in self.modules]
         self.schedulers = [settings.schedule(o) for o in self.optimizers] if settings.schedule else []
@@ -47,26 +51,41 @@ class Replicas:
             raise ValueError(f"expected one label an example and at least one, got {len(X)} examples, {len(y)} labels")
         if not self.batches:
             self._planned = len(X) * self.settings.accumulate
-        shards = zip(*split_batch(X, y, self.devices[: len(X)]), strict=True)
-        losses = [(len(part), self._backward(rank, part, labels)) for rank, (part, labels) in enumerate(shards)]
+        shards = list(zip(*split_batch(X, y, self.devices[: len(X)]), strict=True))
+        losses = self._in_step(shards) if self.in_step else self._in_turn(shards)
+        losses = [(len(part), loss) for (part, _), loss in zip(shards, losses, strict=True)]
         self.batches += 1
         self._examples += len(X)
         if self.batches == self.settings.accumulate:
             self.update()
         return losses
 
-    def _backward(self, rank, X, y):
-        """Add to a replica's gradients those of its shard, and return the shard's loss."""
+    def _in_turn(self, shards):
+        """Add to the gradients those of each shard, one replica after the other, and return the shards' losses."""
+        losses = []
+        for rank, (X, y) in enumerate(shards):
+            losses.append(self._loss(rank, X, y))
+            self._objective(rank, losses[-1], len(X)).backward()
+        return [loss.detach() for loss in losses]
+
+    def _in_step(self, shards):
+        """The same for replicas that exchange tensors on their way, so that their losses share one graph."""
+        losses = together([partial(self._loss, rank, X, y) for rank, (X, y) in enumerate(shards)])
+        torch.autograd.backward([self._objective(r, loss, len(shards[r][0])) for r, loss in enumerate(losses)])
+        return [loss.detach() for loss in losses]
+
+    def _loss(self, rank, X, y):
         module = self.modules[rank]
         if not module.training:
             module.train()
         with self._precision(rank):
-            loss = self.losses[rank](module(X), y)
-        # A mean over the shard counts for the shard's share of all examples of the update.
-        share = 1 if self.sums else len(X) / self._planned
+            return self.losses[rank](module(X), y)
+
+    def _objective(self, rank, loss, size):
+        """Return what the gradients are of: a mean over a shard of `size` counts for its share of the update."""
+        share = 1 if self.sums else size / self._planned
         value = loss if share == 1 else loss * share
-        (self.scalers[rank].scale(value) if self.scalers else value).backward()
-        return loss.detach()
+        return self.scalers[rank].scale(value) if self.scalers else value
 
     def update(self):
         """Take one optimiser step with the gradients of all batches since the last one; with none, do nothing."""

@@ -1,0 +1,103 @@
+"""What the trainer costs: against the minimal hand-written loop on one device, and on two simulated GPUs against one.
+
+Run `python benchmarks/trainer.py` from the repository's root; `--json FILE` writes the figures. The wanted: on one
+device at most 1.05 of the minimal loop's time; on two simulated GPUs in one process at most 1.3 of the CPU time of one,
+since both do the same arithmetic and only launches, copies and the allreduce come on top. What is compared takes turns,
+so that a machine whose speed drifts drifts for all: ratios are medians over the turns, each from one turn.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from d2lmini import sim
+from d2lmini.data import load_data_digits
+from d2lmini.models import LeNet
+from d2lmini.timing import human, provenance
+from d2lmini.trainer import Trainer
+
+SGD = partial(torch.optim.SGD, lr=0.1)
+
+
+def minimal_epoch(images, labels, batch_size, device):
+    """The loop everybody writes: no shards, no checks, no history but the mean loss."""
+    model, loss = LeNet().to(device), nn.CrossEntropyLoss()
+    optimizer, total = SGD(model.parameters()), 0
+
+    def epoch():
+        nonlocal total
+        for part in torch.randperm(len(images)).to(device).split(batch_size):
+            value = loss(model(images[part].to(torch.float32).div_(255)), labels[part])
+            value.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            total += value.detach()
+        total.item()
+
+    return epoch
+
+
+def trainer_epoch(batches, devices, **options):
+    """The trainer on the same data."""
+    trainer = Trainer(LeNet(), nn.CrossEntropyLoss(), SGD, devices, **options)
+    return lambda: trainer.fit(batches, 1)
+
+
+def compare(epochs, rounds, clock):
+    """Return name -> seconds of each turn, read from `clock`, after one unmeasured turn each."""
+    seconds = {name: [] for name in epochs}
+    for turn in range(rounds + 1):
+        for name, epoch in epochs.items():
+            began = clock()
+            epoch()
+            if turn:
+                seconds[name].append(clock() - began)
+    return seconds
+
+
+def report(title, seconds, base, wanted):
+    """Print medians and ratios, and return them."""
+    print(f"\n{title}")
+    figures = {}
+    for name, mine in seconds.items():
+        ratio = statistics.median(a / b for a, b in zip(mine, seconds[base], strict=True))
+        figures[name] = {"median_s": statistics.median(mine), "ratio": ratio}
+        note = f"  (wanted: at most {wanted})" if name != base else ""
+        print(f"{name:34}{human(figures[name]['median_s']):>10}  {ratio:6.3f} of {base}{note}")
+    return figures
+
+
+def main(rounds, copies, batch_size, file):
+    """Measure, print the tables, and write the figures to `file`."""
+    train, _ = load_data_digits(batch_size)
+    train.images, train.labels = train.images.repeat(copies, 1, 1, 1), train.labels.repeat(copies)
+    where, size = provenance(["cpu"]), f"LeNet, {len(train.images):,} images, batches of {batch_size}"
+    print(where)
+    loop = minimal_epoch(train.images, train.labels, batch_size, "cpu")
+    one = compare({"minimal loop": loop, "trainer": trainer_epoch(train, ["cpu"])}, rounds, time.perf_counter)
+    sim.enable(2)
+    names = {f"{k} simulated GPU{'s' * (k > 1)}": [f"sim:{i}" for i in range(k)] for k in (1, 2)}
+    two = compare({name: trainer_epoch(train, devices) for name, devices in names.items()}, rounds, time.process_time)
+    results = {
+        "where": where, "size": size,
+        "one_device": report(f"seconds an epoch on the CPU: {size}", one, "minimal loop", 1.05),
+        "two_devices": report(f"CPU seconds an epoch in one process: {size}", two, "1 simulated GPU", 1.3),
+    }  # fmt: skip
+    if file:
+        Path(file).write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15, help="measured epochs of each")
+    parser.add_argument("--copies", type=int, default=1, help="how often the 1,500 digits are repeated")
+    parser.add_argument("--batch-size", type=int, default=256, help="over all devices")
+    parser.add_argument("--json", metavar="FILE", help="write the figures here as well")
+    options = parser.parse_args()
+    main(options.rounds, options.copies, options.batch_size, options.json)
