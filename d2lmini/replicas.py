@@ -164,7 +164,7 @@ class Replicas:
     def state_dict(self):
         """Return everything that decides the next step, once; only buffers, which may differ, for every replica."""
         return {
-            "optimizer class": type(self.optimizers[0]).__name__,
+            "optimizer made": {"the class": type(self.optimizers[0]).__name__, **_plain(self.optimizers[0].defaults)},
             "model": self.modules[0].state_dict(),
             "optimizer": self.optimizers[0].state_dict(),
             "schedule": self.schedulers[0].state_dict() if self.schedulers else None,
@@ -211,4 +211,8 @@ def _shapes(state):
 
 def _groups(state):
     sizes = [len(group["params"]) for group in state["optimizer"]["param_groups"]]
-    return {"the class": state["optimizer class"], "the number of parameters in its groups": sizes}
+    return {**state["optimizer made"], "the number of parameters in its groups": sizes}
+
+
+def _plain(settings):
+    return {name: value for name, value in settings.items() if not isinstance(value, torch.Tensor)}

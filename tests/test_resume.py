@@ -203,6 +203,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path):
         (Trainer(wide, MEAN, ADAM, ["cpu"]), r"another model: 1.weight is \[8, 16\] there, \[9, 16\] here"),
         (Trainer(nn.Linear(2, 2), MEAN, ADAM, ["cpu"]), "saved with another model: weight is None there"),
         (Trainer(network(), MEAN, sgd, ["cpu"]), "another optimiser: the class is Adam there, SGD here"),
+        (Trainer(network(), MEAN, partial(ADAM, lr=0.02), ["cpu"]), "another optimiser: lr is 0.01 there, 0.02 here"),
         (Trainer(frozen, MEAN, ADAM, ["cpu"]), r"number of parameters in its groups is \[4\] there, \[3\] here"),
         (Trainer(network(), MEAN, ADAM, ["cpu"], schedule=step), "saved without a schedule"),
     ):
@@ -218,6 +219,21 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path):
         write(tmp_path / "foreign.pt", foreign)
         with pytest.raises(CheckpointError, match=r"foreign.pt: is no checkpoint of a trainer"):
             Trainer(network(), MEAN, ADAM, ["cpu"]).load(tmp_path / "foreign.pt")
+
+
+def test_seconds_are_those_of_training_without_saving_and_without_the_break(tmp_path):
+    def trainer():
+        sim.enable(2)
+        return Trainer(network(), MEAN, ADAM, ["sim:0", "sim:1"])
+
+    file, options = tmp_path / "c.pt", {"checkpoint": tmp_path / "c.pt", "every": 2}
+    plain = trainer().fit(batches(), 3).seconds
+    whole = trainer().fit(batches(), 3, **options).seconds
+    file.unlink()
+    stopped(trainer(), batches(), 10, **options)
+    resumed = trainer().fit(batches(), 3, **options, resume=True).seconds
+    assert resumed == pytest.approx(whole, rel=1e-3)
+    assert whole == pytest.approx(plain, rel=0.3)  # the devices are waited for before each save, so a little more
 
 
 def test_arguments_that_make_no_sense():
