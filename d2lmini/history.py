@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 
 class DivergedError(ArithmeticError):
-    """A loss that is not a finite number; the message names the epoch, the batch, the device and its rank."""
+    """A loss that is not a finite number, named by epoch, batch, device and rank; or a parameter that is none."""
 
 
 @dataclass

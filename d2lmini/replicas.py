@@ -150,6 +150,10 @@ class Replicas:
             raise ValueError("expected at least one example to evaluate on, got none")
         return sum(map(int, correct)) / examples
 
+    def finite(self):
+        """Return whether all parameters are finite numbers; this waits for the first device."""
+        return bool(torch.stack([p.isfinite().all() for p in self.modules[0].parameters()]).all())
+
     def _share_buffers(self):
         for module in self.modules[1:]:
             for mine, first in zip(module.buffers(), self.modules[0].buffers(), strict=True):

@@ -31,7 +31,8 @@ class Trainer:
     `devices` default to the first accelerator, or the CPU. `model` itself moves to the first device and is trained
     there; the other devices get copies, which end every step equal to it, but for what a module keeps beside its
     parameters, such as running means. The loss must be a mean over its batch, or a sum when it says so
-    (``loss.reduction == "sum"``); a mean stays the mean over the whole batch however unevenly that was split.
+    (``loss.reduction == "sum"``); a mean, in which all examples must count the same, stays the mean over the whole
+    batch however unevenly that was split.
 
     allreduce: how gradients are summed, a name in `schedules.ALLREDUCE` or a function that replaces each tensor of a
     list by the sum of all. By default a ring; where devices are of several kinds, or one of them holds two replicas,
@@ -83,7 +84,7 @@ class Trainer:
         parameters become those of a run that was never stopped, bit for bit.
 
         Raises ValueError when the number of epochs is not an integer of at least 1, or `train_iter` yields nothing;
-        DivergedError for a loss that is not finite, within an epoch after it occurred; CheckpointError.
+        DivergedError for a loss or a parameter that is not finite, by the end of the epoch; CheckpointError.
         """
         self._check_fit(num_epochs, checkpoint, every, resume)
         self.engine.forget()
@@ -151,6 +152,9 @@ class Trainer:
         progress.seconds += timer.stop()
         if not progress.examples:
             raise ValueError("expected at least one batch an epoch, got none")
+        if not self.engine.finite():  # the last update of an epoch has no loss yet that would show it
+            raise DivergedError(f"a parameter is no finite number after epoch {progress.epochs + 1}, although the "
+                                "losses were: lower the learning rate, or clip the gradients")  # fmt: skip
         self.history.loss.append(progress.loss / progress.examples)
         self.history.seconds.append(progress.seconds)
         self.progress = Progress(progress.epochs + 1)

@@ -77,6 +77,23 @@ def test_a_loss_that_is_not_finite_is_named(value, bad, epoch, batch, device, ra
         trainer.fit(data(bad, value), 2)
 
 
+def test_a_parameter_that_is_not_finite_is_seen_though_no_loss_shows_it(tmp_path):
+    class Edge(nn.Module):
+        """Its value at 0 is 0, and the gradient there infinite."""
+
+        def __init__(self):
+            super().__init__()
+            self.p = nn.Parameter(torch.zeros(1))
+
+        def forward(self, X):
+            return self.p.sqrt().expand(len(X), 1)
+
+    trainer = Trainer(Edge(), nn.L1Loss(), SGD, ["cpu"])
+    with pytest.raises(DivergedError, match="a parameter is no finite number after epoch 1, although the losses were"):
+        trainer.fit([(torch.ones(4, 2), torch.ones(4, 1))], 1, checkpoint=tmp_path / "c.pt")
+    assert not list(tmp_path.iterdir())
+
+
 def test_divergence_in_a_later_epoch_leaves_the_checkpoint_before_it(tmp_path):
     class Spoilt(list):
         epochs = 0
@@ -119,7 +136,7 @@ def test_training_waits_for_the_devices_once_an_epoch(monkeypatch):
     to_list = torch.Tensor.tolist
     monkeypatch.setattr(torch.Tensor, "tolist", lambda self: lists.append(1) or to_list(self))
     Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["cpu"] * 2, clip=1.0).fit(data(), 3)
-    assert waits == []
+    assert len(waits) == 3  # whether the parameters are finite, once an epoch
     assert len(lists) == 3 * 2  # one transfer an epoch and replica
 
 
