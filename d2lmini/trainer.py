@@ -4,6 +4,7 @@ It does what `data_parallel.train` does by hand: a replica a device, a shard of 
 over the devices, and the same update everywhere. This module is the loop; `replicas` is what the devices do.
 """
 
+import os
 import sys
 from dataclasses import asdict
 from itertools import islice
@@ -77,7 +78,7 @@ class Trainer:
         """Train for `num_epochs` passes over `train_iter` and return the `History`.
 
         After each epoch, ``on_epoch(epoch, history)`` is called, epochs counted from 1. On a terminal and in a notebook
-        a bar shows how far the epoch is.
+        a bar shows how far the epoch is, unless the environment variable TQDM_DISABLE is set.
 
         checkpoint: the file to save to after each epoch, and after each `every` batches if that is given. resume: go on
         from that file, if it is there, up to `num_epochs` epochs in all; with the same data, settings and devices the
@@ -210,7 +211,7 @@ class Trainer:
 def _bar(batches, train_iter, progress):
     """Return the batches, with a bar on a terminal or in a notebook; it shows how fast work is queued."""
     in_notebook = bars.notebook_tqdm is not bars.std_tqdm
-    if not (in_notebook or sys.stderr.isatty()):
+    if os.environ.get("TQDM_DISABLE") or not (in_notebook or sys.stderr.isatty()):
         return batches
     total = len(train_iter) if hasattr(train_iter, "__len__") else None
     return bars.tqdm(batches, f"epoch {progress.epochs + 1}", total, False, initial=progress.batches, unit="batch")

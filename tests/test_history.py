@@ -142,6 +142,7 @@ def test_training_waits_for_the_devices_once_an_epoch(monkeypatch):
 
 @pytest.mark.parametrize(("terminal", "shown"), [(True, True), (False, False)])
 def test_the_bar_shows_on_a_terminal_only(monkeypatch, capsys, terminal, shown):
+    monkeypatch.delenv("TQDM_DISABLE", raising=False)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
     Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["cpu"]).fit(data(), 2)
     out, err = capsys.readouterr()
@@ -152,6 +153,7 @@ def test_the_bar_shows_on_a_terminal_only(monkeypatch, capsys, terminal, shown):
 
 def test_the_bar_shows_in_a_notebook_and_can_be_turned_off(monkeypatch):
     made = []
+    monkeypatch.delenv("TQDM_DISABLE", raising=False)
 
     class NotebookBar(bars.tqdm):
         def __init__(self, *args, **kwargs):
@@ -162,3 +164,6 @@ def test_the_bar_shows_in_a_notebook_and_can_be_turned_off(monkeypatch):
     monkeypatch.setattr(bars, "tqdm", NotebookBar)
     Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["cpu"]).fit(data(), 2)
     assert [args[1:3] for args in made] == [("epoch 1", 6), ("epoch 2", 6)]
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+    Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["cpu"]).fit(data(), 1)
+    assert len(made) == 2
