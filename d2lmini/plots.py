@@ -151,7 +151,8 @@ def history(record, figsize=(8, 3)):
 
 def live(num_epochs):
     """Return a function for the `on_epoch` of `Trainer.fit` that draws loss and accuracy while training runs."""
-    animator = Animator("epoch", "loss, fraction", legend=["training loss", "test accuracy"], xlim=[1, max(2, num_epochs)])
+    names = ["training loss", "test accuracy"]
+    animator = Animator("epoch", "loss, fraction", names, xlim=[1, max(2, num_epochs)])
 
     def draw(epoch, record):
         animator.add(epoch, [values[-1] if values else None for _, values in _recorded(record)])
