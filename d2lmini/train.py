@@ -61,16 +61,23 @@ def run(options):
 
 
 def choose_devices(count, kind, gpu):
-    """Return the list of devices; `count` may be None. Raises RuntimeError when there are not so many."""
+    """Return `count` devices, or by default all accelerators; D2LMINI_DEVICES, where it is set, decides for "auto".
+
+    Raises RuntimeError when there are not so many.
+    """
+    forced = os.environ.get("D2LMINI_DEVICES")
     if kind == "cpu":
         return [cpu()] * (count or 1)
-    if kind == "sim" or (kind == "auto" and count is not None and count > max(1, num_gpus())):
+    too_few = kind == "auto" and not forced and (count or 1) > max(1, num_gpus())
+    if kind == "sim" or too_few or (kind == "auto" and forced == "sim"):
         sim.enable(count or 2, gpu=gpu)
         return [torch.device("sim", i) for i in range(torch.sim.device_count())]
     found = try_all_gpus()
-    if kind == "real" and (found == [cpu()] or len(found) < (count or 1)):
-        raise RuntimeError(f"expected {count or 1} or more accelerators, found {0 if found == [cpu()] else len(found)}")
-    return found[:count]
+    usable = [] if kind == "real" and found == [cpu()] else found
+    if len(usable) < (count or 1):
+        what = "accelerators" if kind == "real" else f"devices, as D2LMINI_DEVICES={forced} leaves them"
+        raise RuntimeError(f"expected {count or 1} or more {what}, found {len(usable)}: choose another --kind")
+    return usable[:count]
 
 
 def load(options):

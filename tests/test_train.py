@@ -79,6 +79,28 @@ def test_settings_reach_the_trainer(capsys, words):
     assert len(out) == 5
 
 
+@pytest.mark.parametrize(("count", "kind", "forced", "expected"), [
+    (None, "auto", None, "cpu"), (1, "auto", None, "cpu"), (3, "auto", None, "sim:0 sim:1 sim:2"),
+    (3, "cpu", None, "cpu cpu cpu"), (None, "sim", None, "sim:0 sim:1"), (1, "sim", None, "sim:0"),
+    (None, "auto", "sim", "sim:0 sim:1"), (1, "auto", "sim", "sim:0"), (1, "auto", "cpu", "cpu"),
+])  # fmt: skip
+def test_devices_are_those_there_are_or_simulated_ones(monkeypatch, count, kind, forced, expected):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    if forced:
+        monkeypatch.setenv("D2LMINI_DEVICES", forced)
+    assert " ".join(map(str, train.choose_devices(count, kind, "V100-SXM2-16GB"))) == expected
+    if "sim" in expected:
+        assert torch.sim.get_device_name(0) == "Simulated V100-SXM2-16GB"
+
+
+@pytest.mark.parametrize("forced", ["cpu", "real"])
+def test_forced_devices_are_not_replaced_by_others(monkeypatch, forced):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    monkeypatch.setenv("D2LMINI_DEVICES", forced)
+    with pytest.raises(RuntimeError, match=f"expected 2 .* devices, as D2LMINI_DEVICES={forced} leaves them, found 1"):
+        train.choose_devices(2, "auto", "GTX 1080")
+
+
 def test_the_trainer_is_the_one_that_was_asked_for(monkeypatch):
     options = train.arguments.parse(["--devices", "2", "--lr", "0.25", "--momentum", "0.5", "--weight-decay", "0.125",
                                      "--clip", "2", "--accumulate", "3", "--amp", "float16", "--buckets", "0.5",
