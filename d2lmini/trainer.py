@@ -214,4 +214,5 @@ def _bar(batches, train_iter, progress):
     if os.environ.get("TQDM_DISABLE") or not (in_notebook or sys.stderr.isatty()):
         return batches
     total = len(train_iter) if hasattr(train_iter, "__len__") else None
-    return bars.tqdm(batches, f"epoch {progress.epochs + 1}", total, False, initial=progress.batches, unit="batch")
+    name = f"epoch {progress.epochs + 1}"
+    return bars.tqdm(batches, name, total, False, initial=progress.batches, unit="batch", disable=False)

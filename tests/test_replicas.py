@@ -159,6 +159,14 @@ def test_optimiser_states_are_apart():
     assert len(buffers) == len(set(buffers)) == 3 * 4
 
 
+def test_a_batch_that_waits_for_its_update_is_not_carried_into_another_run():
+    trainers = [Trainer(network(), MEAN, partial(SGD, lr=0.5), ["cpu"] * 2, accumulate=2) for _ in range(2)]
+    trainers[0].step(*data()[1])
+    for trainer in trainers:
+        trainer.fit(data(), 1)
+    assert equal(trainers[0].replicas[0], trainers[1].replicas[0])
+
+
 @pytest.mark.parametrize("every", ["epoch", "update"])
 def test_schedules_move_all_learning_rates_alike(every):
     halve = partial(torch.optim.lr_scheduler.StepLR, step_size=1, gamma=0.5)

@@ -1,5 +1,6 @@
 """The command line: what it prints and writes, and one line with an exit code for everything that can go wrong."""
 
+import gc
 import json
 import re
 import signal
@@ -28,6 +29,8 @@ def few_digits(monkeypatch):
 
     monkeypatch.setattr(data, "load_data_digits", load)
     monkeypatch.delenv("D2LMINI_DEVICES", raising=False)
+    gc.collect()  # tensors that other tests left on simulated GPUs
+    sim.disable()
     yield
     sim.disable()
 
