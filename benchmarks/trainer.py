@@ -23,16 +23,20 @@ from d2lmini.timing import human, provenance
 from d2lmini.trainer import Trainer
 
 SGD = partial(torch.optim.SGD, lr=0.1)
+MODELS = {
+    "softmax": lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 10)),
+    "mlp": lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)),
+    "lenet": LeNet,
+}
 
 
-def minimal_epoch(images, labels, batch_size, device):
+def minimal_epoch(model, images, labels, batch_size):
     """The loop everybody writes: no shards, no checks, no history but the mean loss."""
-    model, loss = LeNet().to(device), nn.CrossEntropyLoss()
-    optimizer, total = SGD(model.parameters()), 0
+    loss, optimizer, total = nn.CrossEntropyLoss(), SGD(model.parameters()), 0
 
     def epoch():
         nonlocal total
-        for part in torch.randperm(len(images)).to(device).split(batch_size):
+        for part in torch.randperm(len(images)).split(batch_size):
             value = loss(model(images[part].to(torch.float32).div_(255)), labels[part])
             value.backward()
             optimizer.step()
@@ -43,9 +47,9 @@ def minimal_epoch(images, labels, batch_size, device):
     return epoch
 
 
-def trainer_epoch(batches, devices, **options):
+def trainer_epoch(model, batches, devices):
     """The trainer on the same data."""
-    trainer = Trainer(LeNet(), nn.CrossEntropyLoss(), SGD, devices, **options)
+    trainer = Trainer(model, nn.CrossEntropyLoss(), SGD, devices)
     return lambda: trainer.fit(batches, 1)
 
 
@@ -73,31 +77,41 @@ def report(title, seconds, base, wanted):
     return figures
 
 
-def main(rounds, copies, batch_size, file):
+def measure(make, train, rounds):
+    """Return the two tables' figures for a network: one device, and two simulated ones."""
+    size = f"{len(train.images):,} images, batches of {train.batch_size}"
+    loop = minimal_epoch(make(), train.images, train.labels, train.batch_size)
+    one = {"minimal loop": loop, "trainer": trainer_epoch(make(), train, ["cpu"])}
+    two = {f"{k} simulated GPU{'s' * (k > 1)}": trainer_epoch(make(), train, [f"sim:{i}" for i in range(k)])
+           for k in (1, 2)}  # fmt: skip
+    return {
+        "one_device": report(f"seconds an epoch on the CPU: {size}", compare(one, rounds, time.perf_counter),
+                             "minimal loop", 1.05),
+        "two_devices": report(f"CPU seconds an epoch in one process: {size}", compare(two, rounds, time.process_time),
+                              "1 simulated GPU", 1.3),
+    }  # fmt: skip
+
+
+def main(models, rounds, copies, batch_size, file):
     """Measure, print the tables, and write the figures to `file`."""
     train, _ = load_data_digits(batch_size)
     train.images, train.labels = train.images.repeat(copies, 1, 1, 1), train.labels.repeat(copies)
-    where, size = provenance(["cpu"]), f"LeNet, {len(train.images):,} images, batches of {batch_size}"
-    print(where)
-    loop = minimal_epoch(train.images, train.labels, batch_size, "cpu")
-    one = compare({"minimal loop": loop, "trainer": trainer_epoch(train, ["cpu"])}, rounds, time.perf_counter)
     sim.enable(2)
-    names = {f"{k} simulated GPU{'s' * (k > 1)}": [f"sim:{i}" for i in range(k)] for k in (1, 2)}
-    two = compare({name: trainer_epoch(train, devices) for name, devices in names.items()}, rounds, time.process_time)
-    results = {
-        "where": where, "size": size,
-        "one_device": report(f"seconds an epoch on the CPU: {size}", one, "minimal loop", 1.05),
-        "two_devices": report(f"CPU seconds an epoch in one process: {size}", two, "1 simulated GPU", 1.3),
-    }  # fmt: skip
+    results = {"where": provenance(["cpu"])}
+    print(results["where"])
+    for name in models:
+        print(f"\n== {name} ==")
+        results[name] = measure(MODELS[name], train, rounds)
     if file:
         Path(file).write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=["lenet"])
     parser.add_argument("--rounds", type=int, default=15, help="measured epochs of each")
     parser.add_argument("--copies", type=int, default=1, help="how often the 1,500 digits are repeated")
     parser.add_argument("--batch-size", type=int, default=256, help="over all devices")
     parser.add_argument("--json", metavar="FILE", help="write the figures here as well")
     options = parser.parse_args()
-    main(options.rounds, options.copies, options.batch_size, options.json)
+    main(options.models, options.rounds, options.copies, options.batch_size, options.json)

@@ -35,6 +35,8 @@ def parse(words=None):
     options = made.parse_args(words)
     if not options.checkpoint and (options.resume or options.every):
         made.error("--resume and --every need a file: --checkpoint FILE")
+    if options.folder and options.data == "digits":
+        made.error("argument --folder: the digits need none; choose --data mnist or fashion_mnist")
     try:
         if options.checkpoint:
             check_target(options.checkpoint)
