@@ -6,6 +6,8 @@ Both are plain numbers, so that a checkpoint can hold them. `d2lmini.plots` draw
 import math
 from dataclasses import dataclass, field
 
+import torch
+
 
 class DivergedError(ArithmeticError):
     """A loss that is not a finite number, named by epoch, batch, device and rank; or a parameter that is none."""
@@ -90,8 +92,6 @@ class LossLog:
 
     def _fetch(self, waiting):
         """Return an iterator of floats for each rank, with one transfer a rank."""
-        import torch
-
         columns = [[] for _ in self.devices]
         for shards in waiting:
             for rank, (_, loss) in enumerate(shards):
