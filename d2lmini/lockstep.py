@@ -49,8 +49,12 @@ def together(functions):
                for rank, function in enumerate(functions)]  # fmt: skip
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException as error:  # an interrupt: those that wait for their turn must not wait for ever
+        lockstep.hand_on(0, error)
+        raise
     if lockstep.failed is not None:
         raise lockstep.failed
     return results

@@ -159,3 +159,23 @@ def test_an_error_in_one_ends_all(failing):
     with pytest.raises(KeyError, match=f"rank {failing}"):
         together([partial(work, rank) for rank in range(3)])
     assert threading.active_count() == before
+
+
+def test_an_interrupt_lets_all_go(monkeypatch):
+    before, join, go = set(threading.enumerate()), threading.Thread.join, threading.Event()
+
+    def interrupted(self, timeout=None):
+        raise KeyboardInterrupt
+
+    def work(rank):
+        exchange(rank)
+        go.wait(30)
+        exchange(rank)
+
+    monkeypatch.setattr(threading.Thread, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        together([partial(work, rank) for rank in range(3)])
+    go.set()
+    for thread in set(threading.enumerate()) - before:
+        join(thread, 30)
+        assert not thread.is_alive()
