@@ -1,12 +1,9 @@
 """What a run of the trainer recorded, and how far it has come.
 
-Both are plain numbers, so that a checkpoint can hold them. `d2lmini.plots` draws a history.
+Both are plain numbers, so that a checkpoint can hold them. `d2lmini.plots` draws a history, and so does not need torch.
 """
 
-import math
 from dataclasses import dataclass, field
-
-import torch
 
 
 class DivergedError(ArithmeticError):
@@ -55,49 +52,3 @@ class Progress:
     examples: int = 0
     loss: float = 0.0
     seconds: float = 0.0
-
-
-class LossLog:
-    """Collects losses where they are, without waiting for a device, and reads them many at a time.
-
-    A loss that is not finite is therefore found up to `EVERY` batches after it occurred, but named exactly.
-    """
-
-    EVERY = 256  # batches between two readings: the devices are waited for so seldom, and few numbers are kept
-
-    def __init__(self, progress, sums, devices):
-        """Add to `progress`; `sums` says whether a loss is the sum over its shard, or the mean."""
-        self.progress, self.sums, self.devices = progress, sums, devices
-        self._waiting = []  # one entry a batch: (size, loss) of each shard, in order of rank
-
-    def add(self, shards):
-        """Note a batch, given as the pairs (size, loss) of its shards, each loss a tensor on its own device."""
-        self._waiting.append(shards)
-        self.progress.batches += 1
-        self.progress.examples += sum(size for size, _ in shards)
-        if len(self._waiting) == self.EVERY:
-            self.read()
-
-    def read(self):
-        """Fetch the losses and add them up in order; raises DivergedError for the first that is not finite."""
-        waiting, self._waiting = self._waiting, []
-        first = self.progress.batches - len(waiting) + 1
-        values = self._fetch(waiting)
-        for batch, shards in enumerate(waiting, start=first):
-            for rank, (size, _) in enumerate(shards):
-                value = next(values[rank])
-                if not math.isfinite(value):
-                    raise DivergedError(self._describe(value, batch, rank))
-                self.progress.loss += value if self.sums else value * size
-
-    def _fetch(self, waiting):
-        """Return an iterator of floats for each rank, with one transfer a rank."""
-        columns = [[] for _ in self.devices]
-        for shards in waiting:
-            for rank, (_, loss) in enumerate(shards):
-                columns[rank].append(loss)
-        return [iter(torch.stack(column).tolist() if column else []) for column in columns]
-
-    def _describe(self, value, batch, rank):
-        return (f"the loss is {value} in epoch {self.progress.epochs + 1}, batch {batch}, on {self.devices[rank]} "
-                f"(rank {rank}): lower the learning rate, clip the gradients, or look at that batch")  # fmt: skip

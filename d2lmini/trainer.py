@@ -16,7 +16,8 @@ from tqdm import auto as bars
 from d2lmini import gradients, rng
 from d2lmini.checkpoint import CheckpointError, check_target, read, write
 from d2lmini.devices import try_gpu
-from d2lmini.history import DivergedError, History, LossLog, Progress
+from d2lmini.history import DivergedError, History, Progress
+from d2lmini.losses import LossLog
 from d2lmini.replicas import Replicas
 from d2lmini.settings import Settings, check_model, check_optimizer
 from d2lmini.timing import Timer, provenance

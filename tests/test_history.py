@@ -11,7 +11,8 @@ from torch import nn
 from tqdm import auto as bars
 
 from d2lmini import plots, sim
-from d2lmini.history import DivergedError, History, LossLog, Progress
+from d2lmini.history import DivergedError, History, Progress
+from d2lmini.losses import LossLog
 from d2lmini.trainer import Trainer
 
 SGD = partial(torch.optim.SGD, lr=0.1)

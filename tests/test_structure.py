@@ -24,6 +24,7 @@ LAYERS = {
     "checks": 6, "plots": 6, "memory_figures": 6, "drawings": 6, "widgets": 6,
     "checks": 6, "plots": 6, "widgets": 6, "stepper": 6,
     "checkpoint": 5, "rng": 5, "history": 5, "gradients": 5, "replicate": 5, "settings": 5,
+    "checkpoint": 5, "rng": 5, "history": 5, "losses": 5, "gradients": 5, "replicate": 5, "settings": 5,
     "lockstep": 5, "sync_batch_norm": 5, "replicas": 5,
     "trainer": 5, "distributed": 5, "arguments": 5, "train": 5,
     "checks": 6, "plots": 6, "widgets": 6,
