@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from d2lmini.distributed import RankError, RankTimeoutError, launch, run
+from d2lmini import host
+from d2lmini.distributed import RankError, RankTimeoutError, run
 from d2lmini.distributed.examples import disagree, hello, misbehave, returns, settings, total
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,7 +52,7 @@ def test_every_rank_is_a_process_of_its_own_with_its_share_of_the_cores(capfd, t
     pids, threads, folders, ranks, sizes, variables = zip(*run("d2lmini.distributed.examples:settings", 2))
     assert (folders, variables) == ((str(tmp_path),) * 2, ("set",) * 2)
     assert len({*pids, os.getpid()}) == 3
-    assert threads == (max(1, launch.cores() // 2),) * 2
+    assert threads == (max(1, host.usable_cores() // 2),) * 2
     assert (ranks, sizes) == (("0", "1"), ("2", "2"))
     out, err = capfd.readouterr()
     assert out == "[0] out 0\n[1] out 1\n"

@@ -11,23 +11,17 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "d2lmini"
 LAYERS = {
-    "hardware": 0, "host": 0, "machines": 0, "schedules": 0, "costs": 0, "fits": 0,
+    "hardware": 0, "host": 0, "machines": 0, "clusters": 0, "schedules": 0, "costs": 0, "schedule_costs": 0,
+    "ledger": 0, "fits": 0,
     "sim": 1,
     "devices": 2, "timing": 2, "download": 2, "idx": 2,
     "transfers": 3, "overlap": 3, "kernels": 3, "memory": 3, "levels": 3, "roofline": 3,
-    "tiles": 3, "cache": 3, "loops": 3, "systolic": 3, "profile": 3, "collectives": 3,
-    "hardware": 0, "machines": 0, "clusters": 0, "schedules": 0, "costs": 0, "schedule_costs": 0, "ledger": 0,
-    "transfers": 3, "memory": 3, "profile": 3, "agreement": 3, "collectives": 3, "buckets": 3,
+    "tiles": 3, "cache": 3, "loops": 3, "systolic": 3, "profile": 3, "agreement": 3, "collectives": 3, "buckets": 3,
     "data": 4, "models": 4, "data_parallel": 4,
-    "checkpoint": 5, "rng": 5, "history": 5, "gradients": 5, "replicate": 5, "settings": 5, "replicas": 5,
-    "trainer": 5, "distributed": 5, "train": 5,
-    "checks": 6, "plots": 6, "memory_figures": 6, "drawings": 6, "widgets": 6,
-    "checks": 6, "plots": 6, "widgets": 6, "stepper": 6,
-    "checkpoint": 5, "rng": 5, "history": 5, "gradients": 5, "replicate": 5, "settings": 5,
     "checkpoint": 5, "rng": 5, "history": 5, "losses": 5, "gradients": 5, "replicate": 5, "settings": 5,
     "lockstep": 5, "sync_batch_norm": 5, "replicas": 5,
     "trainer": 5, "distributed": 5, "arguments": 5, "train": 5,
-    "checks": 6, "plots": 6, "widgets": 6,
+    "checks": 6, "plots": 6, "memory_figures": 6, "drawings": 6, "stepper": 6, "widgets": 6,
 }  # fmt: skip
 # Inside a layer a module may use one that stands earlier in the table.
 ORDER = list(LAYERS)
@@ -96,6 +90,12 @@ def test_what_is_public_says_what_it_does(path):
             setter = any(getattr(how, "attr", "") == "setter" for how in getattr(node, "decorator_list", ()))
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_") and not setter:
                 assert ast.get_docstring(node), f"{node.name} has no docstring"
+
+
+def test_every_folder_of_the_package_is_installed():
+    listed = re.search(r"(?m)^packages = (.*)$", (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
+    assert set(ast.literal_eval(listed[1])) == folders
 
 
 IMPORT = """

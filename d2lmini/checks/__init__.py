@@ -9,9 +9,6 @@ from d2lmini.checks.shards import mean_gradient, split_batch
 
 __all__ = [
     "CHECKS", "Wrong", "attainable_product", "attempt", "brief", "cannon", "check", "fit_line", "lines_in_flight",
-    "mean_gradient", "move", "must_refuse", "pack", "prefetch", "product_norms", "random_cycle", "register_tile",
-    "split_batch", "tile_reads",
-from d2lmini.checks.rings import recursive_doubling, ring_mean
-    "CHECKS", "Wrong", "attempt", "brief", "check", "mean_gradient", "move", "must_refuse", "product_norms",
-    "recursive_doubling", "ring_mean", "split_batch",
+    "mean_gradient", "move", "must_refuse", "pack", "prefetch", "product_norms", "random_cycle", "recursive_doubling",
+    "register_tile", "ring_mean", "split_batch", "tile_reads",
 ]  # fmt: skip

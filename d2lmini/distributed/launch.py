@@ -23,6 +23,7 @@ from contextlib import suppress
 from importlib import import_module
 from multiprocessing import connection
 
+from d2lmini import host
 from d2lmini.distributed import worker
 
 GRACE_S = 0.5  # how long to wait for further reports after the first failure, to name the cause and not a consequence
@@ -118,7 +119,7 @@ def run(fn, nprocs, *args, timeout=60.0, threads=None):
     if not isinstance(nprocs, numbers.Integral) or nprocs < 1:
         raise ValueError(f"expected a number of processes, 1 or more, got {nprocs!r}")
     payload, deadline = pack(fn, args), time.monotonic() + timeout
-    threads = threads or max(1, cores() // nprocs)
+    threads = threads or max(1, host.usable_cores() // nprocs)
     with tempfile.TemporaryDirectory(prefix="d2lmini-", ignore_cleanup_errors=True) as folder:
         # The helper that forks the ranks keeps the environment and folder of its start: they are sent anew.
         settings = (nprocs, folder, payload, timeout, threads, dict(os.environ), os.getcwd())
@@ -163,11 +164,6 @@ def resolve(name):
         return getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f'expected a function as "module:function", got {name!r}: {error}') from None
-
-
-def cores():
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def death(code):

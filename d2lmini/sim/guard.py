@@ -1,10 +1,11 @@
 """The device guard that torch's autograd asks what kind of device ``sim`` is, and the errors that pass by it.
 
-torch offers a guard that Python code can implement, but calls it from C++ destructors, which may not throw. Two things
-would end the process there. An interrupt strikes while Python code runs: so no Python code runs, only C functions
-strung together with iterators, and between the look-up and the call `inside` tells the handler to wait. And when an operation or a hook raises during backward, Python's error is still pending
-while the guard is asked; a call that begins with an error pending fails in any case, and a failure ends the process.
-So the guard takes the pending error away and keeps it, and `pending` gives it back once torch has come to a halt.
+torch offers a guard that Python code can implement, but calls it from C++ functions that may not throw. Two things
+would end the process there. An interrupt may strike while Python code runs: so no Python code runs, only C functions
+strung together with iterators, and between the look-up of the answer and its call `inside` makes the handler wait.
+And when an operation or a hook raises during backward, Python's error is still pending while the guard is asked; a call
+that begins with an error pending fails in any case, and a failure ends the process. So the guard takes the pending
+error away and keeps it, and `pending` gives it back once torch has come to a halt.
 """
 
 import ctypes
