@@ -16,6 +16,8 @@ _HOMES = {
     "history": "DivergedError History",
     "checkpoint": "CheckpointError",
     "sync_batch_norm": "SyncBatchNorm",
+    "parallel_module": "DataParallel",
+    "backward_overlap": "OverlappedAllreduce",
     "trainer": "Trainer",
     "plots": "Animator",
     "widgets": "explore",

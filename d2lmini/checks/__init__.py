@@ -1,5 +1,6 @@
 """Checks of the exercises, one a name: each tries the reader's function and prints one line that says what is wrong."""
 
+from d2lmini.checks.buckets import bucket_hook, bucket_plan
 from d2lmini.checks.copies import fit_line, pack, prefetch
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
@@ -8,7 +9,7 @@ from d2lmini.checks.reuse import cannon, register_tile, tile_reads
 from d2lmini.checks.shards import mean_gradient, split_batch
 
 __all__ = [
-    "CHECKS", "Wrong", "attainable_product", "attempt", "brief", "cannon", "check", "fit_line", "lines_in_flight",
-    "mean_gradient", "move", "must_refuse", "pack", "prefetch", "product_norms", "random_cycle", "recursive_doubling",
-    "register_tile", "ring_mean", "split_batch", "tile_reads",
+    "CHECKS", "Wrong", "attainable_product", "attempt", "brief", "bucket_hook", "bucket_plan", "cannon", "check",
+    "fit_line", "lines_in_flight", "mean_gradient", "move", "must_refuse", "pack", "prefetch", "product_norms",
+    "random_cycle", "recursive_doubling", "register_tile", "ring_mean", "split_batch", "tile_reads",
 ]  # fmt: skip

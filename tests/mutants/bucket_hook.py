@@ -1,0 +1,54 @@
+"""Wrong answers to the exercise bucket-hook, which its check must reject."""
+
+# what is wrong, text in the worked solution, text to put in its place
+EDITS = [
+    ("the parameters are sent (not the gradients)", "parameters[place].grad for", "parameters[place].detach() for"),
+    ("the count is not set back (stale)", "missing[number] = len(buckets[number])\n            gradients", "gradients"),
+    ("the first gradient sets it off", "if missing[number] == 0", "if missing[number] == len(buckets[number]) - 1"),
+    ("every gradient sets it off", "if missing[number] == 0", "if True"),
+    ("one gradient too early", "missing[number] -= 1", "missing[number] -= 1 + (len(buckets[number]) > 1)"),
+    ("the last bucket has no hooks (dropped)", "in enumerate(buckets):", "in enumerate(buckets[:-1]):"),
+    ("a bucket's last parameter has no hook", "for place in bucket:", "for place in bucket[:-1]:"),
+    ("a hook before the gradient is stored", "register_post_accumulate_grad_hook(hook)", "register_hook(hook)"),
+    ("gradients in the order of the model", "for place in buckets[number]]", "for place in sorted(buckets[number])]"),
+    ("the wrong bucket's number", "launch(number,", "launch(number + 1,"),
+    ("two hooks a parameter (double count)", "hook = partial(ready, number)\n",
+     "hook = partial(ready, number)\n            parameters[place].register_post_accumulate_grad_hook(hook)\n"),
+    ("one gradient is sent twice", "[parameters[place].grad for", "[parameters[buckets[number][0]].grad for"),
+]  # fmt: skip
+
+# what is wrong, a whole function
+FUNCTIONS = [
+    (
+        "all buckets go off at the end of backward",
+        """
+def bucket_hook(parameters, buckets, launch):
+    missing = [len(parameters)]
+
+    def ready(parameter):
+        missing[0] -= 1
+        if missing[0] == 0:
+            missing[0] = len(parameters)
+            for number, bucket in enumerate(buckets):
+                launch(number, [parameters[place].grad for place in bucket])
+
+    for parameter in parameters:
+        parameter.register_post_accumulate_grad_hook(ready)
+""",
+    ),
+    (
+        "every hook serves the last bucket",
+        """
+def bucket_hook(parameters, buckets, launch):
+    missing = [len(bucket) for bucket in buckets]
+    for number, bucket in enumerate(buckets):
+        for place in bucket:
+            def ready(parameter):
+                missing[number] -= 1
+                if missing[number] == 0:
+                    missing[number] = len(buckets[number])
+                    launch(number, [parameters[place].grad for place in buckets[number]])
+            parameters[place].register_post_accumulate_grad_hook(ready)
+""",
+    ),
+]
