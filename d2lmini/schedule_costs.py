@@ -73,9 +73,10 @@ def bound_seconds(nbytes, world_size, bytes_per_s):
 
 
 def crossover(slow_start, fast_end, machine, itemsize=4, most=2**40):
-    """Return the least n at which schedule `fast_end` is predicted to take no longer than `slow_start`.
+    """Return the n from which on schedule `fast_end` is predicted to take no longer than `slow_start`.
 
-    Assumes that it wins at all longer buffers. Raises ValueError when it still loses at `most` elements.
+    At n − 1 it still loses. It is taken to win at longer buffers, where the lengths next to n may still go either way:
+    with a remainder, one chunk is longer than the others. Raises ValueError when it still loses at `most` elements.
     """
 
     def wins(n):

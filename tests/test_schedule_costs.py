@@ -98,6 +98,17 @@ def test_crossover_of_tree_and_ring_on_the_simulated_machine():
         assert simulated(SWITCHED, 8, size, algorithm) < simulated(SWITCHED, 8, size, other)
 
 
+@pytest.mark.parametrize(("machine", "world_size"), [
+    *(("8xH200", world_size) for world_size in range(4, 9)), ("DGX-1-V100", 4), ("DGX-1-V100", 5),
+])  # fmt: skip
+def test_crossover_is_where_losing_turns_into_winning(machine, world_size):
+    machine = machines.MACHINES[machine]
+    tree, ring = schedules.allreduce_tree(world_size), schedules.allreduce_ring(world_size)
+    n = schedule_costs.crossover(tree, ring, machine)
+    assert predict(ring, n, machine) <= predict(tree, n, machine)
+    assert predict(ring, n - 1, machine) > predict(tree, n - 1, machine)
+
+
 def test_no_crossover():
     naive, ring = schedules.allreduce_naive(8), schedules.allreduce_ring(8)
     with pytest.raises(ValueError, match="naive is slower than ring up to 1,000 elements"):
