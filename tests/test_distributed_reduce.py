@@ -65,7 +65,7 @@ DISAGREEMENTS = {
 def test_ranks_that_disagree_are_named(how, way):
     name, call, began = ("ring", 0, time.monotonic()) if way == "messages" else ("shared memory", 1, time.monotonic())
     with pytest.raises(RankError) as caught:
-        run(examples.disagree, 3, how, way)
+        run(examples.disagree, 3, how, way, 100.0)  # seconds: more than the run may take, so no rank waited in vain
     most = f"ranks 0, 1 {name}, sum of [4] float32"
     told = f"raised ValueError: the ranks disagree in call {call}: {most}; {DISAGREEMENTS[how].format(name=name)}"
     assert str(caught.value) == f"rank 0 of 3 {told}"
