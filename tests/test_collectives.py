@@ -312,6 +312,13 @@ def test_ledger_lists_the_schedules_messages(switched, algorithm, world_size):
     assert ledger.clock == "8xH200"
 
 
+def test_sent_and_received():
+    ledger = collectives.broadcast([torch.zeros(3, dtype=torch.float64) for _ in range(4)])
+    assert ledger.sent() == [48, 0, 24, 0]
+    assert ledger.received() == [0, 24, 24, 24]
+    assert ledger.link_bytes() == {"memory": 72}
+
+
 def test_messages_of_a_step_run_at_the_same_time_and_steps_follow(switched):
     ledger = run_on(switched, 8 * 10**6, "ring")
     steps = [[m for m in ledger.messages if m.step == step] for step in range(ledger.steps)]

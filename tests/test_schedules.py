@@ -276,6 +276,14 @@ def test_check_agrees_with_numbers_on_reordered_steps(name, world_size):
     assert rejected, "some order must matter"
 
 
+def test_messages_of_a_step_carry_what_was_there_before_it():
+    exchange = (Send(0, 1, 0, 1, "reduce"), Send(1, 0, 0, 1, "reduce"))
+    check(Schedule("exchange", 2, 1, (exchange,)), "all-reduce")
+    relay = (Send(0, 1, 0, 1, "copy"), Send(1, 2, 0, 1, "copy"))
+    with pytest.raises(ValueError, match="rank 2's chunk 0 must hold rank 0, it holds rank 1"):
+        check(Schedule("relay", 3, 1, (relay,)), "broadcast")
+
+
 def test_an_unknown_op_is_rejected():
     with pytest.raises(ValueError, match="must be 'reduce' or 'copy'"):
         check(Schedule("odd", 2, 1, ((Send(0, 1, 0, 1, "sum"),),)), "all-reduce")
