@@ -212,7 +212,7 @@ def test_search(visit, name):
     visit.page.locator("input[type=search]:visible").first.fill(word)
     visit.page.keyboard.press("Enter")
     links = visit.page.locator("#search-results li a")
-    links.first.wait_for()
+    visit.page.get_by_text("Search finished").wait_for()  # results appear one after the other
     targets = links.evaluate_all("links => links.map(link => new URL(link.href).pathname)")
     assert f"/{name}" in targets, f"searching for {word} found {targets}"
     assert visit.faults == []

@@ -6,6 +6,7 @@ from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
 from d2lmini.checks.placement import move, product_norms
 from d2lmini.checks.reuse import cannon, register_tile, tile_reads
+from d2lmini.checks.rings import recursive_doubling, ring_mean
 from d2lmini.checks.shards import mean_gradient, split_batch
 
 __all__ = [

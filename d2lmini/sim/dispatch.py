@@ -11,7 +11,7 @@ import torch
 
 from d2lmini.sim import foresee, rules
 from d2lmini.sim.fused import KERNELS
-from d2lmini.sim.interrupts import ready
+from d2lmini.sim.interrupts import keep_handler
 from d2lmini.sim.random import draw
 from d2lmini.sim.state import state
 from d2lmini.sim.tensor import SimTensor, resync, shell, wrap
@@ -22,7 +22,7 @@ _handlers = {}  # OpOverload -> function(func, args, kwargs)
 
 def dispatch(cls, func, types, args=(), kwargs=None):
     """Run one operation: what torch calls as ``SimTensor.__torch_dispatch__``."""
-    ready()
+    keep_handler()
     handler = _handlers.get(func)
     if handler is None:
         handler = _handlers[func] = _composite if _is_composite(func) else Plan(func).run

@@ -17,7 +17,7 @@ _LATER_S = 0.005
 _usual = None
 
 
-def ready():
+def keep_handler():
     """Put the handler before the one that is in use; whoever set another in between, as notebooks do, is followed."""
     if _signal.getsignal(signal.SIGINT) is not _handler:
         _install()
