@@ -8,6 +8,7 @@ As PyTorch's DistributedDataParallel does it (Li et al. 2020, section 3.2), for 
 
 from contextlib import ExitStack
 from functools import partial
+from weakref import WeakMethod
 
 import torch
 
@@ -23,6 +24,8 @@ class OverlappedAllreduce:
             loss.backward()       # the last of these starts the all-reduces
         reducer.finish()          # now p.grad is the sum, everywhere
 
+    Its hooks work as long as the object, or its `finish`, is kept somewhere.
+
     replicas: lists of parameters, alike, one list a device. bucket_bytes: the most bytes of gradients in a bucket,
     unless one alone has more. allreduce: a function that replaces each tensor of a list, one a device, by the sum.
     A parameter that has a gradient in no replica is left alone. Raises RuntimeError when a replica has run backward
@@ -35,8 +38,9 @@ class OverlappedAllreduce:
         self.buckets = plan(self.replicas[0], bucket_bytes)  # lists of places in a replica
         self.devices = [params[0].device for params in self.replicas]
         self.sides = [_streams(d).Stream(d) if _streams(d) else None for d in self.devices]
+        # Through a weak reference: hooks that held this object, and so the parameters, would keep both alive for ever.
         self.hooks = [
-            params[place].register_post_accumulate_grad_hook(partial(self._ready, rank, number))
+            params[place].register_post_accumulate_grad_hook(partial(_call, WeakMethod(self._ready), rank, number))
             for rank, params in enumerate(self.replicas)
             for number, bucket in enumerate(self.buckets) for place in bucket
         ]  # fmt: skip
@@ -92,6 +96,12 @@ class OverlappedAllreduce:
         for column, flat in zip(columns, flats):
             for p, part in zip(column, flat.split([p.numel() for p in column])):
                 p.grad = part.view_as(p)
+
+
+def _call(method, *details):
+    method = method()
+    if method is not None:
+        method(*details)
 
 
 def _streams(device):

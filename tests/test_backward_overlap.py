@@ -1,5 +1,7 @@
 """Gradients reduced while backward runs: the same sums as afterwards, each bucket once, and less time."""
 
+import gc
+import weakref
 from itertools import pairwise
 
 import pytest
@@ -118,3 +120,14 @@ def test_buckets_hide_behind_backward_on_the_simulated_clock():
     computing = [s for s in apart.spans if (s.place, s.row, s.kind) == ("gpu0", 0, "operation")]
     early = [w for w in wires if w.end < max(s.end for s in computing)]
     assert len(early) > len(wires) / 2  # most messages had arrived before the last of backward was done
+
+
+def test_replicas_are_given_back_with_it():
+    parameters = [torch.ones(3, requires_grad=True), torch.ones(2, requires_grad=True)]
+    watched = weakref.ref(parameters[0])
+    reducer = OverlappedAllreduce([parameters])
+    sum(p.sum() for p in parameters).backward()
+    reducer.finish()
+    del reducer, parameters
+    gc.collect()
+    assert watched() is None
