@@ -121,8 +121,8 @@ def examples(elements=2**24, device="cpu"):
 def measure_here(repeat=7):
     """Measure this machine with all the cores that this process may use; return what `measured` reads.
 
-    The peak is that of the fastest operation, the bandwidth the best of the loops of `kernels` on arrays of a size that
-    no cache holds, both from their shortest run, as STREAM has it: a roof is what can be reached.
+    The peak is that of the fastest operation, the bandwidth the best of the operations and of the loops of `kernels` on
+    arrays of a size that no cache holds, both from their shortest run, as STREAM has it: a roof is what can be reached.
     Raises MemoryError where there is not enough memory for these.
     """
     largest, cores = memory.working_sets()[-1], host.usable_cores()
@@ -135,7 +135,8 @@ def measure_here(repeat=7):
         seconds = memory.repeated(_caller(function, args), 1, repeat).seconds
         rows.append({"operation": asdict(operation), "seconds": seconds})
     peak = max(row["operation"]["flops"] / row["seconds"][0] for row in rows)
-    rate = max(1 / point.seconds.seconds[0] for point in points)
+    rates = [1 / point.seconds.seconds[0] for point in points]
+    rate = max(*rates, *(row["operation"]["nbytes"] / row["seconds"][0] for row in rows))
     return {"where": provenance(["cpu"]), "flops_per_s": peak, "bytes_per_s": rate, "operations": rows}
 
 
