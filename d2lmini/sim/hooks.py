@@ -46,13 +46,18 @@ def register(module):
 def _run_backward_on_one_thread():
     """Let autograd run on the calling thread: torch's guard for Python devices tells the engine of one device only."""
     run = torch.autograd.graph._engine_run_backward
+    with torch.enable_grad():
+        leaf = torch.zeros((), requires_grad=True)
+        oldest = leaf.clone()
 
     def engine_run_backward(*args, **kwargs):
         try:
             with torch.autograd.set_multithreading_enabled(False):
                 return run(*args, **kwargs)
-        except SystemError:  # there was an error, but it is gone: the guard has it
-            error = guard.pending()
+        except BaseException as raised:
+            # What was still to be done stays in the thread's queue, and holds its tensors, until something older runs.
+            torch.autograd.grad(oldest, leaf, retain_graph=True)
+            error = guard.pending() if isinstance(raised, SystemError) else None  # it is gone: the guard has it
             if error is None:
                 raise
         raise error
