@@ -52,8 +52,8 @@ def pending():
     mine = [entry for entry in _kept if entry[0] == threading.get_ident() and entry[1]]
     if not mine:
         return None
-    _kept.discard(mine[0])
-    kind, value, traceback = (_take(address) for address in mine[0][1:])
+    _kept.difference_update(mine)
+    (kind, value, traceback), *_ = [[_take(address) for address in entry[1:]] for entry in mine]
     if not isinstance(value, BaseException):  # before Python 3.12 an error raised in C need not be made yet
         value = kind() if value is None else kind(*value) if isinstance(value, tuple) else kind(value)
     return value if traceback is None else value.with_traceback(traceback)

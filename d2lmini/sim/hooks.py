@@ -57,8 +57,8 @@ def _run_backward_on_one_thread():
         except BaseException as raised:
             # What was still to be done stays in the thread's queue, and holds its tensors, until something older runs.
             torch.autograd.grad(oldest, leaf, retain_graph=True)
-            error = guard.pending() if isinstance(raised, SystemError) else None  # it is gone: the guard has it
-            if error is None:
+            error = guard.pending()
+            if error is None or not isinstance(raised, SystemError):  # else the error itself is gone: the guard has it
                 raise
         raise error
 

@@ -310,6 +310,7 @@ def test_an_operation_that_fails_in_backward_keeps_its_own_message():
 
 
 def test_an_error_in_backward_leaves_no_tensor_behind(gpus):
+    before = torch.sim.memory_allocated(1)
     weights = [torch.ones(100, device="sim:1", requires_grad=True) for _ in range(4)]
 
     def fail(parameter):
@@ -320,12 +321,14 @@ def test_an_error_in_backward_leaves_no_tensor_behind(gpus):
         sum((w.exp() * 2).exp().sum() for w in weights).backward()
     del weights
     gc.collect()
-    assert torch.sim.memory_allocated(1) == 0
+    assert torch.sim.memory_allocated(1) <= before
 
 
 def test_storages_made_by_hand():
+    gc.collect()
+    before = torch.sim.memory_allocated(1)
     storage = torch.UntypedStorage(600, device="sim:1")
-    assert (str(storage.device), storage.nbytes(), torch.sim.memory_allocated(1)) == ("sim:1", 600, 1024)
+    assert (str(storage.device), storage.nbytes(), torch.sim.memory_allocated(1) - before) == ("sim:1", 600, 1024)
     assert torch.UntypedStorage(4).device.type == "cpu"
     x = torch.ones(2, device="sim:1").untyped_storage()
     assert str(torch.empty(0, device="sim:1").set_(x, 0, (2,)).untyped_storage().clone().device) == "sim:1"
