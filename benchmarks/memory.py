@@ -2,11 +2,12 @@
 
 Run `python benchmarks/memory.py` from the repository's root; `--json FILE` writes what the chapter's recorded figures
 are drawn from. Wanted: ladder and sweep in at most 20 s; the sweep's largest working set within 15 % of STREAM's triad
-as PyTorch computes it, in the same run; L1 with at least 3 times the bandwidth of main memory, or the reason why not.
+as PyTorch computes it, in turns with it; L1 with at least 3 times the bandwidth of main memory, or the reason why not.
 """
 
 import argparse
 import json
+import statistics
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from d2lmini.levels import contrast, doubts, levels, size
 from d2lmini.timing import human, provenance
 
 CHAINS = (1, 2, 4, 8, 16, 32)
+PAIRS = 7
 
 
 def sweep():
@@ -26,6 +28,19 @@ def sweep():
     }  # fmt: skip
     curves["STREAM by PyTorch"] = [memory.stream(curves["triad"][-1].nbytes)]
     return curves, time.perf_counter() - start
+
+
+def pairs():
+    """Return how many times the bandwidth of PyTorch's triad ours has on the largest working set, and PyTorch's.
+
+    The two take turns, and the middle one of the ratios counts: on a machine shared with others the bandwidth of main
+    memory can be half of what it was a second ago, for both.
+    """
+    nbytes, found = memory.working_sets()[-1], []
+    for _ in range(PAIRS):
+        ours, other = memory.bandwidth([nbytes], repeat=6)[0], memory.stream(nbytes, repeat=6)
+        found.append((ours.bytes_per_s / other.bytes_per_s, other.bytes_per_s))
+    return tuple(map(statistics.median, zip(*found, strict=True)))
 
 
 def chained():
@@ -45,9 +60,9 @@ def show(curves, took):
     for name, point in levels(curves["random"]).items():
         print(f"{name}: {point.seconds}")
     print(*doubts(curves["random"]), sep="\n")
-    triad, (other,) = curves["triad"][-1], curves["STREAM by PyTorch"]
-    print(f"triad at {size(triad.nbytes)}: {triad.bytes_per_s / other.bytes_per_s - 1:+.1%} of STREAM by PyTorch, "
-          f"{other.bytes_per_s / 1e9:.1f} GB/s (wanted: within 15 %)")  # fmt: skip
+    ratio, other = pairs()
+    print(f"triad at {size(curves['triad'][-1].nbytes)}: {ratio - 1:+.1%} of STREAM by PyTorch, "
+          f"{other / 1e9:.1f} GB/s (wanted: within 15 %)")  # fmt: skip
     for kernel in ("read", "triad"):
         print(f"{kernel}: {contrast(curves[kernel])} (wanted: at least 3)")
     print(f"ladder and sweep took {took:.1f} s (wanted: at most 20 s)")
