@@ -43,7 +43,7 @@ def run(options):
     """Train, print the table while it grows, write the results, and return them."""
     torch.manual_seed(options.seed)
     where = choose_devices(options.devices, options.kind, options.gpu)
-    train_iter, test_iter = load(options)
+    train_iter, test_iter = load(options, where[0] if options.resident else None)
     trainer = make_trainer(options, where)
     print(describe(options, trainer, train_iter, test_iter))
     if options.resume and not options.checkpoint.exists():
@@ -80,11 +80,11 @@ def choose_devices(count, kind, gpu):
     return usable[:count]
 
 
-def load(options):
-    """Return the data set's two iterators."""
+def load(options, device=None):
+    """Return the data set's two iterators, which keep it on `device`, by default in the host's memory."""
     loader = getattr(data, f"load_data_{options.data}")
     extra = {"root": options.folder} if options.data != "digits" else {}
-    return loader(options.batch_size, seed=options.seed, **extra)
+    return loader(options.batch_size, seed=options.seed, device=device, **extra)
 
 
 def make_trainer(options, where):
@@ -100,7 +100,7 @@ def make_trainer(options, where):
     }[options.schedule]
     return Trainer(LeNet(seed=options.seed), nn.CrossEntropyLoss(), optimizer, where, allreduce=options.allreduce,
                    buckets=int(options.buckets * MIB), schedule=schedule, accumulate=options.accumulate,
-                   clip=options.clip, amp=PRECISIONS[options.amp])  # fmt: skip
+                   clip=options.clip, amp=PRECISIONS[options.amp], compile=options.compile)  # fmt: skip
 
 
 def describe(options, trainer, train_iter, test_iter):
