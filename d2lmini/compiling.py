@@ -25,8 +25,8 @@ def check(mode, devices, exchanges):
         raise ValueError(f"compile: expected one of {', '.join(MODES)}, or None, got {mode!r}")
     for device in devices:
         if device.type == "sim":
-            raise ValueError(f"compile={mode}: simulated GPUs such as {device} run operations one at a time, so nothing "
-                             "can be compiled for them: leave compile out, or train on other devices")  # fmt: skip
+            raise ValueError(f"compile={mode}: simulated GPUs such as {device} run operations one at a time, so "
+                             "nothing can be compiled: leave compile out, or train on other devices")  # fmt: skip
     if exchanges:
         raise ValueError(f"compile={mode}: replicas whose batch norms are synchronised exchange tensors between their "
                          "threads, which cannot be compiled: leave compile out")  # fmt: skip

@@ -77,7 +77,7 @@ def compared(result):
 
 
 def copies(result):
-    """Return a figure of every route's copies and the line fitted to them, both axes logarithmic, and its description."""
+    """Return a figure of every route's copies with the line fitted to them, and its description."""
     figure, ax = axes("bytes", "seconds", _title(result), (7, 4.4))
     told = []
     with rc_context(STYLE):

@@ -44,8 +44,8 @@ class Trainer:
     accumulate: the number of batches that make one update, with the gradient of all their examples together.
     clip: the largest norm of all gradients together. amp: ``torch.bfloat16`` or ``torch.float16`` for autocast; with
     float16 the loss is scaled so that small gradients survive.
-    compile: a mode of ``torch.compile``, "default" or "reduce-overhead" for instance, in which forward pass and loss are
-    compiled when a batch of a new size comes first; on CUDA GPUs "reduce-overhead" replays CUDA graphs.
+    compile: a mode of ``torch.compile``, such as "default", in which forward pass and loss are compiled when a batch of
+    a new size comes first; on CUDA GPUs "reduce-overhead" replays CUDA graphs.
 
     Example: ``Trainer(LeNet(), nn.CrossEntropyLoss(), partial(torch.optim.SGD, lr=0.1)).fit(train_iter, 10)``
     Raises ValueError when there is no device or no parameter to train, and for settings that make no sense.
