@@ -119,7 +119,7 @@ def test_compiled_or_not_a_run_is_the_same():
 
 @needs_compiler
 @pytest.mark.slow_compile
-def test_compiled_lenet_on_several_replicas_with_autocast_and_accumulation():
+def test_compiled_lenet_on_several_replicas_with_accumulation():
     train, _ = load_data_digits(60)
     train.images, train.labels = train.images[:150], train.labels[:150]
     torch._dynamo.utils.counters.clear()
