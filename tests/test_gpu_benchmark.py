@@ -68,14 +68,14 @@ def test_on_the_cpu_nothing_is_simulated_and_the_step_is_compiled(tmp_path, monk
 @pytest.mark.parametrize(("words", "line"), [
     (["--device", "sim"], "--device sim: only figures of a real card may lie in chapters/results"),
     (["--device", "cpu", "--out", "{results}/card.json"], "--device cpu: only figures of a real card may lie in"),
-    (["--device", "cpu", "--out", "{results}/../results/a/card.json"], "--device cpu: only figures of a real card"),
+    (["--device", "cpu", "--out", "{tests}/../chapters/results/a/card.json"], "--device cpu: only figures of a real card"),
     (["--device", "cpu", "--out", "no/such/card.json"], "--out: there is no folder"),
     (["--device", "cuda", "--devices", "99"], "expected 99 or more CUDA devices, found"),
 ])  # fmt: skip
 def test_what_must_not_be_written_is_refused_before_anything_is_measured(monkeypatch, capsys, words, line):
     monkeypatch.setattr(parts, "digits", None)  # the first thing that measuring would need
     before = sorted(gpu.RESULTS.iterdir())
-    assert gpu.main([word.format(results=gpu.RESULTS) for word in words]) == 1
+    assert gpu.main([word.format(results=gpu.RESULTS, tests=Path(__file__).parent) for word in words]) == 1
     (told,) = capsys.readouterr().err.splitlines()
     assert told.startswith(f"benchmarks/gpu.py: error: {line}")
     assert sorted(gpu.RESULTS.iterdir()) == before
