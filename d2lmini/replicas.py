@@ -55,7 +55,7 @@ class Replicas:
             raise ValueError(f"expected one label an example and at least one, got {len(X)} examples, {len(y)} labels")
         if not self.batches:
             self._planned = len(X) * self.settings.accumulate
-        shards = list(zip(*split_batch(X, y, self.devices[: len(X)]), strict=True))
+        shards = self._shards(X, y)
         losses = self._in_step(shards) if self.in_step else self._in_turn(shards)
         losses = [(len(part), loss) for (part, _), loss in zip(shards, losses, strict=True)]
         self.batches += 1
@@ -63,6 +63,13 @@ class Replicas:
         if self.batches == self.settings.accumulate:
             self.update()
         return losses
+
+    def _shards(self, X, y):
+        """Return the pair (X, y) of each shard, on its device; one device takes the batch as it is."""
+        devices = self.devices[: len(X)]
+        if len(devices) == 1:
+            return [(X.to(devices[0]), y.to(devices[0]))]
+        return list(zip(*split_batch(X, y, devices), strict=True))
 
     def _in_turn(self, shards):
         """Add to the gradients those of each shard, one replica after the other, and return the shards' losses."""
