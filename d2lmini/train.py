@@ -43,7 +43,9 @@ def run(options):
     """Train, print the table while it grows, write the results, and return them."""
     torch.manual_seed(options.seed)
     where = choose_devices(options.devices, options.kind, options.gpu)
-    train_iter, test_iter = load(options, where[0] if options.resident else None)
+    train_iter, test_iter = load(options)
+    if options.resident:
+        train_iter, test_iter = train_iter.to(where[0]), test_iter.to(where[0])
     trainer = make_trainer(options, where)
     print(describe(options, trainer, train_iter, test_iter))
     if options.resume and not options.checkpoint.exists():
@@ -80,11 +82,11 @@ def choose_devices(count, kind, gpu):
     return usable[:count]
 
 
-def load(options, device=None):
-    """Return the data set's two iterators, which keep it on `device`, by default in the host's memory."""
+def load(options):
+    """Return the data set's two iterators."""
     loader = getattr(data, f"load_data_{options.data}")
     extra = {"root": options.folder} if options.data != "digits" else {}
-    return loader(options.batch_size, seed=options.seed, device=device, **extra)
+    return loader(options.batch_size, seed=options.seed, **extra)
 
 
 def make_trainer(options, where):
