@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from d2lmini.checkpoint import CheckpointError, check_target
+from d2lmini.compiling import MODES
 from d2lmini.hardware import GPUS
 from d2lmini.schedules import ALLREDUCE
 
@@ -93,6 +94,8 @@ def _add_data(group):
     group.add_argument("--folder", metavar="DIR", help="folder with the four files of mnist or fashion_mnist, instead")
     group.add_argument("--batch-size", type=number(int, 1), default=64, metavar="N",
                        help="examples in a batch, over all devices")  # fmt: skip
+    group.add_argument("--resident", action="store_true",
+                       help="keep the data on the first device, as bytes, and make the batches there")  # fmt: skip
     group.add_argument("--devices", type=number(int, 1), metavar="N",
                        help="how many, each with a replica; by default all accelerators, else the CPU")  # fmt: skip
     group.add_argument("--kind", choices=("auto", "real", "sim", "cpu"), default="auto",
@@ -115,6 +118,9 @@ def _add_training(group):
     group.add_argument("--clip", type=number(float, 0, above=True), metavar="NORM",
                        help="largest norm of all gradients together; by default any")  # fmt: skip
     group.add_argument("--amp", choices=("none", "bfloat16", "float16"), default="none", help="type for autocast")
+    group.add_argument("--compile", choices=MODES, metavar="MODE",
+                       help=f"of torch.compile, one of {', '.join(MODES)}; reduce-overhead replays CUDA graphs where "
+                       "there are CUDA GPUs; not for simulated ones; by default nothing is compiled")  # fmt: skip
     group.add_argument("--allreduce", choices=list(ALLREDUCE), default="ring", help="how gradients are summed")
     group.add_argument("--buckets", type=number(float, 0), default=25.0, metavar="MIB",
                        help="MiB (2^20 bytes) of gradients that travel together; 0: each parameter's own")  # fmt: skip

@@ -11,6 +11,7 @@ the accelerators of the machine are used, or, where it has none, the simulated G
 import os
 import platform
 from collections import Counter
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -86,6 +87,7 @@ def synchronize(*which):
             torch.accelerator.synchronize(device)
 
 
+@cache
 def processor():
     """Return the CPU's name as its maker gives it, or its architecture where the system does not tell."""
     try:

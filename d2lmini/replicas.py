@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from d2lmini import gradients
+from d2lmini import compiling, gradients
 from d2lmini.data_parallel import split_batch
 from d2lmini.lockstep import together
 from d2lmini.replicate import replicate
@@ -33,7 +33,11 @@ class Replicas:
         self.devices, self.allreduce, self.bucket_bytes, self.settings = devices, allreduce, bucket_bytes, settings
         self.sums = getattr(loss, "reduction", "mean") == "sum"
         self.in_step = len(devices) > 1 and is_synchronised(model)
+        compiling.check(settings.compile, devices, self.in_step)
         self.modules, self.losses = replicate(model, devices), replicate(loss, devices)
+        self.forward_and_loss = compiling.forward_and_loss(self.modules, self.losses, settings.compile)
+        # A compiled step's gradients may lie where the next one's will: see `compiling`.
+        self.keeping = settings.compile and (settings.accumulate > 1 or len(set(devices)) < len(devices))
         self.optimizers = [optimizer([p for p in m.parameters() if p.requires_grad]) for m in self.modules]
         self.schedulers = [settings.schedule(o) for o in self.optimizers] if settings.schedule else []
         self.batches = self._examples = self._planned = 0  # since the last update; examples expected until the next
@@ -51,7 +55,7 @@ class Replicas:
             raise ValueError(f"expected one label an example and at least one, got {len(X)} examples, {len(y)} labels")
         if not self.batches:
             self._planned = len(X) * self.settings.accumulate
-        shards = list(zip(*split_batch(X, y, self.devices[: len(X)]), strict=True))
+        shards = self._shards(X, y)
         losses = self._in_step(shards) if self.in_step else self._in_turn(shards)
         losses = [(len(part), loss) for (part, _), loss in zip(shards, losses, strict=True)]
         self.batches += 1
@@ -60,12 +64,21 @@ class Replicas:
             self.update()
         return losses
 
+    def _shards(self, X, y):
+        """Return the pair (X, y) of each shard, on its device; one device takes the batch as it is."""
+        devices = self.devices[: len(X)]
+        if len(devices) == 1:
+            return [(X.to(devices[0]), y.to(devices[0]))]
+        return list(zip(*split_batch(X, y, devices), strict=True))
+
     def _in_turn(self, shards):
         """Add to the gradients those of each shard, one replica after the other, and return the shards' losses."""
         losses = []
         for rank, (X, y) in enumerate(shards):
             losses.append(self._loss(rank, X, y))
             self._objective(rank, losses[-1], len(X)).backward()
+            if self.keeping:
+                compiling.keep_gradients(self.modules[rank].parameters())
         return [loss.detach() for loss in losses]
 
     def _in_step(self, shards):
@@ -79,7 +92,7 @@ class Replicas:
         if not module.training:
             module.train()
         with self._precision(rank):
-            return self.losses[rank](module(X), y)
+            return self.forward_and_loss[rank](X, y)
 
     def _objective(self, rank, loss, size):
         """Return what the gradients are of: a mean over a shard of `size` counts for its share of the update."""

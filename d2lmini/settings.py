@@ -15,6 +15,7 @@ class Settings:
     accumulate: int = 1
     clip: float | None = None
     amp: torch.dtype | None = None
+    compile: str | None = None
 
     def __post_init__(self):
         """Raise ValueError for what makes no sense, in one line."""

@@ -44,6 +44,8 @@ def run(options):
     torch.manual_seed(options.seed)
     where = choose_devices(options.devices, options.kind, options.gpu)
     train_iter, test_iter = load(options)
+    if options.resident:
+        train_iter, test_iter = train_iter.to(where[0]), test_iter.to(where[0])
     trainer = make_trainer(options, where)
     print(describe(options, trainer, train_iter, test_iter))
     if options.resume and not options.checkpoint.exists():
@@ -100,7 +102,7 @@ def make_trainer(options, where):
     }[options.schedule]
     return Trainer(LeNet(seed=options.seed), nn.CrossEntropyLoss(), optimizer, where, allreduce=options.allreduce,
                    buckets=int(options.buckets * MIB), schedule=schedule, accumulate=options.accumulate,
-                   clip=options.clip, amp=PRECISIONS[options.amp])  # fmt: skip
+                   clip=options.clip, amp=PRECISIONS[options.amp], compile=options.compile)  # fmt: skip
 
 
 def describe(options, trainer, train_iter, test_iter):

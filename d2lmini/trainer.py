@@ -44,18 +44,20 @@ class Trainer:
     accumulate: the number of batches that make one update, with the gradient of all their examples together.
     clip: the largest norm of all gradients together. amp: ``torch.bfloat16`` or ``torch.float16`` for autocast; with
     float16 the loss is scaled so that small gradients survive.
+    compile: a mode of ``torch.compile``, such as "default", in which forward pass and loss are compiled when a batch of
+    a new size comes first; on CUDA GPUs "reduce-overhead" replays CUDA graphs.
 
     Example: ``Trainer(LeNet(), nn.CrossEntropyLoss(), partial(torch.optim.SGD, lr=0.1)).fit(train_iter, 10)``
     Raises ValueError when there is no device or no parameter to train, and for settings that make no sense.
     """
 
     def __init__(self, model, loss, optimizer, devices=None, *, allreduce=None, buckets=BUCKET_BYTES, schedule=None,
-                 schedule_every="epoch", accumulate=1, clip=None, amp=None):  # fmt: skip
+                 schedule_every="epoch", accumulate=1, clip=None, amp=None, compile=None):  # fmt: skip
         """Move the model to the first device, copy it to the others, and make an optimiser for each."""
         self.devices = [torch.device(d) for d in ([try_gpu()] if devices is None else devices)]
         if not self.devices:
             raise ValueError("expected at least one device, got none")
-        self.settings = Settings(schedule, schedule_every, accumulate, clip, amp)
+        self.settings = Settings(schedule, schedule_every, accumulate, clip, amp, compile)
         summing = gradients.summing(allreduce, self.devices)
         check_model(model, loss, exact=len(self.devices) == accumulate == 1)
         self.engine = Replicas(model, loss, optimizer, self.devices, summing, buckets, self.settings)

@@ -12,16 +12,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "d2lmini"
 LAYERS = {
     "hardware": 0, "host": 0, "machines": 0, "clusters": 0, "schedules": 0, "costs": 0, "schedule_costs": 0,
-    "ledger": 0, "fits": 0,
+    "ledger": 0, "fits": 0, "results": 0,
     "sim": 1,
     "devices": 2, "timing": 2, "download": 2, "idx": 2,
     "transfers": 3, "overlap": 3, "kernels": 3, "memory": 3, "levels": 3, "roofline": 3,
     "tiles": 3, "cache": 3, "loops": 3, "systolic": 3, "profile": 3, "agreement": 3, "collectives": 3, "buckets": 3,
     "data": 4, "models": 4, "data_parallel": 4, "backward_overlap": 4,
     "checkpoint": 5, "rng": 5, "history": 5, "losses": 5, "gradients": 5, "replicate": 5, "settings": 5,
-    "lockstep": 5, "sync_batch_norm": 5, "parallel_module": 5, "replicas": 5,
+    "lockstep": 5, "sync_batch_norm": 5, "parallel_module": 5, "compiling": 5, "replicas": 5,
     "trainer": 5, "distributed": 5, "ddp_lessons": 5, "arguments": 5, "train": 5,
-    "checks": 6, "plots": 6, "memory_figures": 6, "drawings": 6, "stepper": 6, "widgets": 6,
+    "checks": 6, "plots": 6, "memory_figures": 6, "result_figures": 6, "drawings": 6, "stepper": 6, "widgets": 6,
 }  # fmt: skip
 # Inside a layer a module may use one that stands earlier in the table.
 ORDER = list(LAYERS)

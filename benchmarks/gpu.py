@@ -1,0 +1,187 @@
+"""A real card, measured: epochs of LeNet, copies with their fit, several devices, and the simulated card beside it.
+
+Run `python benchmarks/gpu.py` from the repository's root on a machine with CUDA GPUs. It takes some minutes and writes
+`chapters/results/<card>.json`, which the book then shows; the form is that of `d2lmini/results.py`. Wanted on a card
+like the H200: at most 0.10 s for an epoch of 60,000 images with all that the trainer has, the last of the variants.
+
+    python benchmarks/gpu.py --device sim --out sim.json --images 3000 --networks LeNet       # on simulated GPUs
+    python benchmarks/gpu.py --device cpu --out cpu.json --images 6000 --networks LeNet
+
+Only figures of a real card may lie in `chapters/results`: the other devices need `--out FILE`, a place elsewhere.
+With `torch.distributed` and NCCL, a process a device, it is `torchrun`'s turn: nothing of that is measured here.
+"""
+
+import argparse
+import datetime
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gpu_parts as parts
+import torch
+
+from d2lmini import results, sim, timing
+from d2lmini.compiling import MODES
+from d2lmini.devices import cpu, processor
+from d2lmini.hardware import GPUS
+from d2lmini.timing import human
+
+RESULTS = Path(__file__).resolve().parent.parent / "chapters" / "results"
+WANTED_S = 0.10
+# What torch calls a card -> its row in d2lmini/hardware.py, and the link to the host that its generation has.
+CARDS = {
+    "NVIDIA GeForce GTX 980": ("GTX 980", "PCIe3-x16"),
+    "NVIDIA GeForce GTX 1080": ("GTX 1080", "PCIe3-x16"),
+    "Tesla V100-SXM2-16GB": ("V100-SXM2-16GB", "PCIe3-x16"),
+    "NVIDIA GeForce RTX 3090": ("RTX 3090", "PCIe4-x16"),
+    "NVIDIA A100-SXM4-40GB": ("A100-SXM4-40GB", "PCIe4-x16"),
+    "NVIDIA A100-SXM4-80GB": ("A100-SXM4-80GB", "PCIe4-x16"),
+    "NVIDIA H100 80GB HBM3": ("H100-SXM5-80GB", "PCIe5-x16"),
+    "NVIDIA H200": ("H200-SXM5-141GB", "PCIe5-x16"),
+}
+
+
+def choose(kind, count, gpu):
+    """Return the devices to measure on; raises RuntimeError where there are not so many."""
+    if kind == "cpu":
+        return [cpu()] * (count or 1)
+    if kind == "sim":
+        sim.enable(count or 2, gpu=gpu)
+        return [torch.device("sim", i) for i in range(torch.sim.device_count())]
+    found = torch.cuda.device_count() if torch.cuda.is_available() and torch.version.cuda else 0
+    if found < (count or 1):
+        raise RuntimeError(f"expected {count or 1} or more CUDA devices, found {found}: --device sim --out FILE "
+                           "measures simulated ones")  # fmt: skip
+    return [torch.device("cuda", i) for i in range(count or found)]
+
+
+def origin(devices):
+    """Return whose figures these are: card, driver, software, date, host."""
+    kind = devices[0].type
+    card = {"cpu": processor, "sim": lambda: torch.sim.get_device_name(0), "cuda": lambda: _one_name(devices)}[kind]()
+    return {
+        "device": kind, "card": card, "cards": len(devices),
+        "driver": driver() if kind == "cuda" else "none",
+        "torch": torch.__version__, "cuda": torch.version.cuda if kind == "cuda" else "none",
+        "date": datetime.date.today().isoformat(), "host_cpu": processor(),
+        "clock": "simulated" if timing.simulated(devices) else "measured", "provenance": timing.provenance(devices),
+    }  # fmt: skip
+
+
+def _one_name(devices):
+    names = dict.fromkeys(map(torch.cuda.get_device_name, devices))
+    if len(names) > 1:
+        raise RuntimeError(f"expected cards of one kind, got {', '.join(names)}: choose some with CUDA_VISIBLE_DEVICES")
+    return next(iter(names))
+
+
+def driver():
+    """Return the version of NVIDIA's driver as its own tool tells it, "unknown" where that is missing."""
+    ask = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(ask, capture_output=True, text=True, check=True).stdout.split()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return "unknown"
+
+
+def simulated_row(told):
+    """Return the names of the row and the link to simulate for a card, or None and why not."""
+    if told["device"] == "sim":
+        return sim.machine().gpu.name, sim.machine().host_link.name
+    if told["card"] in CARDS:
+        return CARDS[told["card"]]
+    return None, f"d2lmini/hardware.py has no row for {told['card']}, so nothing was simulated"
+
+
+def target(kind, out, card):
+    """Return where to write; raises ValueError where figures of no real card would lie among those of real ones."""
+    path = RESULTS / f"{results.slug(card)}.json" if out is None else out.resolve()
+    if kind != "cuda" and path.is_relative_to(RESULTS):
+        raise ValueError(f"--device {kind}: only figures of a real card may lie in chapters/results: name another "
+                         "place with --out FILE")  # fmt: skip
+    if not path.parent.is_dir():
+        raise ValueError(f"--out: there is no folder {path.parent}")
+    return path
+
+
+def run(options):
+    """Measure everything, print it, write it, and return it."""
+    os.environ["TQDM_DISABLE"] = "1"  # a progress bar takes its share of a fast epoch
+    devices = choose(options.device, options.devices, options.gpu)
+    told = origin(devices)
+    path = target(options.device, options.out, told["card"])
+    mode = None if options.compile == "none" or told["device"] == "sim" else options.compile
+    data = parts.digits(options.images)
+    result = {"schema": results.SCHEMA, "origin": told}
+    result["training"] = parts.training(data, options.batch_size, devices[0], options.rounds, options.workers, mode)
+    result["copies"] = parts.copies(devices, options.most)
+    result["scaling"] = parts.scaling(data, options.batch_size, devices, options.rounds, options.allreduce_bytes)
+    stepped = {name: parts.steps(name, devices[0], options.steps, options.rounds) for name in options.networks}
+    row = simulated_row(told)
+    result["simulated"] = parts.compared(row, result["copies"], stepped, options.most, options.steps)
+    results.write(path, result)
+    show(result)
+    print(f"written to {path}")
+    return result
+
+
+def show(result):
+    """Print all figures."""
+    told, training = result["origin"], result["training"]
+    print(f"{told['cards']} × {told['card']}: {told['provenance']}, driver {told['driver']}, CUDA {told['cuda']}")
+    print(f"\nseconds an epoch of {training['network']}, batches of {training['batch_size']}; {training['data']}")
+    for row in training["epochs"]:
+        print(f"  {row['name']:56}{_told(row['seconds'])}")
+    print(f"  (wanted of the last, on a card like the H200 with 60,000 images: at most {human(WANTED_S)})")
+    print("\ncopies: α, β")
+    for row in result["copies"]["routes"]:
+        print(f"  {row['name']:32}{human(row['alpha']['value']):>9} {row['beta']['value'] / 1e9:9.2f} GB/s")
+    print(f"\nseveral devices: {result['scaling']['note']}")
+    for row in result["scaling"]["rows"]:
+        rate = f"  all-reduce: busbw {row['busbw']['value'] / 1e9:.2f} GB/s" if "busbw" in row else ""
+        print(f"  {row['devices']} devices: {_told(row['seconds'])}{rate}")
+    print(f"\nsimulated against measured: {result['simulated']['note']}")
+    for row in result["simulated"]["rows"]:
+        ends = [human(row[name]["value"]) for name in ("simulated", "measured")]
+        print(f"  {row['name']:48}{ends[0]:>9} {ends[1]:>9}  ratio {row['ratio']['value']:.3f}")
+
+
+def _told(found):
+    return f"{human(found['value']):>9} (95 % interval {' to '.join(map(human, found['interval']))})"
+
+
+def parse(words=None):
+    """Return the options."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=("cuda", "sim", "cpu"), default="cuda")
+    parser.add_argument("--devices", type=int, metavar="N", help="how many; by default all, 2 simulated, 1 CPU")
+    parser.add_argument("--gpu", choices=list(GPUS), default="GTX 1080", metavar="NAME", help="that is simulated")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write here, not to chapters/results")
+    parser.add_argument("--images", type=int, default=60_000, help="in an epoch")
+    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=9, help="measured epochs of each variant, at least 6")
+    parser.add_argument("--workers", type=int, default=4, help="processes of the DataLoader")
+    parser.add_argument("--compile", choices=("none", *MODES), default="reduce-overhead", help="mode of torch.compile")
+    parser.add_argument("--most", type=int, default=parts.transfers.SIZES[-1], help="bytes of the largest copy")
+    parser.add_argument("--allreduce-bytes", type=int, default=2**26, help="of each device's tensor")
+    parser.add_argument("--steps", type=int, default=10, help="queued before the device is waited for")
+    parser.add_argument("--networks", nargs="+", choices=list(parts.STEPS), default=list(parts.STEPS))
+    options = parser.parse_args(words)
+    if options.rounds < 6:
+        parser.error(f"argument --rounds: a 95 % interval of the median needs at least 6, got {options.rounds}")
+    return options
+
+
+def main(words=None):
+    """Measure as the command line says, and return the exit code; what cannot be done is one line on stderr."""
+    try:
+        run(parse(words))
+    except (RuntimeError, ValueError, MemoryError) as error:
+        print(f"benchmarks/gpu.py: error: {str(error).splitlines()[0]}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""What `gpu.py` measures, part by part. Every part runs on CUDA GPUs, on simulated ones and on the CPU alike.
+
+Each returns its part of a result, in the form that `d2lmini.results` checks.
+"""
+
+from functools import partial
+
+import torch
+from epoch import LR, PerSample, plain_epoch
+from networks import NETWORKS
+from torch import nn
+from torch.utils.data import DataLoader
+
+from d2lmini import collectives, sim, transfers
+from d2lmini.data import Batches, load_data_digits
+from d2lmini.models import LeNet
+from d2lmini.results import quantity, seconds
+from d2lmini.schedule_costs import busbw
+from d2lmini.timing import Measurement, Timer, measure
+from d2lmini.trainer import Trainer
+
+WARMUP = 3  # epochs: with CUDA graphs a size of batch is compiled in the first, recorded in the second, then replayed
+STEPS = {"LeNet": (LeNet, (256, 1, 28, 28)), "ResNet-50": NETWORKS["ResNet-50"]}
+
+
+def digits(count):
+    """Return `count` images, uint8 [count, 1, 28, 28], their labels, and a text that says what they are."""
+    train, _ = load_data_digits(batch_size=1)
+    which = torch.arange(count) % len(train.images)
+    told = f"{count:,} images of 28×28: the {len(train.images):,} training digits of scikit-learn, repeated"
+    return train.images[which], train.labels[which], told
+
+
+def take_turns(epochs, rounds, devices, warmup=WARMUP):
+    """Return name -> `Measurement` of seconds an epoch; all take turns, so a machine that drifts drifts for all."""
+    timers = {name: Timer(devices) for name in epochs}
+    for _ in range(rounds + warmup):
+        for name, epoch in epochs.items():
+            timers[name].start()
+            epoch()
+            timers[name].stop()
+    return {name: Measurement(tuple(sorted(timer.times[warmup:]))) for name, timer in timers.items()}
+
+
+def trained(batches, devices, **options):
+    """Return a function that trains a LeNet of its own for one more epoch."""
+    trainer = Trainer(LeNet(), nn.CrossEntropyLoss(), partial(torch.optim.SGD, lr=LR), devices, **options)
+    return lambda: trainer.fit(batches, 1)
+
+
+def variants(images, labels, batch_size, device, workers, mode):
+    """Return name -> function that trains one epoch, from the plainest way to all that the trainer has.
+
+    mode: of torch.compile; None leaves out the way that compiles.
+    """
+    loader = DataLoader(PerSample(images, labels), batch_size, shuffle=True, num_workers=workers,
+                        persistent_workers=workers > 0)  # fmt: skip
+    host = Batches(images, labels, batch_size, shuffle=True)
+    there = host.to(device)
+    ways = {
+        f"plain loop, DataLoader with {workers} workers": partial(plain_epoch, loader, LeNet().to(device), device),
+        "plain loop, d2lmini's iterator on the host": partial(plain_epoch, host, LeNet().to(device), device),
+        "Trainer, iterator on the host": trained(host, [device]),
+        "Trainer, data on the device": trained(there, [device]),
+    }
+    if mode:
+        ways[f"Trainer, data on the device, compiled ({mode})"] = trained(there, [device], compile=mode)
+    return ways
+
+
+def training(data, batch_size, device, rounds, workers, mode):
+    """Measure every variant of one epoch of LeNet on one device."""
+    images, labels, told = data
+    found = take_turns(variants(images, labels, batch_size, device, workers, mode), rounds, [device])
+    rows = [{"name": name, "seconds": seconds(m)} for name, m in found.items()]
+    return {"network": "LeNet", "data": told, "images": len(images), "batch_size": batch_size, "epochs": rows}
+
+
+def copies(devices, most):
+    """Measure the copies along every route between the host and two of the devices, of 1 KiB to `most` bytes."""
+    pool = min(transfers.POOL, 16 * most)
+    return {"routes": [_route(c) for c in transfers.measure_copies(*devices[:2], most=most, pool=pool)]}
+
+
+def _route(found):
+    fit = found.fit()
+    points = [{"size": quantity(n, "bytes"), "seconds": seconds(m)} for n, m in zip(found.sizes, found.measurements)]
+    return {"name": str(found.route), "alpha": quantity(fit.alpha, "s", fit.alpha_interval),
+            "beta": quantity(fit.beta, "bytes/s", fit.beta_interval), "points": points}  # fmt: skip
+
+
+def scaling(data, batch_size, devices, rounds, nbytes):
+    """Measure the trainer and an all-reduce on 1, 2, 4, … of the devices; the batch is shared among them."""
+    if len(devices) == 1:
+        return {"note": "there is one device, so there is nothing to share work with", "rows": []}
+    images, labels, _ = data
+    there = Batches(images, labels, batch_size, shuffle=True, device=devices[0])
+    counts = sorted({1, *(2**k for k in range(1, 10) if 2**k <= len(devices)), len(devices)})
+    found = take_turns({count: trained(there, devices[:count]) for count in counts}, rounds, devices)
+    rows = [{"devices": n, "seconds": seconds(m), **(_allreduce(devices[:n], nbytes, rounds) if n > 1 else {})}
+            for n, m in found.items()]  # fmt: skip
+    note = (f"one process, the data on {devices[0]}, batches of {batch_size} shared among the devices, gradients and "
+            "the all-reduce through d2lmini's ring; NCCL needs a process a device: torchrun")  # fmt: skip
+    return {"note": note, "rows": rows}
+
+
+def _allreduce(devices, nbytes, rounds):
+    tensors = [torch.zeros(nbytes // 4, device=device) for device in devices]
+    found = measure(lambda: collectives.allreduce(tensors), rounds, WARMUP, devices)
+    rate = partial(busbw, nbytes, world_size=len(devices))
+    ends = [rate(end) for end in reversed(found.interval)]
+    return {"allreduce": seconds(found), "size": quantity(nbytes, "bytes"),
+            "busbw": quantity(rate(found.median), "bytes/s", ends, rounds)}  # fmt: skip
+
+
+def steps(name, device, count, rounds):
+    """Return the `Measurement` of one training step, of which `count` are queued before the device is waited for."""
+    make, shape = STEPS[name]
+    torch.manual_seed(0)
+    model, X, y = make().to(device), torch.rand(shape).to(device), (torch.arange(shape[0]) % 10).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=LR)
+
+    def several():
+        for _ in range(count):
+            nn.functional.cross_entropy(model(X), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    several()  # also where the clock is simulated: the first step differs from the others
+    if rounds is None:
+        timer = Timer([device])
+        several()
+        return timer.stop() / count
+    return Measurement(tuple(s / count for s in measure(several, rounds, 1, [device]).seconds))
+
+
+def compared(row, copied, stepped, most, count):
+    """Return the simulated times of steps and copies next to the measured ones.
+
+    row: the names (GPU, link) that are simulated, with None where no row of `hardware.GPUS` is this card.
+    copied: what `copies` returned. stepped: name -> Measurement of a step. This comes last: simulated GPUs change how
+    this process runs autograd. Where they fail, the note says how, so that what was measured before is not lost.
+    """
+    gpu, link = row
+    if gpu is None:
+        return {"note": link, "rows": []}
+    try:
+        if not sim.is_enabled():
+            sim.enable(1, gpu=gpu, link=link)
+        rows = _compared(copied, stepped, most, count)
+    except RuntimeError as error:
+        return {"note": f"simulating one {gpu} failed: {str(error).splitlines()[0]}", "rows": []}
+    return {"note": f"simulated on one {gpu} behind {link}, the link of the card's generation", "rows": rows}
+
+
+def _compared(copied, stepped, most, count):
+    rows = [_pair(f"step of {name}, batches of {STEPS[name][1][0]}", steps(name, "sim:0", count, None), seconds(m))
+            for name, m in stepped.items()]  # fmt: skip
+    wanted = {_anonymous(r["name"]): r["points"] for r in copied["routes"]}
+    for mine in transfers.measure_copies("sim:0", most=most):
+        points = wanted[_anonymous(str(mine.route))]
+        for place in (0, -1):
+            size = points[place]["size"]["value"]
+            name = f"copy {_anonymous(str(mine.route))}, {size:,} bytes"
+            rows.append(_pair(name, mine.seconds[place], points[place]["seconds"]))
+    return rows
+
+
+def _pair(name, simulated, measured):
+    ratio = quantity(simulated / measured["value"], "1", [simulated / end for end in reversed(measured["interval"])])
+    return {"name": name, "simulated": quantity(simulated, "s"), "measured": measured, "ratio": ratio}
+
+
+def _anonymous(route):
+    """Return a route's name with the first GPU of whatever kind called "GPU"."""
+    return route.replace("cuda:0", "GPU").replace("sim:0", "GPU")
