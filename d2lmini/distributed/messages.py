@@ -51,7 +51,7 @@ def execute(schedule, tensor, op="sum", timeout=30.0, check=None):
     Raises ValueError for a tensor, op or schedule that cannot be run and where the ranks disagree, TimeoutError naming
     the rank waited for, ConnectionError when it has gone.
     """
-    call = Call.next(schedule.name, tensor, op)
+    call = Call.next(schedule.name, tensor, op, schedule.mark)
     must_be_possible(call, tensor)
     if schedule.world_size != call.world_size:
         raise ValueError(f"the schedule is for {schedule.world_size} ranks, and there are {call.world_size}")
