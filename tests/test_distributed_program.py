@@ -111,3 +111,23 @@ def test_a_rank_moves_what_the_ring_must_and_no_more():
             received = sum(move.last - move.first for move in part.receives)
             assert abs(received - 2 * (size - 1) * n / size) < 2  # a remainder goes to the first chunks
             assert all(0 < move.last - move.first <= 4 for move in part.sends + part.receives)
+
+
+def test_the_plan_of_a_short_ring_is_as_described():
+    todo = plan(ranks.schedules.allreduce_ring(2), 0, 10, 10, 10, 99)
+    names = [*map(str, todo.places), "room 0", "room 1"]
+    said = [(order.what, order.move.op if order.what == "take" else order.move.step) for order in todo.orders]
+    assert said == [("ask", 0), ("ask", 1), ("send", 0), ("wait", 0), ("take", "reduce"), ("send", 1),
+                    ("wait", 1), ("wait", 0), ("take", "copy"), ("wait", 1)]  # fmt: skip
+    moved = [names[order.here] for order in todo.orders if order.what != "wait"]
+    assert moved == ["room 0", "room 1", "(5, 10)", "(0, 5)", "(0, 5)", "(5, 10)"]
+    assert [names[order.landed] for order in todo.orders if order.what == "take"] == ["room 0", "room 1"]
+
+
+@pytest.mark.parametrize(("n", "segment"), [(5, 1), (100, 3), (100, 8), (1000, 8)])
+def test_rooms_stay_within_the_scratch(n, segment):
+    for schedule in ranks.every_schedule(4):
+        todo = plan(schedule, 1, n, segment, 2, 16)
+        assert all(last <= 16 for first, last in todo.rooms), schedule.name
+        for i, move in enumerate(todo.part.receives):
+            assert todo.rooms[i][1] - todo.rooms[i][0] == (move.last - move.first) * move.buffered

@@ -2,10 +2,10 @@
 
     rank r's buffer   │ chunk 0 │ chunk 1 │ chunk 2 │ …      sent from where it lies
                             ▲ add        ▲ lands here ("copy")
-    scratch           │ slot 0 │ slot 1 │ …                  what is to be added lands here; the slots are used in turn
+    scratch           │ room 0 │ room 1 │ …                  what is to be added lands here; the rooms are used in turn
 
 A rank sends what `program` says and no more: in the ring 2(P − 1)/P · n elements, in 2(P − 1) messages of n/P, each cut
-into segments of at most SEGMENT bytes.
+into segments of at most SEGMENT bytes. The order in which it does so comes from `plan`, once for every kind of call.
 
 The numbers are those of `collectives`: the same schedule adds the same pairs, and a + b is b + a to the bit.
 """
@@ -22,7 +22,7 @@ from d2lmini.schedules import ALLREDUCE
 
 SEGMENT = 4 * 1024 * 1024  # bytes; a message costs both processors some 50 µs, so short ones lose more than they win
 SMALL = 64 * 1024  # bytes up to which asking early is worth one more copy
-SCRATCH = 16 * 1024 * 1024  # bytes for what lands there: at least two segments
+SCRATCH = 16 * 1024 * 1024  # bytes that all plans share, a call at a time; a segment may fill half of them
 COMBINE = {"sum": torch.add, "product": torch.mul, "min": torch.minimum, "max": torch.maximum}
 
 
@@ -58,8 +58,8 @@ def execute(schedule, tensor, op="sum", timeout=30.0, check=None):
     must_agree(call, timeout, check)
     data = tensor.detach()  # autograd does not see what is done to it
     flat = data.contiguous().view(-1)  # a copy if the tensor is not contiguous
-    size = tensor.element_size()
-    todo = plan(schedule, call.rank, flat.numel(), max(1, SEGMENT // size), SMALL // size, SCRATCH // size)
+    limits = [limit // tensor.element_size() for limit in (min(SEGMENT, SCRATCH // 2), SMALL, SCRATCH)]
+    todo = plan(schedule, call.rank, flat.numel(), *limits)
     perform(todo, flat, _rooms(todo, tensor.dtype), COMBINE[call.combine], call, timeout)
     if op == "mean":
         flat.div_(schedule.world_size)
@@ -101,7 +101,7 @@ def perform(plan, flat, rooms, combine, call, timeout):
 
 @lru_cache(maxsize=1024)
 def _rooms(plan, dtype):
-    """Return the rooms of a plan in this process's scratch, whose memory is kept, for fresh pages cost time."""
+    """Return the rooms of a plan as tensors of this process's scratch, whose memory is kept: fresh pages cost time."""
     scratch = _scratch.view(dtype)
     return [scratch[first:last] for first, last in plan.rooms]
 
