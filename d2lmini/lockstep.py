@@ -20,7 +20,7 @@ class Lockstep:
     def __init__(self, world_size):
         """Begin with the turn of rank 0."""
         self.world_size, self.turn, self.failed = world_size, 0, None
-        self.given, self.complete = [None] * world_size, None
+        self.given, self.complete, self.returned = [None] * world_size, None, 0
         self.changed = threading.Condition()
 
     def wait(self, rank):
@@ -30,8 +30,11 @@ class Lockstep:
         if self.failed is not None:
             raise threading.BrokenBarrierError
 
-    def hand_on(self, rank, error=None):
-        """End the turn of `rank`, or with an error all turns."""
+    def hand_on(self, rank, error=None, returned=False):
+        """End the turn of `rank`, or with an error all turns. returned: its function has, it takes no turn again."""
+        self.returned += returned
+        if error is None and self.returned != (rank + 1 if returned else 0):  # in one round all do the same
+            error = RuntimeError(_uneven(rank, returned))
         with self.changed:
             self.failed = error if self.failed is None else self.failed
             self.turn = (rank + 1) % self.world_size
@@ -41,8 +44,8 @@ class Lockstep:
 def together(functions):
     """Call the functions, rank r's being functions[r], each in a thread of its own, and return their results in order.
 
-    They take turns: a function runs until it calls `exchange` or returns. All must call it equally often. Raises what
-    the first of them that failed raised.
+    They take turns: a function runs until it calls `exchange` or returns. Raises what the first of them that failed
+    raised, and RuntimeError when one returns while another waits in `exchange`: all must call it equally often.
     """
     lockstep, results = Lockstep(len(functions)), [None] * len(functions)
     threads = [threading.Thread(target=_run, args=(lockstep, rank, function, results), daemon=True)
@@ -84,4 +87,10 @@ def _run(lockstep, rank, function, results):
         except BaseException as error:  # handed to the caller of `together`
             lockstep.hand_on(rank, error)
         else:
-            lockstep.hand_on(rank)
+            lockstep.hand_on(rank, returned=True)
+
+
+def _uneven(rank, returned):
+    """Return what is wrong where some ranks return and others exchange; rank 0, the first to act, did otherwise."""
+    back, waits = (rank, 0) if returned else (0, rank)
+    return f"rank {back} has returned, and rank {waits} waits in exchange: all ranks must call it equally often"

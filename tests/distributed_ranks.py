@@ -152,3 +152,10 @@ def forget(rank):
     for tensor in (a, b):
         allreduce(tensor)
     allreduce(b if rank else a, timeout=2)
+
+
+def other_roots(rank, known):
+    """Broadcast from a root that differs from rank to rank; known: both were used before, so none is compared."""
+    for root in (0, 1) if known else ():
+        execute(schedules.broadcast(2, root), torch.ones(3))
+    execute(schedules.broadcast(2, root=rank), torch.ones(3), timeout=2.0 if known else 100.0)

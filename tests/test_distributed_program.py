@@ -15,6 +15,7 @@ import torch
 
 from d2lmini import collectives
 from d2lmini.distributed import messages
+from d2lmini.distributed.plan import plan
 from d2lmini.distributed.program import program
 
 
@@ -59,8 +60,8 @@ class Call:
         return number
 
 
-def execute(schedule, tensors, segment, small, network, monkeypatch):
-    """Run every rank's program in a thread of its own."""
+def execute(schedule, tensors, sizes, network, monkeypatch):
+    """Run every rank's plan in a thread of its own. sizes: the longest segment, what is short, and the scratch."""
     here = threading.local()
 
     def isend(tensor, peer, tag):
@@ -71,11 +72,11 @@ def execute(schedule, tensors, segment, small, network, monkeypatch):
 
     def rank(number):
         here.rank = number
-        part = program(schedule, number, len(tensors[number]), segment, small)
-        execution = messages._Execution(part, tensors[number], torch.add, Call(), 30)
-        execution.slots = [torch.empty(len(tensors[number])) for _ in execution.slots]  # each thread its own scratch
+        todo = plan(schedule, number, len(tensors[number]), *sizes)
+        scratch = torch.empty(8 * len(tensors[number]))  # each thread its own
+        rooms = [scratch[first:last] for first, last in todo.rooms]
         try:
-            execution.run()
+            messages.perform(todo, tensors[number], rooms, torch.add, Call(), 30)
         except BaseException as error:
             failures.append(error)
 
@@ -96,11 +97,11 @@ def test_no_order_of_events_gives_another_sum_or_stops(size, copies, monkeypatch
         tensors = [torch.randn(23) for _ in range(size)]
         wanted = [tensor.clone() for tensor in tensors]
         collectives.run(schedule, wanted)
-        for slow, (segment, small) in itertools.product(range(min(size, 3)), ((2, 0), (23, 0), (3, 23))):
+        for slow, sizes in itertools.product(range(min(size, 3)), ((2, 0, 0), (23, 0, 99), (3, 23, 99))):
             mine = [tensor.clone() for tensor in tensors]
-            execute(schedule, mine, segment, small, Network(copies, slow), monkeypatch)
+            execute(schedule, mine, sizes, Network(copies, slow), monkeypatch)
             for rank, tensor in enumerate(wanted):
-                assert torch.equal(mine[rank], tensor), f"{schedule.name}, rank {rank}, segments of {segment}"
+                assert torch.equal(mine[rank], tensor), f"{schedule.name}, rank {rank}, sizes {sizes}"
 
 
 def test_a_rank_moves_what_the_ring_must_and_no_more():
@@ -110,3 +111,23 @@ def test_a_rank_moves_what_the_ring_must_and_no_more():
             received = sum(move.last - move.first for move in part.receives)
             assert abs(received - 2 * (size - 1) * n / size) < 2  # a remainder goes to the first chunks
             assert all(0 < move.last - move.first <= 4 for move in part.sends + part.receives)
+
+
+def test_the_plan_of_a_short_ring_is_as_described():
+    todo = plan(ranks.schedules.allreduce_ring(2), 0, 10, 10, 10, 99)
+    names = [*map(str, todo.places), "room 0", "room 1"]
+    said = [(order.what, order.move.op if order.what == "take" else order.move.step) for order in todo.orders]
+    assert said == [("ask", 0), ("ask", 1), ("send", 0), ("wait", 0), ("take", "reduce"), ("send", 1),
+                    ("wait", 1), ("wait", 0), ("take", "copy"), ("wait", 1)]  # fmt: skip
+    moved = [names[order.here] for order in todo.orders if order.what != "wait"]
+    assert moved == ["room 0", "room 1", "(5, 10)", "(0, 5)", "(0, 5)", "(5, 10)"]
+    assert [names[order.landed] for order in todo.orders if order.what == "take"] == ["room 0", "room 1"]
+
+
+@pytest.mark.parametrize(("n", "segment"), [(5, 1), (100, 3), (100, 8), (1000, 8)])
+def test_rooms_stay_within_the_scratch(n, segment):
+    for schedule in ranks.every_schedule(4):
+        todo = plan(schedule, 1, n, segment, 2, 16)
+        assert all(last <= 16 for first, last in todo.rooms), schedule.name
+        for i, move in enumerate(todo.part.receives):
+            assert todo.rooms[i][1] - todo.rooms[i][0] == (move.last - move.first) * move.buffered

@@ -90,6 +90,17 @@ def test_another_order_is_noticed_though_all_kinds_of_call_were_checked_before()
         run(ranks.forget, 2)
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_schedules_of_one_name_are_told_apart(known):
+    marks = [f"{schedules.broadcast(2, root).mark:08x}" for root in (0, 1)]
+    do = [rf"rank {rank} broadcast, sum of \[3\] float32 \({mark}\)" for rank, mark in enumerate(marks)]
+    told = rf"disagree in call {2 * known}: {'; '.join(do)}; one name, but not one schedule: another root\?$"
+    began = time.monotonic()
+    with pytest.raises(RankError, match=told):
+        run(ranks.other_roots, 2, known)
+    assert time.monotonic() - began < 30
+
+
 def test_examples_reduce_what_they_are_given():
     tensors = [torch.arange(5) + 10**rank for rank in range(3)]
     tree = schedules.allreduce_tree(3)

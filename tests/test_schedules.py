@@ -161,6 +161,14 @@ def test_a_rank_takes_part_in_one_message_each_way_a_step(world_size):
 # -- chunks ----------------------------------------------------------------------------------------------------------
 
 
+def test_schedules_of_one_name_have_other_marks_unless_they_are_equal():
+    for make in (schedules.broadcast, schedules.gather, schedules.reduce, schedules.scatter):
+        made = [make(5, root) for root in range(5)]
+        assert len({schedule.mark for schedule in made}) == 5
+        assert make(5, 3) == made[3]
+        assert hash(make(5, 3)) == hash(made[3])
+
+
 def test_offsets_are_those_of_tensor_split():
     torch = pytest.importorskip("torch")
     for n in (0, 1, 5, 6, 7, 64, 100):

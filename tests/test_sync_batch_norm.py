@@ -161,6 +161,25 @@ def test_an_error_in_one_ends_all(failing):
     assert threading.active_count() == before
 
 
+@pytest.mark.parametrize(("calls", "told"), [
+    ((1, 0, 1), "rank 1 has returned, and rank 0 waits"), ((0, 1, 1), "rank 0 has returned, and rank 1 waits"),
+    ((3, 3, 2), "rank 2 has returned, and rank 0 waits"), ((2, 2, 3), "rank 0 has returned, and rank 2 waits"),
+    ((0, 0, 5), "rank 0 has returned, and rank 2 waits"),
+])  # fmt: skip
+def test_a_rank_that_exchanges_less_often_is_named(calls, told):
+    before, done = threading.active_count(), []
+
+    def work(rank):
+        for _ in range(calls[rank]):
+            assert exchange(rank) == [0, 1, 2]  # never what a rank gave in an earlier round
+        done.append(rank)
+
+    with pytest.raises(RuntimeError, match=f"^{told} in exchange: all ranks must call it equally often$"):
+        together([partial(work, rank) for rank in range(3)])
+    assert threading.active_count() == before
+    assert done == [rank for rank in done if calls[rank] == min(calls)]
+
+
 def test_an_interrupt_lets_all_go(monkeypatch):
     before, join, go = set(threading.enumerate()), threading.Thread.join, threading.Event()
 

@@ -1,7 +1,8 @@
 """Whether all ranks are about to do the same, and who is missing: what turns a hang into a sentence.
 
-Every call has a number, counted in each process, and a description. Its tags are made from both, so a message of one
-call is never taken for one of another. The ranks leave their descriptions in the group's store under the call's number:
+Every call has a number, counted in each process, a description, and a mark that tells schedules of one name apart. Its
+tags are made from all three, so a message of one call is never taken for one of another. The ranks leave descriptions
+and marks in the group's store under the call's number:
 
     call 0   rank 0: ring all-reduce, sum of [4] float32          before the first call of a kind, and
              rank 1: ring all-reduce, sum of [5] float32          when a message has not come in time
@@ -10,8 +11,9 @@ call is never taken for one of another. The ranks leave their descriptions in th
 
 import time
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from itertools import count
 
 import torch.distributed as dist
@@ -21,7 +23,7 @@ _numbers = count()
 _agreed = set()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Call:
     """One collective call as this rank sees it."""
 
@@ -31,20 +33,28 @@ class Call:
     op: str
     combine: str
     description: str
-    key: int = field(repr=False)
+    mark: int
+    key: int
 
     @classmethod
-    def next(cls, name, tensor, op):
-        """Return the description of this process's next call: a schedule's name, the tensor, the op."""
-        number, shape, dtype = next(_numbers), list(tensor.shape), str(tensor.dtype).removeprefix("torch.")
-        description = f"{name}, {op} of {shape} {dtype}"
-        key = zlib.crc32(f"{number} {description}".encode())
+    def next(cls, name, tensor, op, mark=0):
+        """Return this process's next call: a schedule's name and mark, the tensor, the op."""
+        number = next(_numbers)
+        description, kind = _describe(name, op, tensor.shape, tensor.dtype, mark)
+        key = zlib.crc32(number.to_bytes(8, "little"), kind)
         combine = "sum" if op == "mean" else op
-        return cls(number, dist.get_rank(), dist.get_world_size(), op, combine, description, key)
+        return cls(number, dist.get_rank(), dist.get_world_size(), op, combine, description, mark, key)
 
     def tag(self, number):
         """Return the tag of the segment of this number: 31 bits, as gloo has them."""
         return (self.key + number) & 0x7FFFFFFF
+
+
+@lru_cache(maxsize=1024)
+def _describe(name, op, shape, dtype, mark):
+    """Return the description of a kind of call, and its checksum with the mark."""
+    description = f"{name}, {op} of {list(shape)} {str(dtype).removeprefix('torch.')}"
+    return description, zlib.crc32(description.encode(), mark)
 
 
 def must_agree(call, timeout, check=None):
@@ -52,9 +62,9 @@ def must_agree(call, timeout, check=None):
 
     Unless `check` is given, only kinds of call that were not checked before are: it takes some milliseconds.
     """
-    if check or (check is None and call.description not in _agreed):
+    if check or (check is None and (call.description, call.mark) not in _agreed):
         _compare(call, _gather(call, timeout), timeout)
-        _agreed.add(call.description)
+        _agreed.add((call.description, call.mark))
 
 
 def whom_it_lacks(call, move, timeout, error):
@@ -83,27 +93,29 @@ def default_store():
 
 
 def _gather(call, seconds):
-    """Leave this rank's description; return those that the ranks leave within so many seconds, by rank."""
+    """Leave this rank's description and mark; return those that the ranks leave within so many seconds, by rank."""
     store, until, found = default_store(), time.monotonic() + seconds, {}
     keys = {rank: f"d2lmini/call{call.number}/rank{rank}" for rank in range(call.world_size)}
-    store.set(keys[call.rank], call.description)
+    store.set(keys[call.rank], f"{call.mark:08x} {call.description}")
     for rank, key in keys.items():
         try:
             store.wait([key], timedelta(seconds=max(0.01, until - time.monotonic())))
         except RuntimeError:  # the file's store says "Wait timeout"
             continue
-        found[rank] = store.get(key).decode()
+        found[rank] = tuple(store.get(key).decode().split(" ", 1))
     return found
 
 
 def _compare(call, found, timeout):
     """Raise ValueError naming the ranks by what they do, or TimeoutError naming those that left nothing."""
     does = {}
-    for rank, description in found.items():
-        does.setdefault(description, []).append(rank)
+    for rank, kind in found.items():
+        does.setdefault(kind, []).append(rank)
     if len(does) > 1:
-        said = "; ".join(f"{_ranks(ranks)} {description}" for description, ranks in does.items())
-        raise ValueError(f"the ranks disagree in call {call.number}: {said}")
+        namesakes = len({description for _, description in does}) < len(does)
+        mark, hint = (" ({})", "; one name, but not one schedule: another root?") if namesakes else ("", "")
+        said = "; ".join(f"{_ranks(who)} {what}{mark.format(number)}" for (number, what), who in does.items())
+        raise ValueError(f"the ranks disagree in call {call.number}: {said}{hint}")
     missing = [rank for rank in range(call.world_size) if rank not in found]
     if missing:
         raise TimeoutError(f"call {call.number} ({call.description}) waited {timeout:g} s for {_ranks(missing)}")

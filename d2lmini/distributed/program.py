@@ -7,11 +7,10 @@ on while the last has not come yet. A ring of 3 ranks, seen from one rank, 4 seg
     added             a b c d        e f g h
     sent  step 0: 4   a' b' c' d'    e' f' g' h'              a' leaves when a has been added: it does not wait for d
 
-Nothing here knows of tensors or processes; `messages` executes the program.
+Nothing here knows of tensors or processes; `plan` puts it into an order, and `messages` executes that.
 """
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from d2lmini.schedules import messages
 
@@ -50,7 +49,6 @@ class Program:
     ready: list
 
 
-@lru_cache(maxsize=64)
 def program(schedule, rank, n, segment, small=0):
     """Return rank `rank`'s Program for a buffer of `n` elements in segments of at most `segment` elements.
 
