@@ -16,7 +16,7 @@ import torch.distributed as dist
 from d2lmini import gradients, rng
 from d2lmini.data_parallel import split_batch
 from d2lmini.distributed import messages
-from d2lmini.distributed.pulse import mark, slow
+from d2lmini.distributed.pulse import STAGE, mark, slow, stage
 from d2lmini.lockstep import standing
 from d2lmini.process_exchange import Group
 from d2lmini.replicas import Replicas
@@ -59,10 +59,11 @@ class ProcessReplica(Replicas):
 
     def _learn_shards(self, X, y):
         """Learn from this rank's shard of a batch; the last ranks have none where there are fewer examples."""
-        mark()
+        stage()
         active = min(len(X), self.world_size)
         shards = list(zip(*split_batch(X, y, [X.device] * active), strict=True))
         X, y = shards[self.rank] if self.rank < active else (X[:0], y[:0])
+        mark(0 if len(X) else STAGE // 2)
         with self._exchanging(active):
             loss = self._learn_shard(X.to(self.devices[0]), y.to(self.devices[0]))
         return [(len(part), loss if rank == self.rank else None) for rank, (part, _) in enumerate(shards)]
@@ -95,6 +96,7 @@ class ProcessReplica(Replicas):
         self.allreduce(flats[0])
 
     def _anywhere(self, used):
+        mark()
         used = torch.tensor(used, dtype=torch.uint8)
         dist.all_reduce(used, dist.ReduceOp.MAX)
         return used.tolist()
@@ -119,6 +121,7 @@ class ProcessReplica(Replicas):
         return super().evaluate(_marked(data_iter))
 
     def _over_ranks(self, count):
+        mark()
         count = torch.tensor(count)
         dist.all_reduce(count)
         return count.item()
@@ -128,6 +131,7 @@ class ProcessReplica(Replicas):
         n = sum(size for size, _ in shards)
         mine = sum(loss.double() * (1 if self.sums else size / n) for size, loss in shards if loss is not None)
         total = torch.zeros((), dtype=torch.float64, device=self.devices[0]) + mine
+        mark()
         dist.all_reduce(total)
         return total
 
@@ -137,7 +141,7 @@ class ProcessReplica(Replicas):
 
     def first(self, function):
         """Return what `function` returns in the process of rank 0, or raise what it raises there, in all processes."""
-        mark()
+        stage()
         box = [None, None]
         if dist.get_rank() == 0:
             try:
@@ -166,7 +170,7 @@ class ProcessReplica(Replicas):
             self.numbers.state = state["random"][self.rank]
 
     def _all(self, value):
-        mark()
+        stage()
         found = [None] * dist.get_world_size()
         dist.all_gather_object(found, value)
         return found
@@ -195,9 +199,9 @@ class OwnNumbers:
 
 
 def _marked(batches):
-    """Pass a mark before each batch, whoever takes it."""
+    """Begin a stage with each batch, whoever takes it."""
     for batch in batches:
-        mark()
+        stage()
         yield batch
 
 

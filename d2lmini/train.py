@@ -15,13 +15,14 @@ import torch.distributed as dist
 from torch import nn
 
 from d2lmini import arguments, data, sim
+from d2lmini.checkpoint import CheckpointError
 from d2lmini.devices import cpu, num_gpus, try_all_gpus
 from d2lmini.distributed import torchrun
 from d2lmini.distributed.pulse import slow
 from d2lmini.distributed.watch import Board, Watch
 from d2lmini.models import MODELS
 from d2lmini.timing import human
-from d2lmini.trainer import Trainer
+from d2lmini.trainer import DivergedError, Trainer
 
 PROGRAM = "python -m d2lmini.train"
 MIB = 2**20
@@ -61,7 +62,7 @@ def in_group(words):
     except KeyboardInterrupt:
         watch.end(f"interrupted{go_on(options)}", 130)
     except BaseException as error:
-        watch.explain(error)
+        watch.explain(error, alike=isinstance(error, DivergedError | CheckpointError))
     watch.leave()
     dist.destroy_process_group()
     return 0

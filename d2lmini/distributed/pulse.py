@@ -1,10 +1,15 @@
 """How far this process has come, as a number: what `watch` tells the other ranks about once a second.
 
-All ranks pass the same marks in the same order, so the rank with the fewest is the one that the others wait for.
+    stage        a batch, an evaluation's batch, an exchange of objects: all ranks begin the same ones in the same order
+    mark         inside a stage, before this process waits for others
+
+The rank with the fewest marks is thus the one that the others wait for.
 """
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+STAGE = 1_000_000  # marks: more than any stage has, so that ranks are equal again when the next one begins
 
 
 @dataclass
@@ -18,9 +23,14 @@ class Pulse:
 pulse = Pulse()
 
 
-def mark():
-    """Pass a mark."""
-    pulse.marks += 1
+def stage():
+    """Begin a stage."""
+    pulse.marks = (pulse.marks // STAGE + 1) * STAGE
+
+
+def mark(count=1):
+    """Pass a mark; many at once where this process has nothing to do in a stage but to wait."""
+    pulse.marks += count
 
 
 @contextmanager

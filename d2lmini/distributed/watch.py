@@ -96,11 +96,14 @@ class Watch:
         self.guard.stdin.close()
         self.guard.wait()
 
-    def explain(self, error):
-        """Say what ended this rank: the error, or the rank whose failure it is a consequence of; then end."""
+    def explain(self, error, alike=False):
+        """Say what ended this rank: the error, or the rank whose failure it is a consequence of; then end.
+
+        alike: whether every rank raises the same, so that it matters little which one says it.
+        """
         if isinstance(error, CONSEQUENCES) or "gloo" in str(error) or "by peer" in str(error):
             self.thread.join(self.patience + LOOSE_TURNS * self.turn_s)  # it ends this process when it knows
-        self.end(f"rank {self.rank}: {sentence(error)}")
+        self.end(sentence(error) if alike else f"rank {self.rank}: {sentence(error)}")
 
     def end(self, line, code=1):
         """Say a line unless one was said, and end this process, whatever its threads are doing."""
