@@ -7,12 +7,17 @@ from pathlib import Path
 
 from d2lmini.checkpoint import CheckpointError, check_target
 from d2lmini.compiling import MODES
+from d2lmini.distributed import torchrun
+from d2lmini.engines import NAMES
 from d2lmini.hardware import GPUS
+from d2lmini.models import MODELS
 from d2lmini.schedules import ALLREDUCE
 
 DATA = ("digits", "mnist", "fashion_mnist")
 EPILOG = """The times in the table are simulated where the devices are, and measured where they are not; a line under
-it says which, and on what machine. Exit code: 0 done, 1 failed, 2 bad arguments, 130 interrupted."""
+it says which, and on what machine. Under torchrun each process has one device and one replica: torchrun
+--nproc-per-node=2 -m d2lmini.train …; rank 0 prints and writes. Exit code: 0 done, 1 failed, 2 bad arguments, 130
+interrupted."""
 
 
 class Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -23,17 +28,62 @@ class Help(argparse.ArgumentDefaultsHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong, and ends with exit code 2."""
+    """Says in one line what is wrong, and ends with exit code 2; of several processes one says it."""
+
+    say = None
 
     def error(self, message):
         """Leave out the usage, which ``--help`` shows."""
+        if self.say:
+            self.say(message)
+            self.exit(2)
         self.exit(2, f"{self.prog}: error: {message}\n")
 
+    def print_help(self, file=None):
+        """Let rank 0 alone explain."""
+        if torchrun.rank() == 0:
+            super().print_help(file)
 
-def parse(words=None):
-    """Return the options given by `words`, the process's arguments if None; exits with code 2 and one line if bad."""
+
+def parse(words=None, say=None):
+    """Return the options given by `words`, the process's arguments if None; exits with code 2 and one line if bad.
+
+    say: where several processes parse the same words, what prints a line once.
+    """
     made = _parser()
+    made.say = say
     options = made.parse_args(words)
+    _check_engine(made, options)
+    if torchrun.rank() == 0:  # others may be on another machine, with other files
+        _check_files(made, options)
+    return options
+
+
+def _check_engine(made, options):
+    """Refuse what does not go with the number of processes; fill in what depends on it."""
+    group = torchrun.launched()
+    options.engine = options.engine or ("ddp" if group else "replicas")
+    wrong = {
+        "--engine replicas has all replicas in one process: leave out torchrun": group and options.engine == "replicas",
+        f"--engine {options.engine} has a replica a process: start them with torchrun --nproc-per-node=2 -m "
+        "d2lmini.train …": not group and options.engine != "replicas",
+        "argument --devices: under torchrun a process has one device; choose --nproc-per-node": group
+        and options.devices,
+        "argument --kind: simulated GPUs live in one process: leave out torchrun": group and options.kind == "sim",
+        "argument --allreduce: ddp sums gradients in its own way; choose --engine allreduce": options.engine == "ddp"
+        and options.allreduce,
+        "argument --allreduce: memory is shared between processes; choose --engine allreduce": options.allreduce
+        == "shared" and not group,
+        "--engine allreduce exchanges tensors of the CPU: choose --kind cpu, or --engine ddp": options.engine
+        == "allreduce" and options.kind == "real",
+    }  # fmt: skip
+    for line in (line for line, applies in wrong.items() if applies):
+        made.error(line)
+    if options.engine != "ddp":
+        options.allreduce = options.allreduce or "ring"
+
+
+def _check_files(made, options):
     if not options.checkpoint and (options.resume or options.every):
         made.error("--resume and --every need a file: --checkpoint FILE")
     if options.folder and options.data == "digits":
@@ -49,7 +99,6 @@ def parse(words=None):
         made.error(f"argument --json: {error}")
     if options.checkpoint and options.checkpoint.exists() and not options.resume:
         made.error(f"argument --checkpoint: {options.checkpoint} is there: go on from it with --resume, or remove it")
-    return options
 
 
 def check_folder(path):
@@ -80,10 +129,11 @@ def number(kind, least, above=False):
 
 
 def _parser():
-    made = Parser("python -m d2lmini.train", description="Train LeNet on small images, on one device or several.",
+    made = Parser("python -m d2lmini.train", description="Train a network on small images, on one device or several.",
                   formatter_class=Help, epilog=EPILOG)  # fmt: skip
     _add_data(made.add_argument_group("data and devices"))
     _add_training(made.add_argument_group("how to train"))
+    _add_processes(made.add_argument_group("devices together"))
     _add_results(made.add_argument_group("results and checkpoints"))
     return made
 
@@ -105,7 +155,23 @@ def _add_data(group):
                        help="the GPU that is simulated: a name in d2lmini.hardware.GPUS")  # fmt: skip
 
 
+def _add_processes(group):
+    group.add_argument("--engine", choices=NAMES,
+                       help="replicas: all in one process; ddp: a process each, gradients summed by torch's "
+                       "DistributedDataParallel; allreduce: a process each, gradients summed as --allreduce says; by "
+                       "default ddp under torchrun, else replicas")  # fmt: skip
+    group.add_argument("--allreduce", choices=[*ALLREDUCE, "shared"],
+                       help="how gradients are summed, by default in a ring; shared: in memory that the processes of "
+                       "one machine share")  # fmt: skip
+    group.add_argument("--buckets", type=number(float, 0), default=25.0, metavar="MIB",
+                       help="MiB (2^20 bytes) of gradients that travel together; 0: each parameter's own")  # fmt: skip
+    group.add_argument("--patience", type=number(float, 0, above=True), default=20.0, metavar="S",
+                       help="seconds after which all processes end when one is silent, or rests while others wait for "
+                       "it; one that computes, reads or writes may take 30 times as long")  # fmt: skip
+
+
 def _add_training(group):
+    group.add_argument("--model", choices=list(MODELS), default="lenet", help="the network: see d2lmini.models")
     group.add_argument("--epochs", type=number(int, 1), default=10, metavar="N", help="passes over the training data")
     group.add_argument("--optimizer", choices=("sgd", "adam"), default="sgd", help="of torch.optim")
     group.add_argument("--lr", type=number(float, 0), default=0.05, metavar="RATE",
@@ -121,9 +187,6 @@ def _add_training(group):
     group.add_argument("--compile", choices=MODES, metavar="MODE",
                        help=f"of torch.compile, one of {', '.join(MODES)}; reduce-overhead replays CUDA graphs where "
                        "there are CUDA GPUs; not for simulated ones; by default nothing is compiled")  # fmt: skip
-    group.add_argument("--allreduce", choices=list(ALLREDUCE), default="ring", help="how gradients are summed")
-    group.add_argument("--buckets", type=number(float, 0), default=25.0, metavar="MIB",
-                       help="MiB (2^20 bytes) of gradients that travel together; 0: each parameter's own")  # fmt: skip
     group.add_argument("--seed", type=number(int, 0), default=0, metavar="N",
                        help="of the parameters, the order of the examples and all other random numbers")  # fmt: skip
 

@@ -28,8 +28,8 @@ def check(mode, devices, exchanges):
             raise ValueError(f"compile={mode}: simulated GPUs such as {device} run operations one at a time, so "
                              "nothing can be compiled: leave compile out, or train on other devices")  # fmt: skip
     if exchanges:
-        raise ValueError(f"compile={mode}: replicas whose batch norms are synchronised exchange tensors between their "
-                         "threads, which cannot be compiled: leave compile out")  # fmt: skip
+        raise ValueError(f"compile={mode}: replicas whose batch norms are synchronised exchange tensors on their "
+                         "way, which cannot be compiled: leave compile out")  # fmt: skip
 
 
 def forward_and_loss(modules, losses, mode):

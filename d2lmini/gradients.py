@@ -31,15 +31,16 @@ def summing(algorithm, devices):
     return partial(collectives.allreduce, algorithm=algorithm or "ring")
 
 
-def reduce(replicas, allreduce, bucket_bytes):
+def reduce(replicas, allreduce, bucket_bytes, anywhere=lambda used: used):
     """Give every replica the sum of all replicas' gradients.
 
     `replicas`: modules of one architecture, one a device. ``allreduce(tensors)`` replaces each tensor by the sum of
     all. `bucket_bytes`: the most bytes that travel together, unless one gradient alone has more; 0: each alone.
     A parameter that has a gradient in no replica is left alone; one that has none in some counts as zero there.
+    anywhere: where other processes have replicas too, what makes of a list of bools, "used here", "used anywhere".
     Raises ValueError for sparse gradients.
     """
-    rows = _used([list(replica.parameters()) for replica in replicas])
+    rows = _used([list(replica.parameters()) for replica in replicas], anywhere)
     for places in plan([row[0].grad for row in rows], bucket_bytes or 1):
         columns = list(zip(*(rows[place] for place in places), strict=True))  # one a replica
         flats = [_flat([p.grad for p in column]) for column in columns]
@@ -54,9 +55,11 @@ def scale(parameters, factor):
     torch._foreach_mul_([p.grad for p in parameters if p.grad is not None], factor)
 
 
-def _used(parameters):
+def _used(parameters, anywhere):
     """Return the rows of equal parameters, one a replica, that have a gradient somewhere, and there everywhere."""
-    rows = [row for row in zip(*parameters, strict=True) if any(p.grad is not None for p in row)]
+    rows = list(zip(*parameters, strict=True))
+    used = anywhere([any(p.grad is not None for p in row) for row in rows])
+    rows = [row for row, is_used in zip(rows, used, strict=True) if is_used]
     for p in (p for row in rows for p in row):
         if p.grad is None:  # this replica had no shard, or did not use it
             p.grad = torch.zeros_like(p)

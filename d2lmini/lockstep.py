@@ -9,7 +9,7 @@ sums and of what is printed. A GPU loses nothing by it, as it works behind the p
 """
 
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 _local = threading.local()
 
@@ -40,6 +40,15 @@ class Lockstep:
             self.turn = (rank + 1) % self.world_size
             self.changed.notify_all()
 
+    def exchange(self, rank, value):
+        """Take the value of `rank`, let the others have their turns, and return the list of what all gave."""
+        self.given[rank] = value
+        if rank == self.world_size - 1:
+            self.complete = list(self.given)  # stays until the last rank gives again, so all can take it
+        self.hand_on(rank)
+        self.wait(rank)
+        return self.complete
+
 
 def together(functions):
     """Call the functions, rank r's being functions[r], each in a thread of its own, and return their results in order.
@@ -65,15 +74,18 @@ def together(functions):
 
 def exchange(value):
     """Give `value` and return the list of what all ranks gave; alone, outside of `together`, that is ``[value]``."""
-    lockstep, rank = getattr(_local, "place", (None, 0))
-    if lockstep is None:
-        return [value]
-    lockstep.given[rank] = value
-    if rank == lockstep.world_size - 1:
-        lockstep.complete = list(lockstep.given)  # stays until the last rank gives again, so all can take it
-    lockstep.hand_on(rank)
-    lockstep.wait(rank)
-    return lockstep.complete
+    among, rank = getattr(_local, "place", (None, 0))
+    return [value] if among is None else among.exchange(rank, value)
+
+
+@contextmanager
+def standing(among, rank):
+    """Let `exchange` in this thread call ``among.exchange(rank, value)``: for ranks that are no threads."""
+    before, _local.place = getattr(_local, "place", (None, 0)), (among, rank)
+    try:
+        yield
+    finally:
+        _local.place = before
 
 
 def _run(lockstep, rank, function, results):

@@ -15,13 +15,19 @@ class LossLog:
 
     EVERY = 256  # batches between two readings: the devices are waited for so seldom, and few numbers are kept
 
-    def __init__(self, progress, sums, devices):
-        """Add to `progress`; `sums` says whether a loss is the sum over its shard, or the mean."""
-        self.progress, self.sums, self.devices = progress, sums, devices
+    def __init__(self, progress, sums, devices, gather=lambda rows: rows):
+        """Add to `progress`; `sums` says whether a loss is the sum over its shard, or the mean.
+
+        gather: where the ranks are processes, what makes of this one's losses, as lists by rank, those of all.
+        """
+        self.progress, self.sums, self.devices, self.gather = progress, sums, devices, gather
         self._waiting = []  # one entry a batch: (size, loss) of each shard, in order of rank
 
     def add(self, shards):
-        """Note a batch, given as the pairs (size, loss) of its shards, each loss a tensor on its own device."""
+        """Note a batch, given as the pairs (size, loss) of its shards, each loss a tensor on its own device.
+
+        The loss of a shard that another process has is None.
+        """
         self._waiting.append(shards)
         self.progress.batches += 1
         self.progress.examples += sum(size for size, _ in shards)
@@ -45,8 +51,8 @@ class LossLog:
         columns = [[] for _ in self.devices]
         for shards in waiting:
             for rank, (_, loss) in enumerate(shards):
-                columns[rank].append(loss)
-        return [iter(torch.stack(column).tolist() if column else []) for column in columns]
+                columns[rank].extend([] if loss is None else [loss])
+        return list(map(iter, self.gather([torch.stack(column).tolist() if column else [] for column in columns])))
 
     def _describe(self, value, batch, rank):
         return (f"the loss is {value} in epoch {self.progress.epochs + 1}, batch {batch}, on {self.devices[rank]} "

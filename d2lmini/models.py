@@ -1,4 +1,4 @@
-"""Networks, as bare parameters and as modules. So far: LeNet.
+"""Networks, as bare parameters and as modules: LeNet, and two smaller ones for comparison.
 
 LeNet here is the variant of the multi-GPU literature for 28×28 grey images (after LeCun et al. 1998, with ReLU and
 average pooling): two convolutions, each with a pool, and two dense layers; 129,068 parameters in eight tensors.
@@ -63,3 +63,23 @@ class LeNet(nn.Module):
     def forward(self, X):
         """Return the ten class scores [n, 10] of images X [n, 1, 28, 28]."""
         return self.net(X)
+
+
+def mlp(seed=0):
+    """Return a network with one hidden layer of 128, for images [n, 1, 28, 28]: 101,770 parameters."""
+    return _seeded(seed, lambda: [nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)])
+
+
+def softmax_regression(seed=0):
+    """Return a linear network for images [n, 1, 28, 28]: 7,850 parameters."""
+    return _seeded(seed, lambda: [nn.Linear(784, 10)])
+
+
+def _seeded(seed, layers):
+    """Return the layers behind one another, with torch's initialisation from `seed`; other random numbers stay."""
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Flatten(), *layers())
+
+
+MODELS = {"lenet": LeNet, "mlp": mlp, "softmax": softmax_regression}  # name -> a function of the seed

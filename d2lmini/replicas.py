@@ -3,10 +3,10 @@
     learn     each device: its shard of the batch → loss → gradients, added to those of earlier batches
     update    gradients summed over the devices → scaled, clipped → the same optimiser step everywhere
 
-A `Trainer` knows its devices only through a `Replicas`. Another engine, such as one process a device, has its methods.
+A `Trainer` knows its devices only through a `Replicas`. The engines of `processes` and `ddp`, one process a device,
+have its methods too; what they do otherwise stands here in methods of its own.
 """
 
-import copy
 from contextlib import nullcontext
 from functools import partial
 from itertools import cycle
@@ -15,22 +15,26 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from d2lmini import compiling, gradients
+from d2lmini import compiling, gradients, replica_state
 from d2lmini.data_parallel import split_batch
 from d2lmini.lockstep import together
 from d2lmini.replicate import replicate
 from d2lmini.sync_batch_norm import is_synchronised
+from d2lmini.timing import provenance
 
 
 class Replicas:
     """One replica of `model`, `loss` and optimiser for each of `devices`; `model` itself is the first one's.
 
-    `optimizer` and ``settings.schedule`` make one a replica; for `allreduce` and `bucket_bytes` see `gradients.reduce`.
+    `optimizer` and ``settings.schedule`` make one a replica; for `allreduce` and `bucket_bytes` see `gradients`.
+    `world_size` is the number of replicas, `here` the ranks of those in this process, `places` the devices of all.
     """
 
     def __init__(self, model, loss, optimizer, devices, allreduce, bucket_bytes, settings):
         """Make a replica of everything for each device."""
-        self.devices, self.allreduce, self.bucket_bytes, self.settings = devices, allreduce, bucket_bytes, settings
+        self.allreduce = self._summing(allreduce, devices)
+        self.devices, self.bucket_bytes, self.settings = devices, bucket_bytes, settings
+        self.world_size, self.here, self.places = len(devices), range(len(devices)), list(map(str, devices))
         self.sums = getattr(loss, "reduction", "mean") == "sum"
         self.in_step = len(devices) > 1 and is_synchronised(model)
         compiling.check(settings.compile, devices, self.in_step)
@@ -44,6 +48,11 @@ class Replicas:
         scaled = settings.amp is torch.float16  # its smallest normal number is 6e-5: gradients would vanish
         self.scalers = [torch.amp.GradScaler(device.type) for device in devices] if scaled else []
 
+    @staticmethod
+    def count(devices):
+        """Return the number of replicas for these devices."""
+        return len(devices)
+
     def learn(self, X, y):
         """Learn from one batch X [n, …], y [n], and return the pairs (size, loss) of its shards.
 
@@ -55,9 +64,7 @@ class Replicas:
             raise ValueError(f"expected one label an example and at least one, got {len(X)} examples, {len(y)} labels")
         if not self.batches:
             self._planned = len(X) * self.settings.accumulate
-        shards = self._shards(X, y)
-        losses = self._in_step(shards) if self.in_step else self._in_turn(shards)
-        losses = [(len(part), loss) for (part, _), loss in zip(shards, losses, strict=True)]
+        losses = self._learn_shards(X, y)
         self.batches += 1
         self._examples += len(X)
         if self.batches == self.settings.accumulate:
@@ -70,6 +77,12 @@ class Replicas:
         if len(devices) == 1:
             return [(X.to(devices[0]), y.to(devices[0]))]
         return list(zip(*split_batch(X, y, devices), strict=True))
+
+    def _learn_shards(self, X, y):
+        """Add the gradients of a batch to those of each replica, and return the pairs (size, loss) of its shards."""
+        shards = self._shards(X, y)
+        losses = self._in_step(shards) if self.in_step else self._in_turn(shards)
+        return [(len(part), loss) for (part, _), loss in zip(shards, losses, strict=True)]
 
     def _in_turn(self, shards):
         """Add to the gradients those of each shard, one replica after the other, and return the shards' losses."""
@@ -104,14 +117,17 @@ class Replicas:
         """Take one optimiser step with the gradients of all batches since the last one; with none, do nothing."""
         if not self.batches:
             return
-        if len(self.modules) > 1:
-            gradients.reduce(self.modules, self.allreduce, self.bucket_bytes)
+        if self.world_size > 1:
+            self._reduce()
         as_planned = self.sums or self._examples == self._planned
         for rank in range(len(self.modules)):
             self._update(rank, 1 if as_planned else self._planned / self._examples)
         self.batches = self._examples = 0
         if self.settings.schedule_every == "update":
             self.advance_schedule()
+
+    def _reduce(self):
+        gradients.reduce(self.modules, self.allreduce, self.bucket_bytes)
 
     def forget(self):
         """Drop the gradients of batches that wait for an update."""
@@ -153,15 +169,19 @@ class Replicas:
             module.eval()
         self._share_buffers()
         examples, correct = 0, [0] * len(self.modules)
-        for rank, (X, y) in zip(cycle(range(len(self.modules))), data_iter):
-            X, y = X.to(self.devices[rank]), y.to(self.devices[rank])
-            with self._precision(rank):
-                scores = self.modules[rank](X)
-            correct[rank] += (scores.argmax(1) == y).sum()  # stays on the device: no waiting inside the loop
+        for turn, (X, y) in zip(cycle(range(self.world_size)), data_iter):
             examples += len(y)
+            if turn in self.here:
+                i = self.here.index(turn)
+                correct[i] += self._correct(i, X, y)  # stays on the device: no waiting inside the loop
         if not examples:
             raise ValueError("expected at least one example to evaluate on, got none")
-        return sum(map(int, correct)) / examples
+        return self._over_ranks(sum(map(int, correct))) / examples
+
+    def _correct(self, i, X, y):
+        X, y = X.to(self.devices[i]), y.to(self.devices[i])
+        with self._precision(i):
+            return (self.modules[i](X).argmax(1) == y).sum()
 
     def finite(self):
         """Return whether all parameters are finite numbers; this waits for the first device."""
@@ -176,18 +196,38 @@ class Replicas:
         amp = self.settings.amp
         return torch.autocast(self.devices[rank].type, dtype=amp) if amp else nullcontext()
 
+    # -- what several processes do otherwise ---------------------------------------------------------------------------
+
+    @staticmethod
+    def _summing(allreduce, devices):
+        return gradients.summing(allreduce, devices)
+
+    def _over_ranks(self, count):
+        """Return the sum of a number over all processes."""
+        return count
+
+    def total(self, shards):
+        """Return the loss of a whole batch, given what `learn` returned, as a tensor on the first device."""
+        n, alone = sum(size for size, _ in shards), self.sums or len(shards) == 1
+        return sum(loss.to(self.devices[0]) * (1 if alone else size / n) for size, loss in shards)
+
+    def gather(self, rows):
+        """Return a list of values for each rank, given those of the replicas in this process."""
+        return rows
+
+    def first(self, function):
+        """Return what `function` returns in the process of rank 0, or raise what it raises there, in all processes."""
+        return function()
+
+    def provenance(self):
+        """Return where times come from, as `timing.provenance` does."""
+        return provenance(self.devices)
+
     # -- state -------------------------------------------------------------------------------------------------------
 
     def state_dict(self):
         """Return everything that decides the next step, once; only buffers, which may differ, for every replica."""
-        return {
-            "optimizer made": {"the class": type(self.optimizers[0]).__name__, **_plain(self.optimizers[0].defaults)},
-            "model": self.modules[0].state_dict(),
-            "optimizer": self.optimizers[0].state_dict(),
-            "schedule": self.schedulers[0].state_dict() if self.schedulers else None,
-            "scaler": self.scalers[0].state_dict() if self.scalers else None,
-            "buffers": [dict(module.named_buffers()) for module in self.modules],
-        }
+        return replica_state.get(self)
 
     def load_state_dict(self, state):
         """Make every replica what `state_dict` described, on whatever devices these are.
@@ -195,41 +235,10 @@ class Replicas:
         With another number of replicas all get the first one's buffers. Raises ValueError, before anything changes,
         for the state of another model or of another way to train it.
         """
-        self._check_state(state)
-        found = state["buffers"] if len(state["buffers"]) == len(self.modules) else state["buffers"][:1]
-        for rank, (module, buffers) in enumerate(zip(self.modules, cycle(found))):
-            module.load_state_dict(state["model"])
-            for name, buffer in module.named_buffers():
-                buffer.copy_(buffers[name])
-            # Copies: an optimiser keeps the tensors it is given when they are on its device already.
-            self.optimizers[rank].load_state_dict(copy.deepcopy(state["optimizer"]))
-            for made, key in ((self.schedulers, "schedule"), (self.scalers, "scaler")):
-                if made:
-                    made[rank].load_state_dict(copy.deepcopy(state[key]))
+        replica_state.check(self.state_dict(), state)
+        replica_state.load(self, state)
         self.forget()
 
-    def _check_state(self, state):
-        ours = self.state_dict()
-        for key in ("schedule", "scaler"):
-            if (ours[key] is None) != (state[key] is None):
-                raise ValueError(f"saved {'without' if ours[key] else 'with'} a {key}, and this trainer is not")
-        for what, facts in (("model", _shapes), ("optimiser", _groups)):
-            mine, theirs = facts(ours), facts(state)
-            different = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
-            if different:
-                name = different[0]
-                sides = f"{theirs.get(name)} there, {mine.get(name)} here"
-                raise ValueError(f"saved with another {what}: {name} is {sides}")
-
-
-def _shapes(state):
-    return {name: list(getattr(value, "shape", ())) for name, value in state["model"].items()}
-
-
-def _groups(state):
-    sizes = [len(group["params"]) for group in state["optimizer"]["param_groups"]]
-    return {**state["optimizer made"], "the number of parameters in its groups": sizes}
-
-
-def _plain(settings):
-    return {name: value for name, value in settings.items() if not isinstance(value, torch.Tensor)}
+    def own_states(self):
+        """Return for each replica, of all processes, what it has for itself: its buffers."""
+        return [{"buffers": dict(module.named_buffers())} for module in self.modules]

@@ -1,6 +1,7 @@
 """Train from the command line: ``python -m d2lmini.train --help`` says what there is to choose.
 
     python -m d2lmini.train --data digits --devices 2 --epochs 10 --allreduce ring --json results.json
+    torchrun --nproc-per-node=2 -m d2lmini.train --data digits --epochs 10 --engine ddp
 """
 
 import json
@@ -10,54 +11,91 @@ import sys
 from functools import partial
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from d2lmini import arguments, data, sim
+from d2lmini.checkpoint import CheckpointError
 from d2lmini.devices import cpu, num_gpus, try_all_gpus
-from d2lmini.models import LeNet
+from d2lmini.distributed import torchrun
+from d2lmini.distributed.pulse import slow
+from d2lmini.distributed.watch import Board, Watch
+from d2lmini.models import MODELS
 from d2lmini.timing import human
-from d2lmini.trainer import Trainer
+from d2lmini.trainer import DivergedError, Trainer
 
+PROGRAM = "python -m d2lmini.train"
 MIB = 2**20
+LABELS = {"lenet": "LeNet", "mlp": "MLP", "softmax": "softmax regression"}
 PRECISIONS = {"none": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 EXPECTED = (ValueError, RuntimeError, OSError, ArithmeticError)  # what bad input ends in; others are mistakes here
 
 
 def main(words=None):
     """Train as the command line says, and return the exit code; every failure is one line on stderr."""
+    if torchrun.launched():
+        return in_group(words)
     options = arguments.parse(words)
     try:
-        run(options)
+        run(options, choose_devices(options.devices, options.kind, options.gpu))
     except KeyboardInterrupt:
-        again = f": go on with --checkpoint {options.checkpoint} --resume" if options.checkpoint else ""
-        print(f"interrupted{again}", file=sys.stderr)
+        print(f"interrupted{go_on(options)}", file=sys.stderr)
         return 130
     except EXPECTED as error:
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        print(f"python -m d2lmini.train: error: {line}", file=sys.stderr)
+        print(f"{PROGRAM}: error: {line}", file=sys.stderr)
         return 1
     return 0
 
 
-def run(options):
-    """Train, print the table while it grows, write the results, and return them."""
+def in_group(words):
+    """Do the same as one rank of several: when one fails, one of them says it, and all end."""
+    store = torchrun.connect()
+    board = Board(store, PROGRAM)
+    options = arguments.parse(words, board.say)
+    watch = Watch(board, torchrun.rank(), torchrun.world_size(), options.patience, go_on(options))
+    try:
+        device = torchrun.device("cpu" if options.engine == "allreduce" else options.kind)
+        torchrun.join(store, device)
+        run(options, [device])
+        dist.barrier()  # until rank 0 has written the results
+    except KeyboardInterrupt:
+        watch.end(f"interrupted{go_on(options)}", 130)
+    except BaseException as error:
+        watch.explain(error, alike=isinstance(error, DivergedError | CheckpointError))
+    watch.leave()
+    dist.destroy_process_group()
+    return 0
+
+
+def go_on(options):
+    """Return what to say about going on after an interrupt."""
+    return f": go on with --checkpoint {options.checkpoint} --resume" if options.checkpoint else ""
+
+
+def run(options, where):
+    """Train on the devices `where`, print the table while it grows, write the results, and return them.
+
+    Of several processes, rank 0 prints and writes.
+    """
     torch.manual_seed(options.seed)
-    where = choose_devices(options.devices, options.kind, options.gpu)
-    train_iter, test_iter = load(options)
+    with slow():
+        train_iter, test_iter = load(options)
     if options.resident:
         train_iter, test_iter = train_iter.to(where[0]), test_iter.to(where[0])
     trainer = make_trainer(options, where)
-    print(describe(options, trainer, train_iter, test_iter))
+    show = print if torchrun.rank() == 0 else (lambda *args, **kwargs: None)
+    show(describe(options, trainer, train_iter, test_iter))
     if options.resume and not options.checkpoint.exists():
-        print(f"there is no {options.checkpoint} yet: starting from the beginning")
-    table = Table()
+        show(f"there is no {options.checkpoint} yet: starting from the beginning")
+    table = Table(show)
     history = trainer.fit(train_iter, options.epochs, test_iter, table.add, checkpoint=options.checkpoint,
                           every=options.every, resume=options.resume)  # fmt: skip
     table.add(len(history.loss), history)
     results = summary(options, trainer, history, train_iter.num_examples)
-    print(f"{history.provenance}: {human(results['seconds_an_epoch'])} an epoch, "
-          f"{results['images_a_second']:,.0f} images/s")  # fmt: skip
-    if options.json:
+    show(f"{history.provenance}: {human(results['seconds_an_epoch'])} an epoch, "
+         f"{results['images_a_second']:,.0f} images/s")  # fmt: skip
+    if options.json and torchrun.rank() == 0:
         write_json(options.json, results)
     return results
 
@@ -100,16 +138,19 @@ def make_trainer(options, where):
         "cosine": partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=options.epochs),
         "step": partial(torch.optim.lr_scheduler.StepLR, step_size=-(-options.epochs // 3)),
     }[options.schedule]
-    return Trainer(LeNet(seed=options.seed), nn.CrossEntropyLoss(), optimizer, where, allreduce=options.allreduce,
-                   buckets=int(options.buckets * MIB), schedule=schedule, accumulate=options.accumulate,
-                   clip=options.clip, amp=PRECISIONS[options.amp], compile=options.compile)  # fmt: skip
+    return Trainer(MODELS[options.model](seed=options.seed), nn.CrossEntropyLoss(), optimizer, where,
+                   allreduce=options.allreduce, buckets=int(options.buckets * MIB), schedule=schedule,
+                   accumulate=options.accumulate, clip=options.clip, amp=PRECISIONS[options.amp],
+                   compile=options.compile, engine=options.engine)  # fmt: skip
 
 
 def describe(options, trainer, train_iter, test_iter):
     """Return a line that says what is trained, where and on what."""
-    names = ", ".join(map(str, trainer.devices))
-    return (f"LeNet, {parameters(trainer):,} parameters, on {names}; {options.data}: {train_iter.num_examples:,} "
-            f"images to train on, {test_iter.num_examples:,} to test on")  # fmt: skip
+    names = ", ".join(map(str, trainer.engine.places))
+    if torchrun.launched():
+        names += f" ({options.engine} over {torchrun.backend()})"
+    return (f"{LABELS[options.model]}, {parameters(trainer):,} parameters, on {names}; {options.data}: "
+            f"{train_iter.num_examples:,} images to train on, {test_iter.num_examples:,} to test on")  # fmt: skip
 
 
 def parameters(trainer):
@@ -120,17 +161,17 @@ def parameters(trainer):
 class Table:
     """Prints the rows of a history that were not printed yet."""
 
-    def __init__(self):
-        """Begin with the head still to be printed."""
-        self.rows = None
+    def __init__(self, show=print):
+        """Begin with the head still to be printed, by `show`."""
+        self.rows, self.show = None, show
 
     def add(self, epochs, history):
         """Print the rows up to epoch number `epochs`."""
         if self.rows is None:
-            print(history.header())
+            self.show(history.header())
             self.rows = 0
         for epoch in range(self.rows + 1, epochs + 1):
-            print(history.row(epoch), flush=True)
+            self.show(history.row(epoch), flush=True)
         self.rows = epochs
 
 
@@ -142,7 +183,10 @@ def summary(options, trainer, history, examples):
     return {
         "settings": {name: str(value) if name in ("json", "checkpoint") and value else value
                      for name, value in vars(options).items()},
-        "devices": [str(device) for device in trainer.devices],
+        "devices": list(map(str, trainer.engine.places)),
+        "engine": options.engine,
+        "world_size": trainer.engine.world_size,
+        "backend": torchrun.backend() if torchrun.launched() else None,
         "parameters": parameters(trainer),
         "clock": history.provenance.split(" ")[0],
         "provenance": history.provenance,

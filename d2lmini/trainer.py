@@ -7,20 +7,18 @@ over the devices, and the same update everywhere. This module is the loop; `repl
 import os
 import sys
 from dataclasses import asdict
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
-import torch
 from tqdm import auto as bars
 
-from d2lmini import gradients, rng
+from d2lmini import engines, rng
 from d2lmini.checkpoint import CheckpointError, check_target, read, write
-from d2lmini.devices import try_gpu
 from d2lmini.history import DivergedError, History, Progress
 from d2lmini.losses import LossLog
-from d2lmini.replicas import Replicas
 from d2lmini.settings import Settings, check_model, check_optimizer
-from d2lmini.timing import Timer, provenance
+from d2lmini.timing import Timer
 
 __all__ = ["DivergedError", "History", "Trainer"]
 BUCKET_BYTES = 25 * 2**20  # as in torch's DistributedDataParallel
@@ -39,6 +37,8 @@ class Trainer:
     allreduce: how gradients are summed, a name in `schedules.ALLREDUCE` or a function that replaces each tensor of a
     list by the sum of all. By default a ring; where devices are of several kinds, or one of them holds two replicas,
     all through the first. buckets: the most bytes of gradients that travel together; 0: each parameter's alone.
+    engine: where the replicas are: "replicas" in this process, or one in each process of `torch.distributed`, with
+    torch's DistributedDataParallel, "ddp", or an all-reduce of our own, "allreduce"; see `engines`.
     schedule: ``schedule(optimizer)`` returns a scheduler of ``torch.optim.lr_scheduler``, which takes a step after each
     "epoch", or each update, as `schedule_every` says ("epoch" or "update").
     accumulate: the number of batches that make one update, with the gradient of all their examples together.
@@ -52,15 +52,14 @@ class Trainer:
     """
 
     def __init__(self, model, loss, optimizer, devices=None, *, allreduce=None, buckets=BUCKET_BYTES, schedule=None,
-                 schedule_every="epoch", accumulate=1, clip=None, amp=None, compile=None):  # fmt: skip
+                 schedule_every="epoch", accumulate=1, clip=None, amp=None, compile=None,
+                 engine="replicas"):  # fmt: skip
         """Move the model to the first device, copy it to the others, and make an optimiser for each."""
-        self.devices = [torch.device(d) for d in ([try_gpu()] if devices is None else devices)]
-        if not self.devices:
-            raise ValueError("expected at least one device, got none")
+        kind = engines.find(engine)
+        self.devices, world_size = engines.choose(kind, devices)
         self.settings = Settings(schedule, schedule_every, accumulate, clip, amp, compile)
-        summing = gradients.summing(allreduce, self.devices)
-        check_model(model, loss, exact=len(self.devices) == accumulate == 1)
-        self.engine = Replicas(model, loss, optimizer, self.devices, summing, buckets, self.settings)
+        check_model(model, loss, exact=world_size == accumulate == 1)
+        self.engine = kind(model, loss, optimizer, self.devices, allreduce, buckets, self.settings)
         check_optimizer(self.engine.optimizers[0])
         self.replicas, self.optimizers = self.engine.modules, self.engine.optimizers
         self.history, self.progress = History(), Progress()
@@ -72,10 +71,7 @@ class Trainer:
         With ``accumulate=m`` every m-th call updates the parameters. A batch of fewer examples than devices uses as
         many devices as it has examples. Raises ValueError for an empty batch, or one with another number of labels.
         """
-        shards = self.engine.learn(X, y)
-        if self.engine.sums or len(shards) == 1:
-            return sum(loss.to(self.devices[0]) for _, loss in shards)
-        return sum(loss.to(self.devices[0]) * (size / len(X)) for size, loss in shards)
+        return self.engine.total(self.engine.learn(X, y))
 
     def fit(self, train_iter, num_epochs, test_iter=None, on_epoch=None, *, checkpoint=None, every=None, resume=False):
         """Train for `num_epochs` passes over `train_iter` and return the `History`.
@@ -92,8 +88,8 @@ class Trainer:
         """
         self._check_fit(num_epochs, checkpoint, every, resume)
         self.engine.forget()
-        self.history, self.progress, self._resumed = History(provenance=provenance(self.devices)), Progress(), False
-        if resume and Path(checkpoint).exists():
+        self.history, self.progress, self._resumed = History(provenance=self.engine.provenance()), Progress(), False
+        if resume and self.engine.first(Path(checkpoint).exists):
             self.load(checkpoint)
         while self.progress.epochs < num_epochs:
             self._epoch(train_iter, checkpoint, every)
@@ -117,7 +113,7 @@ class Trainer:
         """Write a checkpoint: model, optimiser, progress, history, random numbers; raises CheckpointError."""
         state = {"engine": self.engine.state_dict(), "progress": asdict(self.progress), "history": asdict(self.history),
                  "rng": rng.get_state(self.devices), "place": self._place}  # fmt: skip
-        write(path, state)
+        self.engine.first(partial(write, path, state))
 
     def load(self, path):
         """Take everything from a checkpoint, whatever devices it was made on.
@@ -125,14 +121,14 @@ class Trainer:
         Random numbers of a device are restored where it has the name it had. Raises CheckpointError for a file that is
         not whole, or that holds another model or another optimiser; the trainer is then as it was.
         """
-        state = read(path)
+        state = self.engine.first(partial(read, path))
         try:
             self.engine.load_state_dict(state["engine"])
         except (KeyError, TypeError) as error:
             raise CheckpointError(f"{path}: is no checkpoint of a trainer") from error
         except ValueError as error:
             raise CheckpointError(f"{path}: {error}") from error
-        here = self.history.provenance or provenance(self.devices)
+        here = self.history.provenance or self.engine.provenance()
         self.history, self.progress = History(**state["history"]), Progress(**state["progress"])
         if here not in self.history.provenance:
             self.history.provenance = "; then ".join(filter(None, [self.history.provenance, here]))
@@ -142,8 +138,9 @@ class Trainer:
     def _epoch(self, train_iter, checkpoint, every):
         """Do what is left of an epoch, and write down what it gave."""
         progress = self.progress
-        timer, log, saved = Timer(self.devices), LossLog(progress, self.engine.sums, self.devices), progress.batches
-        for X, y in _bar(self._batches(train_iter), train_iter, progress):
+        log = LossLog(progress, self.engine.sums, self.engine.places, self.engine.gather)
+        timer, saved, batches = Timer(self.devices), progress.batches, self._batches(train_iter)
+        for X, y in _bar(batches, train_iter, progress) if 0 in self.engine.here else batches:
             log.add(self.engine.learn(X, y))
             if every and progress.batches - saved >= every and not self.engine.batches:
                 log.read()
@@ -208,7 +205,7 @@ class Trainer:
         if checkpoint is None and (resume or every):
             raise ValueError("resume and every need the name of a file: checkpoint=…")
         if checkpoint is not None:
-            check_target(checkpoint)
+            self.engine.first(partial(check_target, checkpoint))
 
 
 def _bar(batches, train_iter, progress):

@@ -1,0 +1,99 @@
+"""Which rank the others wait for in vain, judged from what the ranks tell of themselves about once a second.
+
+    beat of rank r      number 1, 2, 3, …   marks it has passed   processor seconds   slow?   where   its process
+    no new beat         killed, stopped, or cut off from the network
+    fewest marks        the others wait for it: asleep if it uses no processor, else it computes, which may take long
+"""
+
+import socket
+from dataclasses import dataclass, replace
+
+import psutil
+
+ASLEEP = 0.1  # of a processor: who waits for it uses less
+LONGER = 30  # how many times as long a rank may take that computes, or reads and writes files
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What a rank tells: see the module. `done`: it has nothing left to do with the others."""
+
+    number: int
+    marks: int
+    cpu_s: float
+    slow: bool
+    place: str
+    host: str
+    pid: int
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of a rank: its last `beat`, and the seconds for which there was no other, and no new mark.
+
+    `rested_at`: its processor seconds when it passed its last mark. Before its first beat, `beat` is None.
+    """
+
+    beat: Beat | None = None
+    silent_s: float = 0.0
+    still_s: float = 0.0
+    rested_at: float = 0.0
+
+    def next(self, beat, seconds):
+        """Return what is known `seconds` later, when `beat` is its last."""
+        old = self.beat
+        if beat is None or (old and beat.number == old.number):
+            return replace(self, silent_s=self.silent_s + seconds, still_s=self.still_s + seconds)
+        if old is None or beat.marks != old.marks:
+            return Seen(beat, 0.0, 0.0, beat.cpu_s)
+        return Seen(beat, 0.0, self.still_s + seconds, self.rested_at)
+
+
+def verdict(seen, patience):
+    """Return which ranks are the cause and why, as one sentence, or None while there is nothing to say.
+
+    seen: by rank. patience: seconds that a rank may be silent, or asleep while others wait for it; `LONGER` times as
+    many for one that computes, reads, writes or has not begun.
+    """
+    going = {rank: s for rank, s in seen.items() if not (s.beat and s.beat.done)}
+    ended = {rank: f"{_who(s.beat)} was killed or has ended" for rank, s in going.items() if s.beat and _gone(s.beat)}
+    silent = {rank: _silent(s) for rank, s in going.items() if s.silent_s >= patience * (1 if s.beat else LONGER)}
+    return _sentence(ended) or _sentence(silent) or _sentence(_behind(going, patience))
+
+
+def _silent(seen):
+    who = _who(seen.beat) if seen.beat else ""
+    return f"{who} has given no sign of life for {seen.silent_s:.0f} s: it is stopped, frozen or cut off".strip()
+
+
+def _behind(going, patience):
+    """Return those that have passed the fewest marks and stay there; nobody is behind where all have passed as many."""
+    marks = {rank: s.beat.marks for rank, s in going.items() if s.beat}
+    found = {}
+    for rank in marks if marks and len(marks) == len(going) else ():
+        s = going[rank]
+        asleep = not s.beat.slow and s.beat.cpu_s - s.rested_at < ASLEEP * s.still_s
+        behind = marks[rank] == min(marks.values()) < max(marks.values())
+        if behind and s.still_s >= patience * (1 if asleep else LONGER):
+            does = "has done nothing" if asleep else "has come no further"
+            found[rank] = f"{_who(s.beat)} {does} for {s.still_s:.0f} s while others waited: it is in {s.beat.place}"
+    return found
+
+
+def _who(beat):
+    return f"(process {beat.pid} on {beat.host})"
+
+
+def _gone(beat):
+    """Return whether a process of this machine has ended; of another machine's nobody here knows."""
+    if beat.host != socket.gethostname():
+        return False
+    try:
+        return psutil.Process(beat.pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _sentence(found):
+    return "; ".join(f"rank {rank} {why}" for rank, why in found.items())

@@ -1,0 +1,67 @@
+"""`d2lmini.train` as torchrun starts it, but for one rank that fails: arguments are its number, how, and the options.
+
+It fails in its third batch. "busy" computes for some seconds there, which is no failure; "fine" does as the others.
+The digits are replaced by random images, which need no time to load.
+"""
+
+import os
+import signal
+import sys
+import time
+
+import torch
+
+from d2lmini import data, models, train
+
+BATCH = 3
+
+
+def _raise(error):
+    raise error
+
+
+def _compute():
+    until = time.process_time() + 4
+    while time.process_time() < until:
+        pass
+
+
+ACTS = {
+    "raises": lambda: _raise(ValueError("this rank has no data")),
+    "errs": lambda: _raise(KeyError("colour")),
+    "exits": lambda: os._exit(3),
+    "is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "stops": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "hangs": lambda: time.sleep(1000),
+    "busy": _compute,
+    "nan": lambda: torch.nan,
+    "fine": lambda: None,
+}
+
+
+def images(batch_size, seed=0):
+    """Iterators over random images, the same in every process."""
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(256, (150, 1, 28, 28), generator=generator, dtype=torch.uint8)
+    labels = torch.randint(10, (150,), generator=generator)
+    return data.Batches(pixels, labels, batch_size, shuffle=True, seed=seed), data.Batches(pixels, labels, batch_size)
+
+
+def main(rank, how, words):
+    """Train, and let this process fail in its third batch when it is that rank."""
+    data.load_data_digits = images
+    learnt, forward = [], models.LeNet.forward
+
+    def failing(self, X):
+        learnt.append(self.training)
+        factor = ACTS[how]() if sum(learnt) == BATCH and self.training else None
+        return forward(self, X) * (1 if factor is None else factor)
+
+    if int(os.environ["RANK"]) == rank:
+        models.LeNet.forward = failing
+    print(f"process {os.getpid()}", flush=True)
+    return train.main(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))
