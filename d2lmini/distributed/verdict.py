@@ -69,7 +69,7 @@ def verdict(seen, patience):
     going = {rank: s for rank, s in seen.items() if not (s.beat and s.beat.done)}
     ended = {rank: f"{_who(s.beat)} was killed or has ended" for rank, s in going.items() if s.beat and _gone(s.beat)}
     silent = {rank: _silent(s) for rank, s in going.items() if s.silent_s >= patience * (1 if s.beat else TO_BEGIN)}
-    return _sentence(ended) or _sentence(silent) or _sentence(_behind(going, patience))
+    return _sentence(ended) or _sentence(silent) or _sentence(_behind(going, patience)) or None
 
 
 def _silent(seen):
