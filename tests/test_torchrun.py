@@ -56,22 +56,24 @@ def test_when_one_rank_fails_all_end_and_one_says_why(failed, case):
     assert code == 1
     assert len(said) == 1, err
     assert re.fullmatch(FAILURES[case], said[0])
+    assert not any("forcefully" in line for line in err), err  # torchrun had to kill nobody that did not listen
     assert not any("gloo" in line and "LeNet" not in line for line in (*out, *err)), err
     processes = [int(line.split()[1]) for line in out if line.startswith("process")]
     assert len(processes) == 2
     assert not any(psutil.pid_exists(number) for number in processes)
 
 
-def test_it_trains_writes_and_prints_once_and_a_rank_that_computes_for_long_is_no_hang(tmp_path, capsys, monkeypatch):
+def test_a_run_started_again_in_which_a_rank_then_computes_for_long_ends_as_one_process_does(tmp_path, monkeypatch):
     words = ["--epochs", "2", "--batch-size", "20", "--accumulate", "2", "--clip", "1", "--checkpoint"]
-    process = torchrun(HERE / "failing_rank.py", 1, "busy", *words, tmp_path / "two.pt", "--patience", "3",
-                       "--json", tmp_path / "r.json")  # fmt: skip
+    process = torchrun("--max-restarts=1", HERE / "failing_rank.py", 1, "is killed,busy", *words, tmp_path / "two.pt",
+                       "--every", 2, "--resume", "--patience", "3", "--json", tmp_path / "r.json")  # fmt: skip
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
+    assert err.count(PROGRAM) == 1
     lines = [line for line in out.splitlines() if not line.startswith("process")]
-    assert lines[0] == "LeNet, 129,068 parameters, on cpu, cpu (ddp over gloo); digits: 150 images to train on, " \
-                       "150 to test on"  # fmt: skip
-    assert [line.split()[0] for line in lines[1:]] == ["epoch", "1", "2", "measured"]
+    what = "LeNet, 129,068 parameters, on cpu, cpu (ddp over gloo); digits: 150 images to train on, 150 to test on"
+    assert lines[:3] == [what, f"there is no {tmp_path / 'two.pt'} yet: starting from the beginning", what]
+    assert [line.split()[0] for line in lines[3:]] == ["epoch", "1", "2", "measured"]
     found = json.loads((tmp_path / "r.json").read_text())
     assert (found["world_size"], found["backend"], found["engine"], found["devices"]) == (2, "gloo", "ddp", ["cpu"] * 2)
     threads = torch.get_num_threads()
