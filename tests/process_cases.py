@@ -1,5 +1,7 @@
 """Ways to train that a test runs in one process with several replicas, and in as many processes with one each."""
 
+import os
+import signal
 from functools import partial
 
 import torch
@@ -8,6 +10,8 @@ from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
 from d2lmini import data_parallel
+from d2lmini.checkpoint import CheckpointError
+from d2lmini.data import Batches
 from d2lmini.sync_batch_norm import SyncBatchNorm
 from d2lmini.trainer import Trainer
 
@@ -100,3 +104,65 @@ def own_numbers(rank, seed):
     for n in (2 * dist.get_world_size() + 1, 1):  # uneven shards, and a batch for one rank alone
         trainer.step(torch.ones(n, 20, dtype=torch.float64), torch.zeros(n).long())
     return masks, torch.rand(3).tolist(), model[1].weight.detach()
+
+
+def train_saved(rank, engine, file=None, victims=(), moment=0):
+    """Train with all that has a state, on from `file` if it is there, and return what came of it.
+
+    The ranks in `victims` are killed before they learn from batch number `moment`, counted from 1 in this run.
+    """
+    trainer, data = saved_trainer(["cpu"], engine)
+    if rank in victims:
+        learn, left = trainer.engine.learn, [moment]
+
+        def dying(X, y):
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return learn(X, y)
+
+        trainer.engine.learn = dying
+    history = trainer.fit(data, 3, data, checkpoint=file, every=3 if file else None, resume=bool(file))
+    return [p.detach() for p in trainer.replicas[0].state_dict().values()], history.loss, history.accuracy
+
+
+def saved_trainer(devices, engine, dropout=0.5):
+    """A trainer and its eight shuffled batches, the last of one example."""
+    torch.manual_seed(0)
+    layers = nn.Linear(16, 8), SyncBatchNorm(8), nn.Dropout(dropout), nn.Linear(8, 3)
+    model = nn.Sequential(nn.Flatten(), *layers).double()
+    trainer = Trainer(model, MEAN, partial(ADAM, lr=0.05), devices, engine=engine, schedule=STEP,
+                      schedule_every="update", accumulate=2, clip=0.5)  # fmt: skip
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (37, 1, 4, 4), generator=generator, dtype=torch.uint8)
+    return trainer, InDouble(images, torch.arange(37) % 3, batch_size=5, shuffle=True)
+
+
+class InDouble(Batches):
+    """Batches in float64."""
+
+    def __iter__(self):
+        return ((X.double(), y) for X, y in super().__iter__())
+
+
+def go_on(rank, file, other):
+    """Go on, without dropout, from a checkpoint of one process; return the parameters and how a bad file is refused."""
+    trainer, data = saved_trainer(["cpu"], "allreduce", dropout=0.0)
+    trainer.fit(data, 2, checkpoint=file, resume=True)
+    try:
+        trainer.load(other)
+    except CheckpointError as error:
+        return [p.detach() for p in trainer.replicas[0].state_dict().values()], str(error)
+
+
+def refused(rank):
+    """Return, for what a trainer over processes refuses, what it says."""
+    said = []
+    for arguments in ({"devices": ["cpu", "cpu"]}, {"engine": "ddp", "allreduce": "ring"}, {"allreduce": "rign"},
+                      {"model": Branch(), "engine": "ddp"}):  # fmt: skip
+        settings = {"model": network(), "engine": "allreduce", "devices": ["cpu"], **arguments}
+        try:
+            Trainer(settings.pop("model"), MEAN, MOMENTUM, **settings).step(*batches()[0])
+        except ValueError as error:
+            said.append(str(error))
+    return said

@@ -4,7 +4,7 @@ import process_cases
 import pytest
 import torch
 
-from d2lmini.distributed import run
+from d2lmini.distributed import RankError, run
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -55,3 +55,49 @@ def test_random_numbers_of_replicas_are_their_own_and_those_of_batches_are_commo
     again = run(process_cases.own_numbers, 2, 0, threads=1)
     assert [masks for masks, *_ in again] == [first, second]
     assert run(process_cases.own_numbers, 2, 1, threads=1)[0][0] != first
+
+
+def test_killed_at_any_moment_and_resumed_is_never_killed_whatever_the_engine(tmp_path):
+    whole = run(process_cases.train_saved, 2, "allreduce", threads=1)
+    assert same(whole[0], whole[1])
+    file = str(tmp_path / "c.pt")
+    for engine, victims, moment in (("allreduce", [1], 3), ("ddp", [0], 6), ("allreduce", [0, 1], 5)):
+        with pytest.raises(RankError, match="SIGKILL"):
+            run(process_cases.train_saved, 2, engine, file, victims, moment, threads=1)
+        assert (tmp_path / "c.pt").exists() == (moment > 3)  # saved for the first time after four batches
+    for rank in run(process_cases.train_saved, 2, "ddp", file, threads=1):
+        assert same(rank, whole[0])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.pt", "c.pt.previous"]
+
+
+def same(a, b):
+    return all(torch.equal(p, q) for p, q in zip(a[0], b[0], strict=True)) and a[1:] == b[1:]
+
+
+def test_processes_go_on_from_one_process_and_one_process_from_them(tmp_path):
+    whole, data = process_cases.saved_trainer(["cpu"] * 2, "replicas", dropout=0.0)
+    losses = whole.fit(data, 3).loss
+    first, data = process_cases.saved_trainer(["cpu"] * 2, "replicas", dropout=0.0)
+    file, other = tmp_path / "c.pt", tmp_path / "other.pt"
+    first.fit(data, 1, checkpoint=file)
+    other.write_bytes(b"no checkpoint")
+    ranks = run(process_cases.go_on, 2, file, other, threads=1)
+    assert [said for _, said in ranks] == [ranks[0][1]] * 2
+    assert ranks[0][1].startswith(f"{other}: is no checkpoint of the trainer")
+    last, data = process_cases.saved_trainer(["cpu"] * 2, "replicas", dropout=0.0)
+    assert last.fit(data, 3, checkpoint=file, resume=True).loss == losses
+    assert "2 processes (allreduce)" in last.history.provenance
+    assert equal(last.replicas[0].state_dict(), whole.replicas[0].state_dict())
+
+
+def test_what_makes_no_sense_is_refused_in_one_line():
+    with pytest.raises(RuntimeError, match="this process has joined no others: start it with torchrun"):
+        process_cases.Trainer(process_cases.network(), process_cases.MEAN, process_cases.MOMENTUM, engine="ddp")
+    with pytest.raises(ValueError, match="engine: expected one of replicas, allreduce, ddp, got 'horovod'"):
+        process_cases.Trainer(process_cases.network(), process_cases.MEAN, process_cases.MOMENTUM, engine="horovod")
+    for said in run(process_cases.refused, 2, threads=1):
+        devices, ring, name, unused = said
+        assert devices == "a process has one device when each has a replica, got cpu, cpu"
+        assert ring == "DDP sums gradients in its own way: allreduce='ring' is for engine=\"allreduce\""
+        assert name.startswith("allreduce: expected one of naive, tree, ring, ")
+        assert "weight took no part in the loss, and DDP waits for its gradient: engine=" in unused

@@ -176,7 +176,7 @@ def _context():
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch"])
+    context.set_forkserver_preload(["torch", "torch._dynamo"])  # a second each; an optimiser needs both
     return context
 
 

@@ -5,18 +5,27 @@
     fewest marks        the others wait for it: asleep if it uses no processor, else it computes, which may take long
 """
 
+import os
 import socket
+import uuid
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 
 import psutil
 
 ASLEEP = 0.1  # of a processor: who waits for it uses less
 LONGER = 30  # how many times as long a rank may take that computes, or reads and writes files
+TO_BEGIN = 3  # and one whose process has just been started
 
 
 @dataclass(frozen=True)
 class Beat:
-    """What a rank tells: see the module. `done`: it has nothing left to do with the others."""
+    """What a rank tells: see the module. `done`: it has nothing left to do with the others.
+
+    `host`: the name to show; `machine`: what processes have in common that see each other's numbers, `pid`.
+    """
 
     number: int
     marks: int
@@ -24,6 +33,7 @@ class Beat:
     slow: bool
     place: str
     host: str
+    machine: str
     pid: int
     done: bool = False
 
@@ -54,12 +64,12 @@ def verdict(seen, patience):
     """Return which ranks are the cause and why, as one sentence, or None while there is nothing to say.
 
     seen: by rank. patience: seconds that a rank may be silent, or asleep while others wait for it; `LONGER` times as
-    many for one that computes, reads, writes or has not begun.
+    many for one that computes, reads or writes, `TO_BEGIN` times for one that has not begun.
     """
     going = {rank: s for rank, s in seen.items() if not (s.beat and s.beat.done)}
     ended = {rank: f"{_who(s.beat)} was killed or has ended" for rank, s in going.items() if s.beat and _gone(s.beat)}
-    silent = {rank: _silent(s) for rank, s in going.items() if s.silent_s >= patience * (1 if s.beat else LONGER)}
-    return _sentence(ended) or _sentence(silent) or _sentence(_behind(going, patience))
+    silent = {rank: _silent(s) for rank, s in going.items() if s.silent_s >= patience * (1 if s.beat else TO_BEGIN)}
+    return _sentence(ended) or _sentence(silent) or _sentence(_behind(going, patience)) or None
 
 
 def _silent(seen):
@@ -87,12 +97,21 @@ def _who(beat):
 
 def _gone(beat):
     """Return whether a process of this machine has ended; of another machine's nobody here knows."""
-    if beat.host != socket.gethostname():
+    if beat.machine != machine():
         return False
     try:
         return psutil.Process(beat.pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+@cache
+def machine():
+    """Return what tells this machine, and on Linux this container, from others; a host's name need not."""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    return f"{socket.gethostname()} {uuid.getnode()}"
 
 
 def _sentence(found):

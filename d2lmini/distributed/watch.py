@@ -27,7 +27,7 @@ from dataclasses import asdict
 import torch.distributed as dist
 
 from d2lmini.distributed.pulse import pulse
-from d2lmini.distributed.verdict import Beat, Seen, verdict
+from d2lmini.distributed.verdict import Beat, Seen, machine, verdict
 from d2lmini.distributed.worker import place
 
 SAID, WHO = "d2lmini/said", "d2lmini/beat{}"
@@ -137,8 +137,8 @@ class Watch:
         frame = sys._current_frames().get(self.main)
         where = place(frame) if frame else "its end"
         self.number += 1
-        beat = Beat(self.number, pulse.marks, time.process_time(), pulse.slow > 0, where, self.host, os.getpid(),
-                    self.left)  # fmt: skip
+        beat = Beat(self.number, pulse.marks, time.process_time(), pulse.slow > 0, where, self.host, machine(),
+                    os.getpid(), self.left)  # fmt: skip
         self.board.store.set(WHO.format(self.rank), json.dumps(asdict(beat)))
         with suppress(OSError):
             os.write(self.guard.stdin.fileno(), b".")

@@ -1,0 +1,72 @@
+"""Two network namespaces as two machines: torchrun joins them, and the result is that of one machine."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import two_machines
+
+from d2lmini import train
+
+TOOL = Path(__file__).resolve().parent.parent / "tools" / "two_machines.py"
+WORDS = ["--epochs", "1", "--batch-size", "500", "--model", "mlp"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def allowed():
+    """Skip where the system does not let us make namespaces and cables."""
+    try:
+        with two_machines.TwoMachines():
+            pass
+    except two_machines.Missing as error:
+        pytest.skip(f"no two machines here: {error}")
+
+
+def namespaces():
+    return subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+
+
+def test_two_machines_train_what_one_does_and_leave_nothing_behind(tmp_path, capsys):
+    words = [*WORDS, "--engine", "allreduce", "--checkpoint", tmp_path / "two.pt", "--json", tmp_path / "two.json"]
+    process = subprocess.Popen([sys.executable, TOOL, "--", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
+    said, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, said
+    assert [line for line in said.splitlines() if line.startswith("--")] == [
+        f"-- machine {i}, 10.77.0.{i + 1}: torchrun ended with exit code 0 --" for i in range(2)
+    ]
+    assert said.count("MLP, 101,770 parameters, on cpu, cpu (allreduce over gloo)") == 1
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        assert train.main([*WORDS, "--devices", "2", "--kind", "cpu", "--checkpoint", str(tmp_path / "one.pt"),
+                           "--json", str(tmp_path / "one.json")]) == 0  # fmt: skip
+    finally:
+        torch.set_num_threads(threads)
+    one, two = (torch.load(tmp_path / name, weights_only=True)["engine"]["model"] for name in ("one.pt", "two.pt"))
+    assert all(torch.equal(one[key], two[key]) for key in one)
+    results = [json.loads((tmp_path / name).read_text())["epochs"][0] for name in ("one.json", "two.json")]
+    assert results[0]["loss"] == results[1]["loss"]
+    assert f"d2lmini-{process.pid}-" not in namespaces()
+
+
+def interrupted(machines, started):
+    """Let something run inside that does not end, and break off."""
+    started.append(subprocess.Popen(["ip", "netns", "exec", machines.names[0], "sleep", "1000"]))
+    assert all(name in namespaces() for name in machines.names)
+    two_machines.command("ip", "-n", machines.names[1], "route", "get", two_machines.ADDRESSES[0])
+    raise KeyboardInterrupt
+
+
+def test_they_are_removed_when_something_goes_wrong_inside():
+    machines, started = two_machines.TwoMachines(), []
+    with pytest.raises(KeyboardInterrupt), machines:
+        interrupted(machines, started)
+    assert started[0].wait(10) == -9
+    assert not any(name in namespaces() for name in machines.names)
+    with pytest.raises(two_machines.Missing, match="ip netns add: "):
+        two_machines.command("ip", "netns", "add")

@@ -1,0 +1,128 @@
+"""Two machines on one: network namespaces joined by a cable, torchrun in each, as on two computers in a network.
+
+    ┌ d2lmini-NUMBER-0 ┐    veth pair    ┌ d2lmini-NUMBER-1 ┐     python tools/two_machines.py -- --epochs 2
+    │ 10.77.0.1        ├─────────────────┤ 10.77.0.2        │     python tools/two_machines.py --rate 100mbit -- …
+    │ torchrun, rank 0 │                 │ torchrun, rank 1 │     arguments after -- are those of d2lmini.train
+    └──────────────────┘                 └──────────────────┘
+
+Needs Linux, root and the program `ip` of iproute2, and `tc` for a slower cable. What it made is removed at the end,
+whatever happens. Files are common to both, unlike those of two computers.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+ADDRESSES, PORT = ("10.77.0.1", "10.77.0.2"), 29400
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Missing(RuntimeError):
+    """The system does not allow two machines; the message says what is missing."""
+
+
+class TwoMachines:
+    """The two namespaces with their cable, as a context.
+
+    rate: the most that the cable carries in each direction, in tc's words, such as "100mbit": megabits a second.
+    Raises Missing where the system does not allow it.
+    """
+
+    def __init__(self, rate=None):
+        """Note what to make."""
+        self.names = [f"d2lmini-{os.getpid()}-{i}" for i in range(2)]
+        self.ends = [f"d2l{os.getpid()}{i}"[:15] for i in "ab"]
+        self.rate = rate
+
+    def __enter__(self):
+        """Make the namespaces, lay the cable, and give each end its address."""
+        if not shutil.which("ip") or os.geteuid() != 0:
+            raise Missing("needs root and the program ip, of the package iproute2")
+        try:
+            for name in self.names:
+                command("ip", "netns", "add", name)
+            command("ip", "link", "add", self.ends[0], "type", "veth", "peer", "name", self.ends[1])
+            for name, end, address in zip(self.names, self.ends, ADDRESSES, strict=True):
+                self._connect(name, end, address)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _connect(self, name, end, address):
+        command("ip", "link", "set", end, "netns", name)
+        inside = ("ip", "-n", name)
+        command(*inside, "address", "add", f"{address}/24", "dev", end)
+        command(*inside, "link", "set", end, "up")
+        command(*inside, "link", "set", "lo", "up")
+        if self.rate:
+            bucket = ("tbf", "rate", self.rate, "burst", "256kb", "latency", "100ms")
+            command("tc", "-n", name, "qdisc", "add", "dev", end, "root", *bucket)
+
+    def __exit__(self, *exc):
+        """End what still runs in the namespaces, and remove them; with them go the ends of the cable."""
+        for name in self.names:
+            found = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout
+            for number in found.split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(number), signal.SIGKILL)
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+        subprocess.run(["ip", "link", "delete", self.ends[0]], capture_output=True, check=False)
+
+    def start(self, i, words):
+        """Start torchrun with one process in namespace `i`.
+
+        The first is the meeting point. It must be told so: both have the computer's name, which is in neither network.
+        """
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1",
+                    "--rdzv-backend=c10d", f"--rdzv-endpoint={ADDRESSES[0]}:{PORT}",
+                    f"--rdzv-conf=is_host={i == 0}", f"--local-addr={ADDRESSES[i]}",
+                    "-m", "d2lmini.train", *words]  # fmt: skip
+        quiet = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}  # torch warns of an address without a name
+        environment = {**quiet, **os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.Popen(["ip", "netns", "exec", self.names[i], *torchrun], stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, env=environment)  # fmt: skip
+
+
+def command(*words):
+    """Run a command. Raises Missing with what it said where it fails."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise Missing(f"needs the program {words[0]}") from None
+    if done.returncode:
+        raise Missing(f"{' '.join(words)}: {done.stderr.strip() or 'failed'}")
+
+
+def train(words, rate=None, timeout=600):
+    """Train on two machines of their own and return, for each, the exit code of torchrun and what it said."""
+    with TwoMachines(rate) as machines:
+        running = [machines.start(i, words) for i in range(2)]
+        said = [process.communicate(timeout=timeout)[0] for process in running]
+        return [(process.returncode, text) for process, text in zip(running, said, strict=True)]
+
+
+def main():
+    """Read the command line, train, and print what each machine said."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("two machines: ended by SIGTERM"))  # so that all is removed
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rate", help="of the cable in each direction, as tc writes it: 100mbit; by default unlimited")
+    parser.add_argument("words", nargs="*", metavar="…", help="after --: the arguments of d2lmini.train")
+    options = parser.parse_args()
+    try:
+        results = train(options.words, options.rate)
+    except Missing as error:
+        sys.exit(f"two machines: {error}")
+    for i, (code, text) in enumerate(results):
+        print(f"-- machine {i}, {ADDRESSES[i]}: torchrun ended with exit code {code} --")
+        print(text, end="")
+    return max(abs(code) for code, _ in results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
