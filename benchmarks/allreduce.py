@@ -1,9 +1,10 @@
 """All-reduce between processes of this machine: gloo's own, the ring from scratch over gloo's messages, shared memory.
 
-The ways take turns in every round, each after a barrier, so a machine whose speed drifts drifts for all of them. A
-round's time is that of its slowest rank. algbw is bytes of the tensor ÷ time; busbw is algbw · 2(P − 1)/P, which for a
-ring is the rate of each link (definitions of nccl-tests, PERFORMANCE.md). "plain copy" copies a tensor of the same size
-inside each rank, all ranks at once: its algbw and busbw are both bytes of the tensor ÷ time.
+The ways take turns in every round, each after a barrier, so a machine whose speed drifts drifts for all of them. Their
+order is drawn anew in every round, for each finds the caches and threads as the one before left them. A round's time is
+that of its slowest rank. algbw is bytes of the tensor ÷ time; busbw is algbw · 2(P − 1)/P, which for a ring is the rate
+of each link (definitions of nccl-tests, PERFORMANCE.md). "plain copy" copies one of the same size inside each rank,
+all ranks at once: its algbw and busbw are both bytes of the tensor ÷ time.
 
     python benchmarks/allreduce.py                     # 2 and 4 processes, 1 KiB to 64 MiB: some 2 minutes
     python benchmarks/allreduce.py --processes 2 --sizes 262144 --rounds 50 --json allreduce.json
@@ -13,6 +14,7 @@ import argparse
 import json
 import math
 import os
+import random
 from pathlib import Path
 
 import torch
@@ -62,9 +64,9 @@ def measure(rank, sizes, rounds, normal=False):
         verify(shared, buffer)
         calls = max(1, min(20, 256 * KIB // size))  # short calls are timed several at a time
         turns = ways(size, shared, buffer)
-        timers = {way: Timer(["cpu"]) for way in turns}
+        timers, draw = {way: Timer(["cpu"]) for way in turns}, random.Random(size)  # the same order in all ranks
         for _ in range(rounds + 2):
-            for way, call in turns.items():
+            for way, call in draw.sample(list(turns.items()), len(turns)):
                 dist.barrier()
                 timers[way].start()
                 for _ in range(calls):

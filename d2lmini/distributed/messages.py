@@ -58,8 +58,8 @@ def execute(schedule, tensor, op="sum", timeout=30.0, check=None):
     must_agree(call, timeout, check)
     data = tensor.detach()  # autograd does not see what is done to it
     flat = data.contiguous().view(-1)  # a copy if the tensor is not contiguous
-    limits = [limit // tensor.element_size() for limit in (min(SEGMENT, SCRATCH // 2), SMALL, SCRATCH)]
-    todo = plan(schedule, call.rank, flat.numel(), *limits)
+    size = tensor.element_size()
+    todo = plan(schedule, call.rank, flat.numel(), SEGMENT // size, SMALL // size, SCRATCH // size)
     perform(todo, flat, _rooms(todo, tensor.dtype), COMBINE[call.combine], call, timeout)
     if op == "mean":
         flat.div_(schedule.world_size)

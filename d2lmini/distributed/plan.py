@@ -53,7 +53,7 @@ class Plan:
         self._leaving = set()  # the sends that have been begun and not waited for: gloo lets each be waited for once
         sizes = [(move.last - move.first) * move.buffered for move in part.receives]
         size = max(sizes, default=0)
-        self.ahead = max(2, min(AHEAD, scratch // max(1, size)))
+        self.ahead = min(AHEAD, scratch // max(1, size))
         self.rooms = [(i % self.ahead * size, i % self.ahead * size + n) for i, n in enumerate(sizes)]
         self._write()
 
@@ -113,5 +113,7 @@ class Plan:
 
 @lru_cache(maxsize=1024)
 def plan(schedule, rank, n, segment, small, scratch):
-    """Return the Plan of rank `rank` for `n` elements, in segments, with so many elements of scratch; see `program`."""
-    return Plan(program(schedule, rank, n, segment, small), scratch)
+    """Return the Plan of rank `rank` for `n` elements, with so many elements of scratch. segment, small: see `program`;
+    a segment that waits to be added leaves room for the next one, so none is longer than half of the scratch.
+    """
+    return Plan(program(schedule, rank, n, max(1, min(segment, scratch // 2)), small), scratch)
