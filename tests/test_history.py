@@ -1,5 +1,6 @@
 """The history prints itself, draws itself, and a loss that is not finite is named by epoch, batch and rank."""
 
+import math
 import re
 import xml.etree.ElementTree as ET
 from functools import partial
@@ -93,6 +94,16 @@ def test_a_parameter_that_is_not_finite_is_seen_though_no_loss_shows_it(tmp_path
     with pytest.raises(DivergedError, match="a parameter is no finite number after epoch 1, although the losses were"):
         trainer.fit([(torch.ones(4, 2), torch.ones(4, 1))], 1, checkpoint=tmp_path / "c.pt")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("values", "finite"), [
+    ([1, 2], True), ([3e38, 3e38], True), ([1, math.nan], False), ([math.inf, -math.inf], False), ([3e38, -3e38], True),
+    ([-math.inf, 1], False), ([], True),
+])  # fmt: skip
+def test_parameters_are_finite_even_if_their_sum_is_not(values, finite):
+    model = nn.Linear(2, 1)
+    model.more = nn.Parameter(torch.tensor(values, dtype=torch.float32))
+    assert Trainer(model, nn.L1Loss(), SGD, ["cpu"]).engine.finite() is finite
 
 
 def test_divergence_in_a_later_epoch_leaves_the_checkpoint_before_it(tmp_path):
