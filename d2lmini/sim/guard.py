@@ -5,7 +5,7 @@ would end the process there. An interrupt may strike while Python code runs: so 
 strung together with iterators, and between the look-up of the answer and its call `inside` makes the handler wait.
 And when an operation or a hook raises during backward, Python's error is still pending while the guard is asked; a call
 that begins with an error pending fails in any case, and a failure ends the process. So the guard takes the pending
-error away and keeps it, and `pending` gives it back once torch has come to a halt.
+error away and keeps it, and `lost` gives it back once torch has come to a halt.
 """
 
 import ctypes
@@ -47,8 +47,14 @@ class Guard(torch._C._acc.DeviceGuard):
     type_ = property(partial(next, _lookups(_answers().__next__)))
 
 
-def pending():
-    """Return the error that the guard took away from the calling thread, or None."""
+def lost(raised):
+    """Return the error that the guard took away, so that torch could raise only SystemError; None if `raised` is it."""
+    error = _pending()
+    return error if isinstance(raised, SystemError) else None
+
+
+def _pending():
+    """Return the error that the guard took away from the calling thread, or None; nothing keeps it any longer."""
     mine = [entry for entry in _kept if entry[0] == threading.get_ident() and entry[1]]
     if not mine:
         return None

@@ -48,18 +48,20 @@ class Memory:
         size = -(-nbytes // BLOCK) * BLOCK
         with self._lock:
             block = self._blocks.get(key)
-            grown = size if block is None else size - block.size
-            allocated = self.allocated + grown
-            if allocated > self.capacity and grown > 0:
+            new = block is None
+            if new:  # making an object may set off garbage collection, and that `_remove`: count only afterwards
+                block = Block(storage, self._remove)
+                block.key, block.size = key, 0
+            grown = size - block.size
+            if grown > 0 and self.allocated + grown > self.capacity:
                 self._fail(nbytes)
-            if block is None:
-                block = self._blocks[key] = Block(storage, self._remove)
-                block.key = key
+            if new:
+                self._blocks[key] = block
                 self.count += 1
             block.size = size
-            self.allocated = allocated
-            if allocated > self.peak:
-                self.peak = allocated
+            self.allocated += grown
+            if self.allocated > self.peak:
+                self.peak = self.allocated
 
     def _remove(self, block):
         with self._lock:
