@@ -20,8 +20,10 @@ from d2lmini.sim.interrupts import inside
 
 _TYPE = torch._C._autograd.DeviceType.PrivateUse1
 _parts = tuple(ctypes.c_void_p() for _ in range(3))  # the pending error's type, value and traceback
+# By index, not by name: what has a name is shared, and others, such as numba.cuda, declare its arguments differently.
 _fetch = ctypes.pythonapi["PyErr_Fetch"]  # takes a pending error away; gives null pointers when there is none
-_fetch.restype = None
+_give_up = ctypes.pythonapi["Py_DecRef"]
+_fetch.restype = _give_up.restype = None
 _kept = set()  # (thread, type, value, traceback), addresses or None
 
 
@@ -70,5 +72,5 @@ def _take(address):
     if not address:
         return None
     thing = ctypes.cast(address, ctypes.py_object).value
-    ctypes.pythonapi.Py_DecRef(ctypes.c_void_p(address))
+    _give_up(ctypes.c_void_p(address))
     return thing

@@ -1,5 +1,6 @@
 """An error in backward: the one that was raised arrives, as on the CPU, and nothing stays on a simulated GPU."""
 
+import ctypes
 import gc
 import threading
 
@@ -190,6 +191,13 @@ def test_errors_that_a_cpu_has_not_leave_nothing_behind_either(function, device)
     assert outcome(function, device)[0] is OURS[function]
     assert used() == [0] * 4
     assert in_a_thread(outcome, function, device)[0] is OURS[function]
+    assert used() == [0] * 4
+
+
+@pytest.mark.usefixtures("no_collection")
+def test_nothing_stays_when_others_declare_pythons_functions_differently(monkeypatch):
+    monkeypatch.setattr(ctypes.pythonapi.Py_DecRef, "argtypes", [ctypes.py_object])  # as numba.cuda does
+    assert outcome(ERRORS["hook"], "sim:1") == (KeyError, "'mine'", "why")
     assert used() == [0] * 4
 
 
