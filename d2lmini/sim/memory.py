@@ -27,8 +27,9 @@ class Block(weakref.ref):
 class Memory:
     """The bytes of the device `index`, of which there are `capacity`. Safe to use from many threads.
 
-    Python tells of a storage's end inside any statement of any thread, where an interrupt would be lost and half the work
-    done. So the news only go to a list, by a function of C, and `_settle` subtracts before anything is read or added.
+    Python tells of a storage's end inside any statement of any thread, where an interrupt would be lost with half the
+    work done. So the news only go to a list, by a function of C, and `_settle` subtracts before anything is read
+    or added.
     """
 
     def __init__(self, index, capacity):
