@@ -1,6 +1,5 @@
 """What all tests share: the modules of tools/ can be imported by their names, and files do not disturb one another."""
 
-import functools
 import gc
 import sys
 from pathlib import Path
@@ -12,25 +11,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
 @pytest.fixture(autouse=True, scope="module")
 def simulated_gpus_are_left_empty():
-    """Take what a file's tests left on simulated GPUs off them: the next file may want other GPUs, or to count bytes.
-
-    A report or a failed test may hold tensors for longer than the test; in which file is up to the order of the files.
-    """
+    """Fail the file whose tests leave something on simulated GPUs: the next may want other GPUs, or to count bytes."""
+    before = {id(tensor) for tensor in _left()[0]}
     yield
-    if "d2lmini.sim.live" not in sys.modules:
-        return
-    import torch
-
-    from d2lmini.sim import live
-
+    sys.last_value = sys.last_traceback = sys.last_exc = None  # a failed test's frames, where pytest keeps them
     gc.collect()
-    for tensor in live.tensors():
-        tensor._real = torch.empty(0)
-        tensor.__class__ = _left_behind()
+    tensors, counted = _left()
+    new = [f"{tuple(tensor.shape)} on {tensor.device}" for tensor in tensors if id(tensor) not in before]
+    assert not new, f"expected no tensor left on a simulated GPU, found {len(new)}: {', '.join(new[:5])}"
+    assert tensors or not counted, f"expected no bytes counted on simulated GPUs without tensors, found {counted}"
 
 
-@functools.cache
-def _left_behind():
-    from d2lmini.sim.tensor import SimTensor
+def _left():
+    """Return the tensors on simulated GPUs, and the bytes that are counted there by index."""
+    if "d2lmini.sim.live" not in sys.modules:
+        return [], {}
+    from d2lmini.sim import live
+    from d2lmini.sim.state import state
 
-    return type("LeftBehind", (SimTensor,), {})
+    return live.tensors(), {gpu.index: gpu.memory.allocated for gpu in state.gpus if gpu.memory.allocated}

@@ -5,7 +5,7 @@ would end the process there. An interrupt may strike while Python code runs: so 
 strung together with iterators, and between the look-up of the answer and its call `inside` makes the handler wait.
 And when an operation or a hook raises during backward, Python's error is still pending while the guard is asked; a call
 that begins with an error pending fails in any case, and a failure ends the process. So the guard takes the pending
-error away and keeps it, and `pending` gives it back once torch has come to a halt.
+error away and keeps it, and `lost` gives it back once torch has come to a halt.
 """
 
 import ctypes
@@ -20,8 +20,10 @@ from d2lmini.sim.interrupts import inside
 
 _TYPE = torch._C._autograd.DeviceType.PrivateUse1
 _parts = tuple(ctypes.c_void_p() for _ in range(3))  # the pending error's type, value and traceback
+# By index, not by name: what has a name is shared, and others, such as numba.cuda, declare its arguments differently.
 _fetch = ctypes.pythonapi["PyErr_Fetch"]  # takes a pending error away; gives null pointers when there is none
-_fetch.restype = None
+_give_up = ctypes.pythonapi["Py_DecRef"]
+_fetch.restype = _give_up.restype = None
 _kept = set()  # (thread, type, value, traceback), addresses or None
 
 
@@ -47,8 +49,14 @@ class Guard(torch._C._acc.DeviceGuard):
     type_ = property(partial(next, _lookups(_answers().__next__)))
 
 
-def pending():
-    """Return the error that the guard took away from the calling thread, or None."""
+def lost(raised):
+    """Return the error that the guard took away, so that torch could raise only SystemError; None if `raised` is it."""
+    error = _pending()
+    return error if isinstance(raised, SystemError) else None
+
+
+def _pending():
+    """Return the error that the guard took away from the calling thread, or None; nothing keeps it any longer."""
     mine = [entry for entry in _kept if entry[0] == threading.get_ident() and entry[1]]
     if not mine:
         return None
@@ -64,5 +72,5 @@ def _take(address):
     if not address:
         return None
     thing = ctypes.cast(address, ctypes.py_object).value
-    ctypes.pythonapi.Py_DecRef(ctypes.c_void_p(address))
+    _give_up(ctypes.c_void_p(address))
     return thing

@@ -46,21 +46,25 @@ def register(module):
 def _run_backward_on_one_thread():
     """Let autograd run on the calling thread: torch's guard for Python devices tells the engine of one device only."""
     run = torch.autograd.graph._engine_run_backward
-    with torch.enable_grad():
-        leaf = torch.zeros((), requires_grad=True)
-        oldest = leaf.clone()
+    with torch.inference_mode(False), torch.enable_grad():
+        one = torch.ones((), device="cpu")
+        leaf = one.clone().requires_grad_()
+        copy = leaf.clone()
 
     def engine_run_backward(*args, **kwargs):
         try:
             with torch.autograd.set_multithreading_enabled(False):
                 return run(*args, **kwargs)
         except BaseException as raised:
-            # What was still to be done stays in the thread's queue, and holds its tensors, until something older runs.
-            torch.autograd.grad(oldest, leaf, retain_graph=True)
-            error = guard.pending()
-            if error is None or not isinstance(raised, SystemError):  # else the error itself is gone: the guard has it
+            # What was still to be done stays in the thread's queue, and holds its tensors, until backward runs again.
+            run((copy,), (one,), True, False, (leaf,), allow_unreachable=False, accumulate_grad=False)
+            error = guard.lost(raised)
+            if error is None:
                 raise
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame and all that called it: a circle that would keep their tensors
 
     torch.autograd.graph._engine_run_backward = torch.autograd._engine_run_backward = engine_run_backward
 

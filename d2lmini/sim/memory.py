@@ -25,13 +25,27 @@ class Block(weakref.ref):
 
 
 class Memory:
-    """The bytes of the device `index`, of which there are `capacity`. Safe to use from many threads."""
+    """The bytes of the device `index`, of which there are `capacity`. Safe to use from many threads.
+
+    Python tells of a storage's end inside any statement of any thread, where an interrupt would be lost with half the
+    work done. So the news only go to a list, by a function of C, and `_settle` subtracts before anything is read
+    or added.
+    """
 
     def __init__(self, index, capacity):
         self.index, self.capacity = index, capacity
-        self.allocated = self.peak = self.count = self.failures = 0
+        self.peak = self.count = self.failures = 0
+        self._allocated = 0  # with what is in `_gone`
         self._blocks = {}  # by the storage's address
-        self._lock = threading.RLock()  # a weak reference's callback may run inside any statement, in this thread too
+        self._gone = []  # blocks whose storage is no more
+        self._lock = threading.RLock()
+
+    @property
+    def allocated(self):
+        """The bytes that are in use."""
+        if self._gone:
+            self._settle()
+        return self._allocated
 
     def check(self, nbytes):
         """Raise torch.OutOfMemoryError if `nbytes` more would not fit. Nothing is taken."""
@@ -47,24 +61,32 @@ class Memory:
         nbytes, key = storage.nbytes(), storage._cdata
         size = -(-nbytes // BLOCK) * BLOCK
         with self._lock:
+            if self._gone:
+                self._settle()
             block = self._blocks.get(key)
-            grown = size if block is None else size - block.size
-            allocated = self.allocated + grown
-            if allocated > self.capacity and grown > 0:
+            new = block is None
+            if new:
+                block = Block(storage, self._gone.append)
+                block.key, block.size = key, 0
+            grown = size - block.size
+            if grown > 0 and self._allocated + grown > self.capacity:
                 self._fail(nbytes)
-            if block is None:
-                block = self._blocks[key] = Block(storage, self._remove)
-                block.key = key
+            if new:  # from here on nothing is called, so no interrupt strikes half-way
+                self._blocks[key] = block
                 self.count += 1
             block.size = size
-            self.allocated = allocated
-            if allocated > self.peak:
-                self.peak = allocated
+            self._allocated += grown
+            if self._allocated > self.peak:
+                self.peak = self._allocated
 
-    def _remove(self, block):
+    def _settle(self):
+        """Subtract what is gone."""
+        gone = self._gone
         with self._lock:
-            self.allocated -= block.size
-            del self._blocks[block.key]
+            while gone:
+                block = gone[-1]  # not pop: here too nothing is called
+                self._allocated -= block.size
+                del self._blocks[block.key], gone[-1]
 
     def reset_peak(self):
         """Start looking for the largest use anew, from what is in use now."""
@@ -83,6 +105,7 @@ class Memory:
 
     def blocks(self):
         """Return how many storages are counted."""
+        self._settle()
         return len(self._blocks)
 
     def _fail(self, nbytes):

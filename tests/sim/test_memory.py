@@ -189,6 +189,29 @@ def test_no_growth():
     assert len(gc.get_objects()) < objects + 200
 
 
+@pytest.mark.parametrize("soon", range(8))
+def test_a_collection_in_the_middle_of_counting_is_counted_too(soon):
+    memory, held = Memory(0, MIB), []
+    gc.collect()
+    gc.disable()
+    for _ in range(3):
+        circle = [torch.UntypedStorage(1000)]
+        circle.append(circle)
+        memory.add(circle[0])
+    del circle
+    usual = gc.get_threshold()
+    gc.set_threshold(gc.get_count()[0] + 1 + soon)  # as many objects later
+    gc.enable()
+    try:
+        for _ in range(8):
+            held.append(torch.UntypedStorage(1000))
+            memory.add(held[-1])
+    finally:
+        gc.set_threshold(*usual)
+    gc.collect()
+    assert (memory.allocated, memory.blocks()) == (8 * 1024, 8)
+
+
 def test_counting_can_be_left_out_and_taken_up_again():
     sim.enable(4, memory=MIB, clock=False, counting=False)
     x = torch.ones(2 * MIB, dtype=torch.uint8, device="sim:0")

@@ -322,21 +322,28 @@ def test_storages_made_by_hand():
 ABORTS = """
 import os, signal, threading, time, torch
 from d2lmini import sim
+from d2lmini.sim import live
 sim.enable(2, clock=False)
 x = torch.ones(50, 50, device="sim:1", requires_grad=True)
-caught, over = 0, threading.Event()
+caught, wanted, end = 0, threading.Event(), time.monotonic() + 60
 
 
-def interrupt():  # many times, and at any place of the loop: most of it is backward
-    while not over.wait(0.004):
+def interrupt():  # one at a time, at any place of the loop below: most of it is backward
+    while True:
+        if wanted.wait(5):  # else the last one was lost, in a function whose errors Python ignores
+            wanted.clear()
+        if over:
+            return
+        time.sleep(0.004)
         os.kill(os.getpid(), signal.SIGINT)
 
 
-threading.Thread(target=interrupt, daemon=True).start()
-end = time.monotonic() + 60
-while not over.is_set():
+over, thread = False, threading.Thread(target=interrupt)
+thread.start()
+while caught < 300 and time.monotonic() < end:
     try:
-        while not over.is_set():
+        wanted.set()
+        while True:
             y = x
             for _ in range(20):
                 y = (y @ x).tanh()
@@ -344,10 +351,13 @@ while not over.is_set():
             x.grad = None
     except KeyboardInterrupt:
         caught += 1
-        if caught == 300 or time.monotonic() > end:
-            over.set()
-signal.signal(signal.SIGINT, signal.SIG_IGN)  # one may still be on its way
-print("interrupted" if caught > 30 else f"only {caught} interrupts arrived")
+over = True
+wanted.set()
+thread.join()
+there = {t._real.untyped_storage()._cdata: -(-t._real.untyped_storage().nbytes() // 512) * 512 for t in live.tensors()}
+counted = torch.sim.memory_allocated(1)
+right = caught > 30 and counted == sum(there.values())
+print("interrupted" if right else f"{caught} interrupts arrived, {counted} bytes counted, there are {there}")
 """
 UNTOUCHED = """
 import sys, torch
