@@ -8,6 +8,7 @@ import json
 import os
 import statistics
 import sys
+from contextlib import suppress
 from functools import partial
 
 import torch
@@ -58,12 +59,13 @@ def in_group(words):
         device = torchrun.device("cpu" if options.engine == "allreduce" else options.kind)
         torchrun.join(store, device)
         run(options, [device])
-        dist.barrier()  # until rank 0 has written the results
     except KeyboardInterrupt:
         watch.end(f"interrupted{go_on(options)}", 130)
     except BaseException as error:
         watch.explain(error, alike=isinstance(error, DivergedError | CheckpointError))
     watch.leave()
+    with suppress(RuntimeError):  # nobody ends, and perhaps the store with it, before all have left
+        dist.all_reduce(torch.zeros(1))
     dist.destroy_process_group()
     return 0
 
@@ -95,8 +97,8 @@ def run(options, where):
     results = summary(options, trainer, history, train_iter.num_examples)
     show(f"{history.provenance}: {human(results['seconds_an_epoch'])} an epoch, "
          f"{results['images_a_second']:,.0f} images/s")  # fmt: skip
-    if options.json and torchrun.rank() == 0:
-        write_json(options.json, results)
+    if options.json:
+        trainer.engine.first(partial(write_json, options.json, results))
     return results
 
 

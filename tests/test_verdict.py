@@ -63,6 +63,16 @@ def test_silence_and_death_are_told_apart_and_a_rank_that_is_done_is_let_go():
     assert verdict({0: after(0), 1: after(1000, beats=False, pid=2**30, done=True)}, PATIENCE) is None
 
 
+def test_who_stops_while_others_wait_is_not_taken_for_asleep():
+    seen = after(4)
+    for _ in range(9):
+        seen = seen.next(seen.beat, 1.0)
+    assert (seen.still_s, seen.silent_s) == (13.0, 9.0)
+    assert verdict({0: after(0, marks=7), 1: seen}, PATIENCE) is None
+    found = verdict({0: after(0, marks=7), 1: seen.next(seen.beat, 1.0)}, PATIENCE)
+    assert "has given no sign of life for 10 s" in found
+
+
 def test_who_never_begins_is_blamed_later():
     seen = Seen()
     for _ in range(int(PATIENCE * TO_BEGIN) - 1):

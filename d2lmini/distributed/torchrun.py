@@ -39,9 +39,12 @@ def one_machine():
 
 
 def connect():
-    """Return the store through which the ranks find one another, before they join."""
+    """Return the store through which the ranks find one another, before they join.
+
+    When torchrun starts them again it is the same store: what an earlier attempt left there must not be read.
+    """
     store, _, _ = next(dist.rendezvous("env://"))
-    return store
+    return dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
 
 
 def device(kind="auto"):

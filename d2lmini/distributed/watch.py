@@ -83,7 +83,7 @@ class Watch:
         theirs.setblocking(False)
         self._theirs = theirs
         self._before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGTERM, lambda *_: None)  # only so that it wakes the watch
+        self._handler = signal.signal(signal.SIGTERM, lambda *_: None)  # only so that it wakes the watch
         self.thread = threading.Thread(target=self._watch, name="watch", daemon=True)
         self.thread.start()
 
@@ -93,6 +93,7 @@ class Watch:
         self._theirs.send(b"\0")
         self.thread.join()
         signal.set_wakeup_fd(self._before)
+        signal.signal(signal.SIGTERM, self._handler)
         self.guard.stdin.close()
         self.guard.wait()
 
