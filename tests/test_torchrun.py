@@ -144,3 +144,15 @@ def test_a_rank_has_the_gpu_of_its_local_rank_where_all_can_have_one(monkeypatch
     assert group.device("auto") == torch.device("cpu")
     with pytest.raises(RuntimeError, match="expected 2 GPUs, one a process of this machine, found 1"):
         group.device("real")
+
+
+@pytest.mark.parametrize(("words", "forced", "kind"), [
+    ([], None, "auto"), ([], "real", "real"), ([], "cpu", "cpu"), ([], "sim", "cpu"), (["--kind", "real"], "cpu", "real"),
+    (["--engine", "allreduce"], None, "cpu"), (["--engine", "allreduce"], "real", "cpu"),
+])  # fmt: skip
+def test_the_kind_of_a_ranks_device(monkeypatch, words, forced, kind):
+    for name, value in {**ENVIRONMENT, **({"D2LMINI_DEVICES": forced} if forced else {})}.items():
+        monkeypatch.setenv(name, value)
+    if not forced:
+        monkeypatch.delenv("D2LMINI_DEVICES", raising=False)
+    assert train.kind_of_rank(arguments.parse(words)) == kind
