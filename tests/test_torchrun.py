@@ -147,8 +147,9 @@ def test_a_rank_has_the_gpu_of_its_local_rank_where_all_can_have_one(monkeypatch
 
 
 @pytest.mark.parametrize(("words", "forced", "kind"), [
-    ([], None, "auto"), ([], "real", "real"), ([], "cpu", "cpu"), ([], "sim", "cpu"), (["--kind", "real"], "cpu", "real"),
-    (["--engine", "allreduce"], None, "cpu"), (["--engine", "allreduce"], "real", "cpu"),
+    ([], None, "auto"), ([], "real", "real"), ([], "cpu", "cpu"), ([], "sim", "cpu"),
+    (["--kind", "real"], "cpu", "real"), (["--engine", "allreduce"], None, "cpu"),
+    (["--engine", "allreduce"], "real", "cpu"),
 ])  # fmt: skip
 def test_the_kind_of_a_ranks_device(monkeypatch, words, forced, kind):
     for name, value in {**ENVIRONMENT, **({"D2LMINI_DEVICES": forced} if forced else {})}.items():
