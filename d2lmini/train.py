@@ -56,7 +56,7 @@ def in_group(words):
     options = arguments.parse(words, board.say)
     watch = Watch(board, torchrun.rank(), torchrun.world_size(), options.patience, go_on(options))
     try:
-        device = torchrun.device("cpu" if options.engine == "allreduce" else options.kind)
+        device = torchrun.device(kind_of_rank(options))
         torchrun.join(store, device)
         run(options, [device])
     except KeyboardInterrupt:
@@ -68,6 +68,17 @@ def in_group(words):
         dist.all_reduce(torch.zeros(1))
     dist.destroy_process_group()
     return 0
+
+
+def kind_of_rank(options):
+    """Return the kind of a rank's device as in `torchrun.device`; D2LMINI_DEVICES, where it is set, decides for "auto".
+
+    Where that says "sim" it is the CPU: simulated GPUs live in one process.
+    """
+    forced = os.environ.get("D2LMINI_DEVICES") if options.kind == "auto" else None
+    if options.engine == "allreduce" or forced in ("cpu", "sim"):
+        return "cpu"
+    return forced or options.kind
 
 
 def go_on(options):

@@ -38,7 +38,8 @@ class Trainer:
     list by the sum of all. By default a ring; where devices are of several kinds, or one of them holds two replicas,
     all through the first. buckets: the most bytes of gradients that travel together; 0: each parameter's alone.
     engine: where the replicas are: "replicas" in this process, or one in each process of `torch.distributed`, with
-    torch's DistributedDataParallel, "ddp", or an all-reduce of our own, "allreduce"; see `engines`.
+    torch's DistributedDataParallel, "ddp", or an all-reduce of our own, "allreduce"; see `engines`. All
+    processes then call the same methods, with the same batches: each takes its shard of them.
     schedule: ``schedule(optimizer)`` returns a scheduler of ``torch.optim.lr_scheduler``, which takes a step after each
     "epoch", or each update, as `schedule_every` says ("epoch" or "update").
     accumulate: the number of batches that make one update, with the gradient of all their examples together.

@@ -1,7 +1,7 @@
 """`d2lmini.train` as torchrun starts it, but for one rank that fails: arguments are its number, how, and the options.
 
 It fails in its third batch. "busy" computes for some seconds there, which is no failure. Where torchrun starts the
-ranks again, "is killed,busy" does the one at first and the other afterwards.
+ranks again, "errs,busy" does the one at first and the other afterwards.
 The digits are replaced by random images, which need no time to load.
 """
 
@@ -28,9 +28,7 @@ def _compute():
 
 
 ACTS = {
-    "raises": lambda: _raise(ValueError("this rank has no data")),
     "errs": lambda: _raise(KeyError("colour")),
-    "exits": lambda: os._exit(3),
     "is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "stops": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "hangs": lambda: time.sleep(1000),

@@ -1,17 +1,19 @@
 """Who is blamed, from what the ranks tell of themselves: the rules, without processes."""
 
 import os
+import time
 
 import pytest
 
 from d2lmini.distributed.pulse import STAGE, Pulse, mark, pulse, slow, stage
 from d2lmini.distributed.verdict import LONGER, TO_BEGIN, Beat, Seen, machine, verdict
+from d2lmini.distributed.watch import busy_s
 
 PATIENCE = 10.0
 
 
-def beat(number=1, marks=5, cpu_s=0.0, slow=False, pid=None, host="here", done=False, elsewhere=False):
-    return Beat(number, marks, cpu_s, slow, "model.forward", host, "elsewhere" if elsewhere else machine(),
+def beat(number=1, marks=5, busy_s=0.0, slow=False, pid=None, host="here", done=False, elsewhere=False):
+    return Beat(number, marks, busy_s, slow, "model.forward", host, "elsewhere" if elsewhere else machine(),
                 pid or os.getpid(), done)  # fmt: skip
 
 
@@ -19,7 +21,7 @@ def after(seconds, *, busy=0.0, beats=True, **first):
     """What is known of a rank that has stood at the same mark for so long, using `busy` of a processor."""
     seen = Seen().next(beat(**first), 1.0)
     for i in range(1, int(seconds) + 1):
-        seen = seen.next(beat(**{**first, "number": 1 + i * beats, "cpu_s": busy * i}), 1.0)
+        seen = seen.next(beat(**{**first, "number": 1 + i * beats, "busy_s": busy * i}), 1.0)
     return seen
 
 
@@ -48,9 +50,9 @@ def test_who_computes_or_reads_files_may_take_longer(state):
 
 
 def test_what_a_rank_computed_before_its_last_mark_does_not_count():
-    seen = Seen().next(beat(cpu_s=100.0), 1.0)
+    seen = Seen().next(beat(busy_s=100.0), 1.0)
     for i in range(2, 12):
-        seen = seen.next(beat(number=i, cpu_s=100.0), 1.0)
+        seen = seen.next(beat(number=i, busy_s=100.0), 1.0)
     assert "has done nothing" in verdict({0: seen, 1: after(1, marks=7)}, PATIENCE)
 
 
@@ -95,3 +97,10 @@ def test_stages_make_ranks_equal_again(monkeypatch):
         assert pulse.slow == before.slow
     finally:
         pulse.marks, pulse.slow = before.marks, before.slow
+
+
+def test_computing_is_being_busy():
+    began, used = busy_s(), time.process_time()
+    while time.process_time() - used < 0.05:
+        pass
+    assert busy_s() - began >= 0.05

@@ -1,6 +1,6 @@
 """Which rank the others wait for in vain, judged from what the ranks tell of themselves about once a second.
 
-    beat of rank r      number 1, 2, 3, …   marks it has passed   processor seconds   slow?   where   its process
+    beat of rank r      number 1, 2, 3, …   marks it has passed   seconds busy        slow?   where   its process
     no new beat         killed, stopped, or cut off from the network
     fewest marks        the others wait for it: asleep if it uses no processor, else it computes, which may take long
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-ASLEEP = 0.1  # of a processor: who waits for it uses less
+ASLEEP = 0.1  # of the time: who is busy for less only waits
 LONGER = 30  # how many times as long a rank may take that computes, or reads and writes files
 TO_BEGIN = 3  # and one whose process has just been started
 
@@ -29,7 +29,7 @@ class Beat:
 
     number: int
     marks: int
-    cpu_s: float
+    busy_s: float
     slow: bool
     place: str
     host: str
@@ -42,7 +42,7 @@ class Beat:
 class Seen:
     """What is known of a rank: its last `beat`, and the seconds for which there was no other, and no new mark.
 
-    `rested_at`: its processor seconds when it passed its last mark. Before its first beat, `beat` is None.
+    `rested_at`: the seconds for which it had been busy when it passed its last mark. `beat` is None before the first.
     """
 
     beat: Beat | None = None
@@ -56,7 +56,7 @@ class Seen:
         if beat is None or (old and beat.number == old.number):
             return replace(self, silent_s=self.silent_s + seconds, still_s=self.still_s + seconds)
         if old is None or beat.marks != old.marks:
-            return Seen(beat, 0.0, 0.0, beat.cpu_s)
+            return Seen(beat, 0.0, 0.0, beat.busy_s)
         return Seen(beat, 0.0, self.still_s + seconds, self.rested_at)
 
 
@@ -86,7 +86,7 @@ def _behind(going, patience):
     found = {}
     for rank in marks if marks and len(marks) == len(going) else ():
         s = going[rank]
-        asleep = not s.beat.slow and s.beat.cpu_s - s.rested_at < ASLEEP * s.still_s
+        asleep = not s.beat.slow and s.beat.busy_s - s.rested_at < ASLEEP * s.still_s
         behind = marks[rank] == min(marks.values()) < max(marks.values())
         if behind and s.silent_s < patience / 2 and s.still_s >= patience * (1 if asleep else LONGER):
             does = "has done nothing" if asleep else "has come no further"
