@@ -35,7 +35,7 @@ def execute(path, nb, timeout):
     client = NotebookClient(nb, timeout=timeout, kernel_name="python3", record_timing=False,
                             resources={"metadata": {"path": str(path.parent)}},
                             extra_arguments=["--log-level=ERROR"])  # fmt: skip
-    with client.setup_kernel():
+    with client.setup_kernel(env={**os.environ, **ENVIRONMENT}):
         for index, cell in enumerate(nb.cells):
             if cell.cell_type == "code":
                 cell.outputs, cell.execution_count = [], None
@@ -114,7 +114,6 @@ def main(argv=None):
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file would change")
     parser.add_argument("--timeout", type=int, default=300, metavar="SECONDS", help="for each cell (default: 300)")
     options = parser.parse_args(argv)
-    os.environ.update(ENVIRONMENT)
     status = 0
     for path in options.notebooks or sorted(CHAPTERS.glob("*.ipynb")):
         try:
