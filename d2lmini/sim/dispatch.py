@@ -141,7 +141,7 @@ class Plan:
         """Raise torch.OutOfMemoryError if the results are sure not to fit, before the host's memory is taken."""
         operands, free = list(self._operands(reals)), memory.free()
         if self.stretches:
-            fits = foresee.stretched_fits(operands, reals, free)
+            fits = foresee.stretched_fits(operands * self.stretches, reals, free)
         else:
             fits = foresee.fits(operands, free) or (self.pointwise and foresee.broadcast_fits(operands, free))
         if not fits:
