@@ -46,6 +46,13 @@ def _composite(func, args, kwargs):
     return func.decompose(*args, **kwargs)
 
 
+@handles(torch.ops.aten.detach.default)
+def _detach(func, args, kwargs):
+    """Give a result to autograd's keeping: a view like any other, the most common one, and free on every clock."""
+    (x,) = args
+    return shell(x._real.detach(), state.gpus[x._index])
+
+
 class Plan:
     """What is known of one operation before it runs, and how to run it."""
 
@@ -141,7 +148,7 @@ class Plan:
         """Raise torch.OutOfMemoryError if the results are sure not to fit, before the host's memory is taken."""
         operands, free = list(self._operands(reals)), memory.free()
         if self.stretches:
-            fits = foresee.stretched_fits(operands, reals, free)
+            fits = foresee.stretched_fits(operands * self.stretches, reals, free)
         else:
             fits = foresee.fits(operands, free) or (self.pointwise and foresee.broadcast_fits(operands, free))
         if not fits:

@@ -20,13 +20,26 @@ _STRETCHES = {  # besides paddings and upsamplings: plain numbers decide how lar
     "embedding_dense_backward", "grid_sampler", "affine_grid_generator", "histc", "vander", "_pad_packed_sequence",
     "max_unpool2d", "max_unpool3d", "_fft_c2r",
 }  # fmt: skip
+_SQUARES = {"diag_embed"}  # as many rows as columns as its operand has numbers; ``torch.diag`` is made of it
 _known = {}
 
 
 def stretches(func):
-    """Return whether plain numbers among the arguments of an operation decide how large its results are."""
+    """Return 0, or when the operands' sizes alone do not bound the results, how often to multiply them for a bound.
+
+    The bound is these sizes times the plain numbers among the arguments.
+    """
     name = rules.name(func)
-    return name in _STRETCHES or "pad" in name or "upsample" in name
+    return 2 if name in _SQUARES else int(name in _STRETCHES or "pad" in name or "upsample" in name)
+
+
+def _running(x, dim, *, dtype=None):
+    """Find a running sum's or product's shape; torch's own way squares the length, which overflows."""
+    kept = x.is_floating_point() or x.is_complex()
+    return torch.empty(x.shape, dtype=dtype or (x.dtype if kept else torch.int64), device="meta")
+
+
+_SHAPES = {torch.ops.aten.cumsum.default: _running, torch.ops.aten.cumprod.default: _running}
 
 
 def fits(tensors, free):
@@ -56,7 +69,7 @@ def needed(func, call, args, kwargs):
     if key not in _known:
         if len(_known) >= _MOST:
             _known.clear()
-        _known[key] = _measure(call, args, kwargs)
+        _known[key] = _measure(_SHAPES.get(func, call), args, kwargs)
     return _known[key]
 
 

@@ -5,9 +5,10 @@ sees it and subtracted when the last tensor that uses it is gone, at once, throu
 not counted twice. As in CUDA's allocator a block takes a multiple of 512 bytes; unlike there nothing is kept for
 later, so what is reserved is what is allocated, and fragmentation does not exist.
 
-The bytes themselves lie in the host's memory, which is taken only after the capacity was checked wherever the size is
-known beforehand: factories, copies, ``resize_``, and by `foresee` operations. Only a result whose size depends on the
-numbers in a tensor, such as ``bincount``'s, is checked when it exists.
+The bytes themselves lie in the host's memory, which is taken only after the capacity was checked: in factories, copies
+and ``resize_``, and by `foresee` in every operation whose results' shapes torch can tell from its operands' shapes. All
+others are checked when their results exist, the host's memory already taken: ``bincount``, ``nonzero``, ``unique`` and
+what else depends on the numbers in a tensor. Memory that an operation uses only while it runs is not counted at all.
 """
 
 import threading

@@ -132,7 +132,9 @@ OPERATIONS = [
     lambda c, r, e: torch.linspace(0, 1, 10**12, device=c.device), lambda c, r, e: torch.eye(LARGE, device=c.device),
     lambda c, r, e: torch.randperm(10**12, device=c.device), lambda c, r, e: torch.randn_like(e),
     lambda c, r, e: torch.tril_indices(LARGE, LARGE, device=c.device), lambda c, r, e: r.new_zeros(LARGE, LARGE),
-    lambda c, r, e: (c.requires_grad_() * r).sum(),
+    lambda c, r, e: (c.requires_grad_() * r).sum(), lambda c, r, e: e.cumsum(0), lambda c, r, e: e.long().cumprod(0),
+    lambda c, r, e: e.expand(10**12).cumprod(0, dtype=torch.float64), lambda c, r, e: torch.diag(r[0]),
+    lambda c, r, e: torch.diag_embed(r, 1),
 ]  # fmt: skip
 
 
