@@ -7,6 +7,8 @@
 The processes must have joined `torch.distributed` before: `distributed.run` and `distributed.torchrun.join` see to it.
 """
 
+import os
+
 import torch
 
 from d2lmini.devices import try_gpu
@@ -28,11 +30,14 @@ def find(name):
 
 
 def choose(kind, devices):
-    """Return the devices of this process, by default the first accelerator or the CPU, and the number of replicas.
+    """Return the devices of this process and the number of replicas, of all processes.
+
+    By default it is the first accelerator, in a process of several that with its local rank's number, or else the CPU.
 
     Raises ValueError for no device, and in a process of several for more than one; RuntimeError outside of a group.
     """
-    devices = [torch.device(d) for d in ([try_gpu()] if devices is None else devices)]
+    local = 0 if kind is Replicas else int(os.environ.get("LOCAL_RANK", 0))
+    devices = [torch.device(d) for d in ([try_gpu(local)] if devices is None else devices)]
     if not devices:
         raise ValueError("expected at least one device, got none")
     return devices, kind.count(devices)

@@ -4,7 +4,9 @@ import process_cases
 import pytest
 import torch
 
+from d2lmini import engines
 from d2lmini.distributed import RankError, run
+from d2lmini.processes import ProcessReplica
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -101,3 +103,12 @@ def test_what_makes_no_sense_is_refused_in_one_line():
         assert ring == "DDP sums gradients in its own way: allreduce='ring' is for engine=\"allreduce\""
         assert name.startswith("allreduce: expected one of naive, tree, ring, ")
         assert "weight took no part in the loss, and DDP waits for its gradient: engine=" in unused
+
+
+def test_by_default_a_rank_has_the_accelerator_of_its_local_rank(monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(engines, "try_gpu", lambda i=0: torch.device("cuda", i))
+    monkeypatch.setattr(ProcessReplica, "count", staticmethod(len))
+    assert engines.choose(ProcessReplica, None) == ([torch.device("cuda", 1)], 1)
+    assert engines.choose(engines.find("replicas"), None) == ([torch.device("cuda", 0)], 1)
+    assert engines.choose(ProcessReplica, ["cpu"]) == ([torch.device("cpu")], 1)
