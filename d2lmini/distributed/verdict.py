@@ -80,17 +80,20 @@ def _silent(seen):
 def _behind(going, patience):
     """Return those that have passed the fewest marks and stay there; nobody is behind where all have passed as many.
 
-    Of one that falls silent nobody knows what it does: it is judged by its silence.
+    Those ahead must stay where they are for as long: who has waited for another is itself behind for a moment when that
+    one goes on. Of one that falls silent nobody knows what it does: it is judged by its silence.
     """
     marks = {rank: s.beat.marks for rank, s in going.items() if s.beat}
-    found = {}
-    for rank in marks if marks and len(marks) == len(going) else ():
-        s = going[rank]
+    if not marks or len(marks) < len(going):
+        return {}
+    fewest, found = min(marks.values()), {}
+    waited = max((s.still_s for rank, s in going.items() if marks[rank] > fewest), default=0.0)
+    for rank, s in going.items():
         asleep = not s.beat.slow and s.beat.busy_s - s.rested_at < ASLEEP * s.still_s
-        behind = marks[rank] == min(marks.values()) < max(marks.values())
-        if behind and s.silent_s < patience / 2 and s.still_s >= patience * (1 if asleep else LONGER):
+        still, limit = min(s.still_s, waited), patience * (1 if asleep else LONGER)
+        if marks[rank] == fewest and s.silent_s < patience / 2 and still >= limit:
             does = "has done nothing" if asleep else "has come no further"
-            found[rank] = f"{_who(s.beat)} {does} for {s.still_s:.0f} s while others waited: it is in {s.beat.place}"
+            found[rank] = f"{_who(s.beat)} {does} for {still:.0f} s while others waited: it is in {s.beat.place}"
     return found
 
 
