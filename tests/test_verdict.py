@@ -6,7 +6,7 @@ import time
 import pytest
 
 from d2lmini.distributed.pulse import STAGE, Pulse, mark, pulse, slow, stage
-from d2lmini.distributed.verdict import LONGER, TO_BEGIN, Beat, Seen, machine, verdict
+from d2lmini.distributed.verdict import LONGER, TO_BEGIN, Beat, Seen, look, machine, verdict
 from d2lmini.distributed.watch import busy_s
 
 PATIENCE = 10.0
@@ -104,3 +104,15 @@ def test_computing_is_being_busy():
     while time.process_time() - used < 0.05:
         pass
     assert busy_s() - began >= 0.05
+
+
+def test_who_had_to_wait_for_long_is_not_blamed_when_it_is_let_go():
+    seen = {0: Seen(), 1: Seen()}
+    for i in range(50):  # rank 1 computes, rank 0 waits for it
+        seen = look(seen, {0: beat(number=i, marks=6), 1: beat(number=i, marks=5, busy_s=float(i))}, 1.0)
+        assert verdict(seen, PATIENCE) is None
+    for i in range(50, 59):  # rank 1 has gone on, and rank 0 has not told yet
+        seen = look(seen, {0: beat(number=i, marks=6), 1: beat(number=i, marks=8)}, 1.0)
+        assert verdict(seen, PATIENCE) is None
+    seen = look(seen, {0: beat(number=60, marks=6), 1: beat(number=60, marks=8)}, 1.0)
+    assert "rank 0 (process" in verdict(seen, PATIENCE)

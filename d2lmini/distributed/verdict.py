@@ -60,6 +60,17 @@ class Seen:
         return Seen(beat, 0.0, self.still_s + seconds, self.rested_at)
 
 
+def look(seen, beats, seconds):
+    """Return what is known of all ranks `seconds` later; beats: the last one of each rank that has begun.
+
+    Only while a rank is behind is it counted how long it stands still: one that others have made wait is not asleep.
+    """
+    seen = {rank: s.next(beats.get(rank), seconds) for rank, s in seen.items()}
+    most = max((beat.marks for beat in beats.values()), default=0)
+    return {rank: replace(s, still_s=0.0, rested_at=s.beat.busy_s) if s.beat and s.beat.marks == most else s
+            for rank, s in seen.items()}  # fmt: skip
+
+
 def verdict(seen, patience):
     """Return which ranks are the cause and why, as one sentence, or None while there is nothing to say.
 
