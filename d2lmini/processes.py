@@ -75,6 +75,8 @@ class ProcessReplica(Replicas):
             return None
         loss = self._loss(0, X, y)
         self._objective(0, loss, len(X)).backward()
+        if self.keeping:
+            compiling.keep_gradients(self.modules[0].parameters())
         return loss.detach()
 
     def _loss(self, i, X, y):

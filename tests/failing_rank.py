@@ -58,7 +58,7 @@ def main(rank, how, words):
 
     if int(os.environ["RANK"]) == rank:
         models.LeNet.forward = failing
-    os.write(1, f"process {os.getpid()}\n".encode())  # in one piece: the ranks share the pipe
+    os.write(1, f"process {os.getpid()}\n".encode())  # in one piece, beside what the other rank writes
     return train.main(words)
 
 

@@ -47,6 +47,16 @@ def test_processes_give_the_parameters_of_one_process_with_as_many_replicas(trai
             assert found["groups"] == alone["groups"]
 
 
+@pytest.mark.slow_compile
+@pytest.mark.parametrize("engine", ["allreduce", "ddp"])
+def test_compiled_processes_do_what_uncompiled_ones_do(engine):
+    plain = run(process_cases.train_compiled, 2, engine, None, threads=1)
+    compiled = run(process_cases.train_compiled, 2, engine, "default", threads=1, timeout=300)
+    for first, second, expected in zip(*compiled, plain[0], strict=True):
+        assert torch.equal(first, second)
+        torch.testing.assert_close(first, expected, rtol=1e-9, atol=1e-12)
+
+
 def test_random_numbers_of_replicas_are_their_own_and_those_of_batches_are_common():
     ranks = run(process_cases.own_numbers, 2, 0, threads=1)
     (first, *common), (second, *also_common) = ranks
@@ -98,10 +108,11 @@ def test_what_makes_no_sense_is_refused_in_one_line():
     with pytest.raises(ValueError, match="engine: expected one of replicas, allreduce, ddp, got 'horovod'"):
         process_cases.Trainer(process_cases.network(), process_cases.MEAN, process_cases.MOMENTUM, engine="horovod")
     for said in run(process_cases.refused, 2, threads=1):
-        devices, ring, name, unused = said
+        devices, ring, name, compiled, unused = said
         assert devices == "a process has one device when each has a replica, got cpu, cpu"
         assert ring == "DDP sums gradients in its own way: allreduce='ring' is for engine=\"allreduce\""
         assert name.startswith("allreduce: expected one of naive, tree, ring, ")
+        assert compiled.startswith("compile=default with accumulate=2: DDP keeps gradients in its own memory")
         assert "weight took no part in the loss, and DDP waits for its gradient: engine=" in unused
 
 

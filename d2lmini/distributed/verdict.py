@@ -60,6 +60,17 @@ class Seen:
         return Seen(beat, 0.0, self.still_s + seconds, self.rested_at)
 
 
+def look(seen, beats, seconds):
+    """Return what is known of all ranks `seconds` later; beats: the last one of each rank that has begun.
+
+    Only while a rank is behind is it counted how long it stands still: one that others have made wait is not asleep.
+    """
+    seen = {rank: s.next(beats.get(rank), seconds) for rank, s in seen.items()}
+    most = max((beat.marks for beat in beats.values()), default=0)
+    return {rank: replace(s, still_s=0.0, rested_at=s.beat.busy_s) if s.beat and s.beat.marks == most else s
+            for rank, s in seen.items()}  # fmt: skip
+
+
 def verdict(seen, patience):
     """Return which ranks are the cause and why, as one sentence, or None while there is nothing to say.
 
@@ -80,20 +91,17 @@ def _silent(seen):
 def _behind(going, patience):
     """Return those that have passed the fewest marks and stay there; nobody is behind where all have passed as many.
 
-    Those ahead must stay where they are for as long: who has waited for another is itself behind for a moment when that
-    one goes on. Of one that falls silent nobody knows what it does: it is judged by its silence.
+    Of one that falls silent nobody knows what it does: it is judged by its silence.
     """
     marks = {rank: s.beat.marks for rank, s in going.items() if s.beat}
-    if not marks or len(marks) < len(going):
-        return {}
-    fewest, found = min(marks.values()), {}
-    waited = max((s.still_s for rank, s in going.items() if marks[rank] > fewest), default=0.0)
-    for rank, s in going.items():
+    found = {}
+    for rank in marks if marks and len(marks) == len(going) else ():
+        s = going[rank]
         asleep = not s.beat.slow and s.beat.busy_s - s.rested_at < ASLEEP * s.still_s
-        still, limit = min(s.still_s, waited), patience * (1 if asleep else LONGER)
-        if marks[rank] == fewest and s.silent_s < patience / 2 and still >= limit:
+        behind = marks[rank] == min(marks.values()) < max(marks.values())
+        if behind and s.silent_s < patience / 2 and s.still_s >= patience * (1 if asleep else LONGER):
             does = "has done nothing" if asleep else "has come no further"
-            found[rank] = f"{_who(s.beat)} {does} for {still:.0f} s while others waited: it is in {s.beat.place}"
+            found[rank] = f"{_who(s.beat)} {does} for {s.still_s:.0f} s while others waited: it is in {s.beat.place}"
     return found
 
 

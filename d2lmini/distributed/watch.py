@@ -28,7 +28,7 @@ from pathlib import Path
 import torch.distributed as dist
 
 from d2lmini.distributed.pulse import pulse
-from d2lmini.distributed.verdict import Beat, Seen, machine, verdict
+from d2lmini.distributed.verdict import Beat, Seen, look, machine, verdict
 from d2lmini.distributed.worker import place
 
 SAID, WHO = "d2lmini/said", "d2lmini/beat{}"
@@ -162,9 +162,8 @@ class Watch:
             self.end("")
         there = [rank for rank, seen in self.seen.items() if seen.beat or store.check([WHO.format(rank)])]
         beats = dict(zip(there, store.multi_get([WHO.format(rank) for rank in there]), strict=True))
-        for rank, seen in self.seen.items():
-            beat = Beat(**json.loads(beats[rank])) if rank in beats else None
-            self.seen[rank] = seen.next(beat, self.turn_s)
+        beats = {rank: Beat(**json.loads(text)) for rank, text in beats.items()}
+        self.seen = look(self.seen, beats, self.turn_s)
         found = verdict(self.seen, self.patience)
         if found:
             self.end(found)
