@@ -36,8 +36,8 @@ class DdpReplica(ProcessReplica):
         """Wrap the model and its loss together, so that a rank without a shard can take part as well."""
         super().__init__(model, loss, optimizer, devices, allreduce, bucket_bytes, settings)
         if self.keeping:  # the copies that a compiled step's gradients then need are not where DDP looks for them
-            raise ValueError(f'compile={settings.compile} with accumulate={settings.accumulate}: DDP keeps gradients in '
-                             'its own memory; choose engine="allreduce"')  # fmt: skip
+            raise ValueError(f'compile={settings.compile} with accumulate={settings.accumulate}: DDP keeps gradients '
+                             'in its own memory; choose engine="allreduce"')  # fmt: skip
         self.ddp = DistributedDataParallel(_Loss(model, self._loss), bucket_cap_mb=max(bucket_bytes, 1) / MIB,
                                            gradient_as_bucket_view=True, **{BUFFERS: False})  # fmt: skip
         self.ddp.register_comm_hook(None, _sum)
