@@ -11,6 +11,7 @@ whatever happens. Files are common to both, unlike those of two computers.
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -30,7 +31,7 @@ class TwoMachines:
     """The two namespaces with their cable, as a context.
 
     rate: the most that the cable carries in each direction, in tc's words, such as "100mbit": megabits a second.
-    Raises Missing where the system does not allow it.
+    Raises ValueError for another way to write it, Missing where the system does not allow it.
     """
 
     def __init__(self, rate=None):
@@ -38,6 +39,8 @@ class TwoMachines:
         self.names = [f"d2lmini-{os.getpid()}-{i}" for i in range(2)]
         self.ends = [f"d2l{os.getpid()}{i}"[:15] for i in "ab"]
         self.rate = rate
+        if rate:
+            burst(rate)  # before anything is made
 
     def __enter__(self):
         """Make the namespaces, lay the cable, and give each end its address."""
@@ -61,7 +64,7 @@ class TwoMachines:
         command(*inside, "link", "set", end, "up")
         command(*inside, "link", "set", "lo", "up")
         if self.rate:
-            bucket = ("tbf", "rate", self.rate, "burst", "256kb", "latency", "100ms")
+            bucket = ("tbf", "rate", self.rate, "burst", str(burst(self.rate)), "latency", "100ms")
             command("tc", "-n", name, "qdisc", "add", "dev", end, "root", *bucket)
 
     def __exit__(self, *exc):
@@ -87,6 +90,18 @@ class TwoMachines:
         environment = {**quiet, **os.environ, "PYTHONPATH": str(ROOT)}
         return subprocess.Popen(["ip", "netns", "exec", self.names[i], *torchrun], stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, env=environment)  # fmt: skip
+
+
+def burst(rate):
+    """Return how many bytes may leave at once: those of 5 ms, since some systems look at the time only every 4 ms.
+
+    Raises ValueError for a rate that is no number of kbit, mbit or gbit.
+    """
+    number = re.fullmatch(r"([\d.]+)([kmg])bit", rate)
+    if not number:
+        raise ValueError(f"expected a rate such as 100mbit, in kbit, mbit or gbit, got {rate!r}")
+    bits = float(number[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[number[2]]
+    return max(16_384, int(bits / 8 * 0.005))
 
 
 def command(*words):
@@ -116,7 +131,7 @@ def main():
     options = parser.parse_args()
     try:
         results = train(options.words, options.rate)
-    except Missing as error:
+    except (Missing, ValueError) as error:
         sys.exit(f"two machines: {error}")
     for i, (code, text) in enumerate(results):
         print(f"-- machine {i}, {ADDRESSES[i]}: torchrun ended with exit code {code} --")
