@@ -70,3 +70,11 @@ def test_they_are_removed_when_something_goes_wrong_inside():
     assert not any(name in namespaces() for name in machines.names)
     with pytest.raises(two_machines.Missing, match="ip netns add: "):
         two_machines.command("ip", "netns", "add")
+
+
+def test_a_cable_carries_what_its_rate_says_and_a_wrong_rate_is_told():
+    assert two_machines.burst("1gbit") == 625_000  # bytes of 5 ms
+    assert two_machines.burst("20mbit") == 16_384
+    for rate in ("100", "1.5 mbit", "fast", "100mbps"):
+        with pytest.raises(ValueError, match=f"expected a rate such as 100mbit, .* got '{rate}'"):
+            two_machines.TwoMachines(rate)
