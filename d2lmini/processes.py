@@ -17,12 +17,11 @@ from d2lmini import compiling, gradients, rng
 from d2lmini.data_parallel import split_batch
 from d2lmini.distributed import messages
 from d2lmini.distributed.pulse import STAGE, mark, slow, stage
+from d2lmini.distributed.torchrun import WAIT_S
 from d2lmini.lockstep import standing
 from d2lmini.process_exchange import Group
 from d2lmini.replicas import Replicas
 from d2lmini.sync_batch_norm import is_synchronised
-
-WAIT_S = 1800.0  # that a message may take: who started the processes, or `distributed.watch`, loses patience earlier
 
 
 class ProcessReplica(Replicas):

@@ -51,9 +51,14 @@ def read(path):
 def write(path, result):
     """Check a result and write it, so that the file is never there in part; raises ValueError for a bad result."""
     validate(result)
+    write_json(path, result)
+
+
+def write_json(path, values):
+    """Write plain values, so that the file is never there in part. Raises ValueError for nan and infinity."""
     path = Path(path)
     fresh = path.with_name(path.name + ".tmp")
-    fresh.write_text(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    fresh.write_text(json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     fresh.replace(path)
 
 

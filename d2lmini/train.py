@@ -4,7 +4,6 @@
     torchrun --nproc-per-node=2 -m d2lmini.train --data digits --epochs 10 --engine ddp
 """
 
-import json
 import os
 import statistics
 import sys
@@ -22,6 +21,7 @@ from d2lmini.distributed import torchrun
 from d2lmini.distributed.pulse import slow
 from d2lmini.distributed.watch import Board, Watch
 from d2lmini.models import MODELS
+from d2lmini.results import write_json
 from d2lmini.timing import human
 from d2lmini.trainer import DivergedError, Trainer
 
@@ -208,13 +208,6 @@ def summary(options, trainer, history, examples):
         "seconds_an_epoch": seconds,
         "images_a_second": examples / seconds,
     }  # fmt: skip
-
-
-def write_json(path, results):
-    """Write the results, so that the file is never there in part."""
-    fresh = path.with_name(path.name + ".tmp")
-    fresh.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    os.replace(fresh, path)
 
 
 if __name__ == "__main__":

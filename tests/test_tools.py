@@ -1,5 +1,6 @@
 """The tools that store notebooks, serve the book and make it stand alone."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -40,13 +41,15 @@ def printed(text, name="stdout"):
 # --- executing ---
 
 
-def test_storing_twice_changes_nothing_and_a_measured_output_stays(tmp_path, capsys):
+def test_storing_twice_changes_nothing_and_a_measured_output_stays(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
     path = save(tmp_path / "small.ipynb", new_markdown_cell("# One"), cell("import os\nos.environ['OMP_NUM_THREADS']"),
                 cell(CLOCK, "nbval-ignore-output"), cell("1 / 0", "raises-exception"), cell(" "), cell("print(2)"))
     path.chmod(0o640)
     assert chapters.main([str(path)]) == 0
     first = path.read_bytes()
-    assert outputs(path)[0][0].data["text/plain"] == "'1'"  # the fixed environment reached the kernel
+    assert outputs(path)[0][0].data["text/plain"] == "'1'"  # the fixed environment reached the kernel …
+    assert os.environ["OMP_NUM_THREADS"] == "3"  # … and nobody else
     assert [c.execution_count for c in nbformat.read(path, 4).cells if c.cell_type == "code"] == [1, 2, 3, None, 4]
     assert chapters.main([str(path)]) == 0
     assert chapters.main(["--check", str(path)]) == 0

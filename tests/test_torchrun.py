@@ -14,6 +14,7 @@ import torch
 
 from d2lmini import arguments, data, train
 from d2lmini.distributed import torchrun as group
+from d2lmini.distributed import watch
 
 ENVIRONMENT = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "here",
                "MASTER_PORT": "1"}  # fmt: skip
@@ -129,6 +130,12 @@ def test_rank_0_alone_explains_and_looks_at_files(monkeypatch, capsys):
     assert "--patience S" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         arguments.parse(["--json", "no/such/r.json"])
+
+
+def test_by_default_a_rank_that_stops_is_found_and_killed_within_half_a_minute():
+    patience = arguments.parse([]).patience
+    turn_s = min(1.0, patience / 5)
+    assert 10 <= patience + (watch.LOOSE_TURNS + 2) * turn_s < 30  # seen, said by the others, and killed by its guard
 
 
 def test_a_rank_has_the_gpu_of_its_local_rank_where_all_can_have_one(monkeypatch):

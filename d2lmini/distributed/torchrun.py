@@ -15,7 +15,7 @@ import torch.distributed as dist
 from d2lmini.distributed.worker import as_batch, loopback
 
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-WAIT_S = 1800.0  # that a message may take: `watch` loses patience earlier, and says with whom
+WAIT_S = 1800.0  # that a message may take: `watch`, or who started the processes, loses patience earlier
 
 
 def launched():
