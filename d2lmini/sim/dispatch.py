@@ -14,18 +14,18 @@ from d2lmini.sim.fused import KERNELS
 from d2lmini.sim.interrupts import keep_handler
 from d2lmini.sim.random import draw
 from d2lmini.sim.state import state
-from d2lmini.sim.tensor import SimTensor, resync, shell, wrap
+from d2lmini.sim.tensor import SimTensor, own, resync, shell, wrap
 
 _WAITS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 _handlers = {}  # OpOverload -> function(func, args, kwargs)
 
 
-def dispatch(cls, func, types, args=(), kwargs=None):
+def dispatch(func, types, args=(), kwargs=None):
     """Run one operation: what torch calls as ``SimTensor.__torch_dispatch__``."""
     keep_handler()
     handler = _handlers.get(func)
     if handler is None:
-        handler = _handlers[func] = _composite if _is_composite(func) else Plan(func).run
+        handler = _handlers[func] = _handler(func)
     return handler(func, args, kwargs or {})
 
 
@@ -37,8 +37,11 @@ def handles(*funcs):
     return register
 
 
-def _is_composite(func):
-    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+def _handler(func):
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        return _composite
+    plan = Plan(func)
+    return plan.reshape if plan.reshapes else plan.run
 
 
 def _composite(func, args, kwargs):
@@ -48,9 +51,12 @@ def _composite(func, args, kwargs):
 
 @handles(torch.ops.aten.detach.default)
 def _detach(func, args, kwargs):
-    """Give a result to autograd's keeping: a view like any other, the most common one, and free on every clock."""
+    """Give a result to autograd's keeping: a view like any other, the most common one, and free on every clock.
+
+    It shares the real tensor too, until one of the two changes its shape.
+    """
     (x,) = args
-    return shell(x._real.detach(), state.gpus[x._index])
+    return shell(x._real, state.gpus[x._index])
 
 
 class Plan:
@@ -65,17 +71,18 @@ class Plan:
         places = [i for i, argument in enumerate(schema.arguments) if not argument.kwarg_only]
         self.tensors = tuple(i for i in places if kinds[i] in ("Tensor", "Optional[Tensor]"))
         self.lists = tuple(i for i in places if "List[" in kinds[i] and "Tensor" in kinds[i])
-        self.changed = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        changed = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        self.changed = [argument.name for argument in changed]
         self.aliases = [_source(schema, r) for r in schema.returns]
         self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
-        self.reshapes = torch.Tag.inplace_view in tags or func in rules.RESHAPES or schema.name in rules.RESHAPES or (
-            "out" in func._overloadname)
+        handed_in = any(argument.kwarg_only for argument in changed)  # tensors for the results, as in ``out=``
+        self.reshapes = handed_in or torch.Tag.inplace_view in tags or schema.name in rules.RESHAPES
         self.random = torch.Tag.nondeterministic_seeded in tags
         returns_numbers = any("Tensor" not in str(r.type) for r in schema.returns)
         self.waits = returns_numbers or not _WAITS.isdisjoint(tags)
         self.takes = not self.each and not self.views and (None in self.aliases or self.reshapes)  # new memory
         self.stretches, self.pointwise = foresee.stretches(func), torch.Tag.pointwise in tags
-        self.in_place = self.aliases == [0] and not self.reshapes  # the most common case of a changed argument
+        self.in_place = self.aliases == [0]  # the most common case of a changed argument
         self.single = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor" and self.aliases == [None]
 
     def run(self, func, args, kwargs):
@@ -94,12 +101,13 @@ class Plan:
                 reals[i] = tensor._real
             elif tensor is not None:
                 hosts = True
-        if self.each and rules.spread(args):
-            return _one_by_one(func, args, kwargs)
-        for i in self.lists:
-            if i < given and reals[i] is not None:
-                reals[i] = [t._real if type(t) is SimTensor else t for t in reals[i]]
-                index, hosts = self._list(func, args, kwargs, args[i], index, hosts)
+        if self.lists:
+            if self.each and rules.spread(args):
+                return _one_by_one(func, args, kwargs)
+            for i in self.lists:
+                if i < given and reals[i] is not None:
+                    reals[i] = [t._real if type(t) is SimTensor else t for t in reals[i]]
+                    index, hosts = self._list(func, args, kwargs, args[i], index, hosts)
         kwargs_real = kwargs
         if kwargs:
             index, kwargs_real, hosts = self._keywords(func, args, kwargs, index, hosts)
@@ -116,6 +124,17 @@ class Plan:
         if self.single:
             return shell(out, state.gpus[index]) if self.views else wrap(out, index)
         return args[0] if self.in_place else self._finish(out, args, kwargs, index)
+
+    def reshape(self, func, args, kwargs):
+        """Run `func`, which may change the shapes of tensors that it is given, and make their shells follow."""
+        given = [kwargs.get(name, args[0] if args else None) for name in self.changed]
+        changed = [t for ts in given for t in (ts if isinstance(ts, (list, tuple)) else (ts,)) if type(t) is SimTensor]
+        for tensor in changed:
+            own(tensor)
+        out = self.run(func, args, kwargs)
+        for tensor in changed:
+            follow(tensor)
+        return out
 
     def _list(self, func, args, kwargs, tensors, index, hosts):
         """Return the device after a look at a list's tensors too, and whether one of them is the host's."""
@@ -167,9 +186,6 @@ class Plan:
 
     def _finish(self, out, args, kwargs, index):
         """Return the results: changed arguments as they were given, what is new in shells."""
-        if self.reshapes:
-            for name in self.changed:
-                self._follow(kwargs.get(name, args[0] if args else None))
         if not self.aliases:
             return None
         outs = (out,) if len(self.aliases) == 1 else out
@@ -182,11 +198,6 @@ class Plan:
             else:
                 results.append(kwargs[source] if isinstance(source, str) else args[source])
         return results[0] if len(self.aliases) == 1 else tuple(results)
-
-    def _follow(self, tensors):
-        for tensor in tensors if isinstance(tensors, (list, tuple)) else (tensors,):
-            if type(tensor) is SimTensor:
-                follow(tensor)
 
 
 def _one_by_one(func, args, kwargs):
@@ -222,4 +233,4 @@ def _source(schema, result):
     return None
 
 
-SimTensor.__torch_dispatch__ = classmethod(dispatch)
+SimTensor.__torch_dispatch__ = staticmethod(dispatch)

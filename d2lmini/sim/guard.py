@@ -19,20 +19,21 @@ import torch
 from d2lmini.sim.interrupts import inside
 
 _TYPE = torch._C._autograd.DeviceType.PrivateUse1
-_parts = tuple(ctypes.c_void_p() for _ in range(3))  # the pending error's type, value and traceback
+_Addresses = ctypes.c_void_p * 3  # of an error's type, value and traceback
+_pending_error = _Addresses()
 # By index, not by name: what has a name is shared, and others, such as numba.cuda, declare its arguments differently.
 _fetch = ctypes.pythonapi["PyErr_Fetch"]  # takes a pending error away; gives null pointers when there is none
 _give_up = ctypes.pythonapi["Py_DecRef"]
 _fetch.restype = _give_up.restype = None
-_kept = set()  # (thread, type, value, traceback), addresses or None
+_kept = set()  # (thread, the addresses as bytes)
 
 
 def _lookups(answer):
     """Return an iterator of C functions only: each step keeps the error that is pending, if any, and gives `answer`."""
-    fetched = starmap(_fetch, repeat(tuple(map(ctypes.byref, _parts))))
-    thread = starmap(threading.get_ident, repeat(()))
-    addresses = (map(operator.attrgetter("value"), repeat(part)) for part in _parts)
-    kept = map(_kept.add, zip(thread, *addresses))
+    places = range(0, ctypes.sizeof(_Addresses), ctypes.sizeof(ctypes.c_void_p))
+    fetched = starmap(_fetch, repeat(tuple(ctypes.byref(_pending_error, place) for place in places)))
+    thread, addresses = (starmap(f, repeat(())) for f in (threading.get_ident, memoryview(_pending_error).tobytes))
+    kept = map(_kept.add, zip(thread, addresses))
     entered = map(inside.add, repeat(True))
     return map(operator.itemgetter(0), zip(repeat(answer), fetched, kept, entered))
 
@@ -57,11 +58,11 @@ def lost(raised):
 
 def _pending():
     """Return the error that the guard took away from the calling thread, or None; nothing keeps it any longer."""
-    mine = [entry for entry in _kept if entry[0] == threading.get_ident() and entry[1]]
+    mine = [entry for entry in _kept if entry[0] == threading.get_ident() and any(entry[1])]
     if not mine:
         return None
     _kept.difference_update(mine)
-    (kind, value, traceback), *_ = [[_take(address) for address in entry[1:]] for entry in mine]
+    (kind, value, traceback), *_ = [[*map(_take, _Addresses.from_buffer_copy(entry[1]))] for entry in mine]
     if not isinstance(value, BaseException):  # before Python 3.12 an error raised in C need not be made yet
         value = kind() if value is None else kind(*value) if isinstance(value, tuple) else kind(value)
     return value if traceback is None else value.with_traceback(traceback)

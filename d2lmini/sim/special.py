@@ -11,7 +11,7 @@ from d2lmini.sim import pinning
 from d2lmini.sim.dispatch import follow, handles
 from d2lmini.sim.random import draw
 from d2lmini.sim.state import state
-from d2lmini.sim.tensor import SimTensor, refusal, wrap
+from d2lmini.sim.tensor import SimTensor, own, refusal, wrap
 
 aten = torch.ops.aten
 _CPU = torch.device("cpu")
@@ -189,9 +189,8 @@ def set_(func, args, kwargs):
     """``x.set_(...)``: another storage on the same device."""
     x, *rest = args
     source = rest[0] if rest else None
-    reals = [getattr(x, "_real", x), *rest]
     if isinstance(source, torch.Tensor):
-        reals[1] = getattr(source, "_real", source)
+        rest[0] = getattr(source, "_real", source)
     if source is not None:
         here = source._index if type(source) is SimTensor else getattr(source, "_sim", None)
         if here != getattr(x, "_index", None):
@@ -199,7 +198,8 @@ def set_(func, args, kwargs):
                 f"Attempted to set the storage of a tensor on device \"{x.device}\" to a storage on different device "
                 f"\"{source.device}\".  This is no longer allowed; the devices must match."
             )
-    func(*reals, **kwargs)
+    own(x)
+    func(x._real, *rest, **kwargs)
     follow(x)
     return x
 
@@ -212,6 +212,7 @@ def resize_(func, args, kwargs):
         storage = x._real.untyped_storage()
         needed = (x.storage_offset() + math.prod(size)) * x.element_size()
         state.gpus[x._index].memory.check(max(0, needed - storage.nbytes()))
+    own(x)
     func(x._real, size, **kwargs)
     follow(x)
     return x

@@ -21,8 +21,8 @@ class SimTensor(torch.Tensor):
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
-    @classmethod
-    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+    @staticmethod
+    def __torch_dispatch__(func, types, args=(), kwargs=None):
         """Run one operation; replaced by `dispatch.dispatch` when that module is loaded."""
         raise NotImplementedError
 
@@ -73,7 +73,7 @@ class SimTensor(torch.Tensor):
                 f"type: the variable is on {self.device}, the tensor on {value.device}."
             )
         torch.Tensor.data.__set__(self, value)
-        self._real, self._index = value._real.detach(), value._index
+        self._real, self._index = value._real, value._index
 
     def __deepcopy__(self, memo):
         if id(self) in memo:
@@ -124,7 +124,8 @@ def wrap(real, index):
 
 def shell(real, gpu):
     """Return a new shell on `gpu` for a real tensor whose storage is counted already."""
-    out = _make(SimTensor, real.shape, real.stride(), real.storage_offset(), None, real.dtype, _strided, gpu.device)
+    offset = real.storage_offset() or None  # which stands for 0, and is read faster
+    out = _make(SimTensor, real.shape, real.stride(), offset, None, real.dtype, _strided, gpu.device)
     _guard(out)  # code in C++ that reads memory gets an error instead of a null pointer
     out._real, out._index = real, gpu.index
     if real.is_conj() or real.is_neg():  # lazy views, which C++ code asks the shell about
@@ -153,6 +154,11 @@ def refusal(what):
     return NotImplementedError(
         f"expected a dense tensor, got a {what} one: simulated GPUs hold dense tensors only, so keep it on the CPU"
     )
+
+
+def own(tensor):
+    """Give a shell a real tensor of its own, before its shape changes: after ``detach`` two shells share one."""
+    tensor._real = tensor._real.detach()
 
 
 def resync(tensor):

@@ -99,6 +99,47 @@ def test_in_place_views_and_changes_of_shape():
     assert program(six("sim:1")) == program(six("cpu"))
 
 
+CHANGES = [
+    lambda t: t.resize_(2), lambda t: t.resize_(3, 3).zero_(), lambda t: t.t_(), lambda t: t.unsqueeze_(0),
+    lambda t: t.set_(), lambda t: t.set_(t.new_ones(5)), lambda t: t.resize_as_(t.new_ones(1, 2)),
+    lambda t: t.as_strided_((2,), (1,)), lambda t: torch.cat([t.new_ones(2, 2)] * 2, out=t), lambda t: t.mul_(2),
+    lambda t: torch.max(six(t.device), 1, out=(t, t.new_empty(0, dtype=torch.int64))),
+    lambda t: setattr(t, "data", t.new_ones(2)),
+]  # fmt: skip
+
+
+def with_data(x):
+    y = x.new_empty(0)
+    y.data = x
+    return y
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("change", range(len(CHANGES)))
+@pytest.mark.parametrize("share", [torch.detach, lambda x: nn.Parameter(x, False), with_data])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_detached_tensor_shares_numbers_and_not_the_shape(share, change, first):
+    def seen(device):
+        x = six(device).clone()
+        pair = x, share(x)
+        CHANGES[change](pair[first])
+        return [(t.shape, t.stride(), t.storage_offset(), t.tolist()) for t in pair]
+
+    assert seen("sim:1") == seen("cpu")
+
+
+def test_results_that_are_handed_in_take_their_shape():
+    def results(device):
+        x, (a, b) = six(device), (torch.empty(0, device=device) for _ in range(2))
+        i, j, k = (torch.empty(0, dtype=torch.int64, device=device) for _ in range(3))
+        torch.sort(x, descending=True, out=(a, i))
+        torch.max(x, 1, out=(b, j))
+        torch.argmin(x, 0, out=k)
+        return [(t.shape, t.stride(), t.tolist()) for t in (a, b, i, j, k)]
+
+    assert results("sim:1") == results("cpu")
+
+
 def test_lazy_conjugates_and_negatives():
     x = torch.tensor([1 + 2j, 3 - 1j], device="sim:0")
     c = x.conj()
