@@ -65,11 +65,12 @@ class Plan:
         places = [i for i, argument in enumerate(schema.arguments) if not argument.kwarg_only]
         self.tensors = tuple(i for i in places if kinds[i] in ("Tensor", "Optional[Tensor]"))
         self.lists = tuple(i for i in places if "List[" in kinds[i] and "Tensor" in kinds[i])
-        self.changed = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        self.changed = [argument.name for argument in written]
         self.aliases = [_source(schema, r) for r in schema.returns]
         self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
-        self.reshapes = torch.Tag.inplace_view in tags or func in rules.RESHAPES or schema.name in rules.RESHAPES or (
-            "out" in func._overloadname)
+        self.reshapes = torch.Tag.inplace_view in tags or schema.name in rules.RESHAPES or (
+            any(argument.kwarg_only for argument in written))  # ``out=``
         self.random = torch.Tag.nondeterministic_seeded in tags
         returns_numbers = any("Tensor" not in str(r.type) for r in schema.returns)
         self.waits = returns_numbers or not _WAITS.isdisjoint(tags)

@@ -32,6 +32,8 @@ from d2lmini.sim.streams_api import (  # noqa: F401 part of torch.sim
     stream,
 )
 
+_initialized = True  # only then torch.utils.checkpoint keeps the generators' states for the second forward pass
+
 # -- devices ---------------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from d2lmini.sim import pinning
 from d2lmini.sim.dispatch import follow, handles
 from d2lmini.sim.random import draw
 from d2lmini.sim.state import state
-from d2lmini.sim.tensor import SimTensor, refusal, wrap
+from d2lmini.sim.tensor import SimTensor, wrap
 
 aten = torch.ops.aten
 _CPU = torch.device("cpu")
@@ -24,18 +24,6 @@ def register():
     for name, kernel in _kernels.items():
         library.impl(name, kernel)
     _libraries.append(library)
-    for kind, key in (("sparse", "SparsePrivateUse1"), ("sparse", "SparseCsrPrivateUse1"),
-                      ("quantised", "QuantizedPrivateUse1")):  # fmt: skip
-        others = torch.library.Library("_", "IMPL", key)
-        others.fallback(_refuse(kind))
-        _libraries.append(others)
-
-
-def _refuse(kind):
-    def fallback(func, *args, **kwargs):
-        raise refusal(kind)
-
-    return fallback
 
 
 # -- tensors from nothing --------------------------------------------------------------------------------------------
@@ -169,6 +157,11 @@ def _no_tensor_dispatch_to_copy(x, **kwargs):
     return to_copy(aten._to_copy.default, (x,), kwargs)
 
 
+def _no_tensor_dispatch_item(x):
+    """Read a number inside ``torch.tensor([x, y])``."""
+    return item(aten._local_scalar_dense.default, (x,), {})
+
+
 # -- numbers for the host --------------------------------------------------------------------------------------------
 
 
@@ -226,6 +219,7 @@ _kernels = {
     "_copy_from": _copy_from,
     "_copy_from_and_resize": _copy_from_and_resize,
     "_to_copy": _no_tensor_dispatch_to_copy,
+    "_local_scalar_dense": _no_tensor_dispatch_item,
 }
 
 for _packet in (
