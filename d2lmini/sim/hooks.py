@@ -6,7 +6,20 @@ All of it is done once a process, by `register`, and cannot be undone: torch has
 import torch
 from torch.utils import backend_registration
 
-from d2lmini.sim import accelerator, autocast, guard, parallel, pinning, refused, sharing, special, standins, storage
+from d2lmini.sim import (
+    accelerator,
+    autocast,
+    gradients,
+    guard,
+    lazy,
+    parallel,
+    pinning,
+    refused,
+    sharing,
+    special,
+    standins,
+    storage,
+)
 from d2lmini.sim.tensor import SimTensor
 
 
@@ -35,6 +48,8 @@ def register(module):
     refused.register()
     storage.register()
     sharing.register()
+    lazy.register()
+    gradients.register()
     pinning.register()
     accelerator.register()
     parallel.register()
@@ -52,10 +67,11 @@ def _run_backward_on_one_thread():
         leaf = one.clone().requires_grad_()
         copy = leaf.clone()
 
-    def engine_run_backward(*args, **kwargs):
+    def engine_run_backward(roots, grads, *args, **kwargs):
+        grads = gradients.placed(roots, grads)
         try:
             with torch.autograd.set_multithreading_enabled(False):
-                return run(*args, **kwargs)
+                return run(roots, grads, *args, **kwargs)
         except BaseException as raised:
             # What was still to be done stays in the thread's queue, and holds its tensors, until backward runs again.
             run((copy,), (one,), True, False, (leaf,), allow_unreachable=False, accumulate_grad=False)

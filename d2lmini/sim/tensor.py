@@ -50,13 +50,16 @@ class SimTensor(torch.Tensor):
         """Return a tensor made of `data`, on this device unless another is given."""
         return torch.Tensor.new_tensor(self, data, device=self.device if device is None else device, **options)
 
-    def new(self, *args, **options):
+    def new(self, *args, device=None):
         """Return a tensor of this type, on this device unless another is given."""
+        of_storage = bool(args) and isinstance(args[0], (torch.UntypedStorage, torch.TypedStorage))
         with torch.sim.device(self._index):
-            return torch.Tensor.new(self, *args, **options)
+            return torch.Tensor.new(self, *args, **({} if of_storage else {"device": device or self.device}))
 
     def as_subclass(self, cls):
-        """Refuse: what dispatches its operations has a class of its own."""
+        """Refuse all classes but torch.Tensor: what dispatches its operations has a class of its own."""
+        if cls is torch.Tensor:
+            return torch.ops.aten.alias(self)
         raise NotImplementedError(f"expected torch.Tensor itself on {self.device}, got its subclass {cls.__name__}: "
                                   "simulated GPUs hold no subclasses, so keep it on the CPU")  # fmt: skip
 
