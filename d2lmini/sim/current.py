@@ -69,5 +69,5 @@ def _default():
 
 def _exact(argument):
     if isinstance(argument, (str, torch.device)) and str(argument) == "sim":
-        return state.gpus[state.current].device
+        return state.gpus[state.check(state.current)].device
     return argument

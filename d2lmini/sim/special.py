@@ -187,6 +187,11 @@ def set_(func, args, kwargs):
         reals[1] = getattr(source, "_real", source)
     if source is not None:
         here = source._index if type(source) is SimTensor else getattr(source, "_sim", None)
+        if here is None and source.device.type == "sim":
+            raise NotImplementedError(
+                f"expected no code in C++ that reads the memory of a tensor, as torch.jit.save does, got one on "
+                f"{source.device}: use Tensor.cpu() or Module.cpu() first"
+            )
         if here != getattr(x, "_index", None):
             raise RuntimeError(
                 f"Attempted to set the storage of a tensor on device \"{x.device}\" to a storage on different device "

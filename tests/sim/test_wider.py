@@ -166,13 +166,15 @@ REFUSED = [
     (lambda x: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]).to("sim:1"), NotImplementedError, "nested"),
     (lambda x: np.from_dlpack(x), BufferError, "expected a tensor on the CPU for DLPack, got one on sim:1"),
     (lambda x: x.as_subclass(type("Mine", (torch.Tensor,), {})), NotImplementedError, "got its subclass Mine"),
+    (lambda x: torch.jit.save(torch.jit.trace(nn.Linear(3, 3).to("sim:1"), x), io.BytesIO()), NotImplementedError,
+     "as torch.jit.save does, got one on sim:1"),
     (lambda x: torch.func.linearize(torch.sin, x), NotImplementedError, "cannot be traced"),
     (lambda x: x.__setitem__(torch.tensor([0, 1]), torch.ones(2)), RuntimeError, "but got values is on cpu"),
     (lambda x: ForkingPickler.dumps(x.requires_grad_() * 2), RuntimeError, "autograd ends at the process"),
 ]  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:`torch.jit")
 @pytest.mark.parametrize("case", range(len(REFUSED)))
 def test_what_cannot_be_is_refused_in_a_sentence(case):
     call, kind, text = REFUSED[case]
