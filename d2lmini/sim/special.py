@@ -23,7 +23,9 @@ def register():
     library = torch.library.Library("aten", "IMPL", "PrivateUse1")
     for name, kernel in _kernels.items():
         library.impl(name, kernel)
-    _libraries.append(library)
+    autograd = torch.library.Library("aten", "IMPL", "AutogradPrivateUse1")
+    autograd.impl("ctc_loss.Tensor", _ctc_loss)
+    _libraries.extend([library, autograd])
 
 
 # -- tensors from nothing --------------------------------------------------------------------------------------------
@@ -125,6 +127,7 @@ def to_copy(func, args, kwargs):
 def copy_(func, args, kwargs):
     """``dst.copy_(src)`` with either or both on simulated GPUs."""
     dst, src, *rest = args
+    src = src if isinstance(src, torch.Tensor) else torch.tensor(src)
     places = [t._index if type(t) is SimTensor else None for t in (src, dst)]
     real = [t._real if type(t) is SimTensor else t for t in (dst, src)]
     real[0].copy_(real[1])
@@ -172,6 +175,16 @@ def item(func, args, kwargs):
     if state.clock is not None:
         state.clock.copy(x._index, None, x.element_size(), False, True)
     return x._real.item()
+
+
+def _ctc_loss(log_probs, targets, input_lengths, target_lengths, *options):
+    """The loss for lengths in tensors, which may be the host's as on CUDA: they are read as numbers."""
+    return aten.ctc_loss.IntList(log_probs, targets, input_lengths.tolist(), target_lengths.tolist(), *options)
+
+
+@handles(aten.ctc_loss.Tensor)
+def _ctc_loss_without_autograd(func, args, kwargs):
+    return _ctc_loss(*args, **kwargs)
 
 
 # -- storages --------------------------------------------------------------------------------------------------------

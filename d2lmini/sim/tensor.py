@@ -52,9 +52,9 @@ class SimTensor(torch.Tensor):
 
     def new(self, *args, device=None):
         """Return a tensor of this type, on this device unless another is given."""
-        of_storage = bool(args) and isinstance(args[0], (torch.UntypedStorage, torch.TypedStorage))
+        shares = bool(args) and isinstance(args[0], (torch.Tensor, torch.UntypedStorage, torch.TypedStorage))
         with torch.sim.device(self._index):
-            return torch.Tensor.new(self, *args, **({} if of_storage else {"device": device or self.device}))
+            return torch.Tensor.new(self, *args, **({} if shares else {"device": device or self.device}))
 
     def as_subclass(self, cls):
         """Refuse all classes but torch.Tensor: what dispatches its operations has a class of its own."""

@@ -137,8 +137,9 @@ def test_results_that_are_written_change_their_shape():
 @pytest.mark.filterwarnings("ignore:.*(nested tensors|TypedStorage)")
 def test_the_device_of_what_old_and_generic_code_makes():
     x = torch.arange(3.0, device="sim:2")
-    made = x.new(4), x.new([1, 2]), x.new(), x.new(x.untyped_storage())
+    made = x.new(4), x.new([1, 2]), x.new(), x.new(x.untyped_storage()), x.new(x)
     assert {str(t.device) for t in made} == {"sim:2"}
+    assert x.clone().copy_(5).tolist() == [5, 5, 5]
     assert torch.tensor([x[0], x[2]]).tolist() == [0, 2]
     assert str(torch.tensor([x[0], x[2]], device="sim:1").device) == "sim:1"
     torch.sim.set_device(1)
@@ -159,6 +160,28 @@ def test_a_padded_batch_passes_the_fast_path_of_a_transformer():
         theirs = net(x, src_key_padding_mask=padding)
         ours = net.to("sim:1")(x.to("sim:1"), src_key_padding_mask=padding.to("sim:1"))
     torch.testing.assert_close(ours.cpu()[~padding], theirs[~padding])
+
+
+@pytest.mark.parametrize("place", ["cpu", "sim:1"])
+def test_lengths_for_ctc_may_lie_on_either_side(place):
+    def loss(device, place):
+        chances = torch.randn(10, 2, 5, generator=torch.Generator().manual_seed(0)).log_softmax(2).to(device)
+        labels = torch.tensor([[1, 2, 3, 4], [4, 3, 2, 1]], device=device)
+        lengths = torch.tensor([10, 9], device=place), torch.tensor([4, 3], device=place)
+        with torch.inference_mode():
+            alone = nn.functional.ctc_loss(chances, labels, *lengths).cpu()
+        chances.requires_grad_()
+        nn.functional.ctc_loss(chances, labels, *lengths).backward()
+        return alone, chances.grad.cpu()
+
+    torch.testing.assert_close(loss("sim:1", place), loss("cpu", "cpu"))
+
+
+def test_a_loss_that_autocast_would_spoil_is_refused():
+    chances = torch.full((2,), 0.5, device="sim:1")
+    assert nn.functional.binary_cross_entropy(chances, chances).item() > 0
+    with torch.autocast("sim"), pytest.raises(RuntimeError, match="unsafe to autocast"):
+        nn.functional.binary_cross_entropy(chances, chances)
 
 
 REFUSED = [
