@@ -78,9 +78,12 @@ def _run_backward_on_one_thread():
             error = guard.lost(raised)
             if error is None:
                 raise
+        context = error.__context__
         try:
             raise error
         finally:
-            del error  # its traceback holds this frame and all that called it: a circle that would keep their tensors
+            error.__context__ = context  # what was handled when it was raised first, not what the caller handles
+            # The traceback holds this frame and all that called it: a circle that would keep their tensors.
+            del error, context
 
     torch.autograd.graph._engine_run_backward = torch.autograd._engine_run_backward = engine_run_backward
