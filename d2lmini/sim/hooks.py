@@ -11,6 +11,7 @@ from d2lmini.sim import (
     autocast,
     gradients,
     guard,
+    interrupts,
     lazy,
     parallel,
     pinning,
@@ -41,7 +42,7 @@ def register(module):
     """Make ``sim`` a device type of torch, with `module` as ``torch.sim``."""
 
     class Hooks(torch._C._acc.PrivateUse1Hooks):
-        is_available = is_built = has_primary_context = staticmethod(lambda *_: True)
+        is_available = is_built = has_primary_context = interrupts.undisturbed(lambda *_: True)
 
     backend_registration._setup_privateuseone_for_python_backend("sim", module, Hooks(), guard.Guard())
     special.register()

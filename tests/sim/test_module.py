@@ -359,7 +359,7 @@ def test_storages_made_by_hand():
 
 
 ABORTS = """
-import os, signal, threading, time, torch
+import gc, os, signal, threading, time, torch
 from d2lmini import sim
 from d2lmini.sim import live
 sim.enable(2, clock=False)
@@ -395,8 +395,12 @@ wanted.set()
 thread.join()
 there = {t._real.untyped_storage()._cdata: -(-t._real.untyped_storage().nbytes() // 512) * 512 for t in live.tensors()}
 counted = torch.sim.memory_allocated(1)
-right = caught > 30 and counted == sum(there.values())
-print("interrupted" if right else f"{caught} interrupts arrived, {counted} bytes counted, there are {there}")
+del y
+x.grad = None
+gc.collect()
+left = torch.sim.memory_allocated(1)  # x alone: no interrupt left a frame behind, and with it its tensors
+right = caught > 30 and counted == sum(there.values()) and left == 10240
+print("interrupted" if right else f"{caught} interrupts, {counted} bytes counted, there are {there}, {left} stay")
 """
 UNTOUCHED = """
 import sys, torch
