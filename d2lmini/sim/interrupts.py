@@ -1,4 +1,4 @@
-"""Ctrl-C, kept away from the one moment at which it would end the process.
+"""Ctrl-C, kept away from the moments at which it would end the process or keep tensors for ever.
 
 To call Python, pybind11 looks up the name of the Python function that is running with PyObject_Str, which runs the
 handlers of signals that have arrived. torch asks the device guard for its type in this way from functions of C++ that
