@@ -17,11 +17,13 @@ def register():
 def placed(roots, gradients):
     """Return the gradients that backward begins with, each on its root's device; raises RuntimeError with CUDA's words.
 
-    roots: tensors, or edges of the graph; gradients: as many tensors or None.
+    roots: tensors, or edges of the graph; gradients: as many tensors or None; torch tells if they are not as many.
     """
+    if len(roots) != len(gradients):
+        return gradients
     return tuple(_placed(gradient, root.device, f"invalid gradient at index {place}")
                  if isinstance(root, torch.Tensor) else gradient
-                 for place, (root, gradient) in enumerate(zip(roots, gradients, strict=True)))  # fmt: skip
+                 for place, (root, gradient) in enumerate(zip(roots, gradients)))  # fmt: skip
 
 
 def _placed(gradient, device, problem):

@@ -232,6 +232,8 @@ def test_a_gradient_on_the_wrong_device_is_an_error_as_on_cuda(place):
     assert x.grad is None
     with pytest.raises(RuntimeError, match="expected device cpu but got sim:1"):
         torch.ones(3, requires_grad=True).backward(x.detach())
+    with pytest.raises(RuntimeError, match="got 2 tensors and 1 gradients"):
+        torch.autograd.backward([x, x * 2], [x.detach()])
 
 
 def test_a_gradient_without_dimensions_is_moved():
