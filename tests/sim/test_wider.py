@@ -123,6 +123,8 @@ def test_generators_are_copied_with_their_device():
     assert pickle.loads(pickle.dumps(host)).device.type == "cpu"
     assert pickle.loads(pickle.dumps(torch.Generator)) is torch.Generator
     assert str(torch.Generator(1).device) == "sim:1"
+    with pytest.raises(RuntimeError, match="Expected a 'cpu' device type for generator but found 'sim'"):
+        torch.randperm(3, generator=ours)
 
 
 def test_results_that_are_written_change_their_shape():
