@@ -17,6 +17,7 @@ from d2lmini.sim.state import Gpu, state
 __all__ = ["enable", "has_clock", "is_enabled", "machine", "now", "one_launch", "trace"]
 
 _registered = False
+_MOST = 128  # torch keeps a device's index in one signed byte
 
 
 def enable(gpus=None, gpu="GTX 1080", link="PCIe3-x16", *, machine=None, memory=None, clock=True, counting=True,
@@ -30,7 +31,8 @@ def enable(gpus=None, gpu="GTX 1080", link="PCIe3-x16", *, machine=None, memory=
 
     Calling it again is allowed and replaces what was set. Tensors on devices that stay keep their values. Raises
     RuntimeError when a tensor is on a device that would go, or takes more than the new capacity, and then changes
-    nothing; ValueError for an unknown name or a number of GPUs below 1; RuntimeError when this torch cannot do it.
+    nothing; ValueError for an unknown name or a number of GPUs outside 1 to 128; RuntimeError when this torch lacks
+    what is needed.
     """
     chosen = _machine(gpus, gpu, link, machine)
     capacity = chosen.gpu.memory_bytes if memory is None else memory
@@ -102,6 +104,8 @@ def machine():
 
 
 def _machine(gpus, gpu, link, machine):
+    if isinstance(gpus, int) and gpus > _MOST:
+        raise ValueError(f"expected at most {_MOST} GPUs, the most that torch can number, got {gpus}")
     if machine is None:
         return machines.build(2 if gpus is None else gpus, gpu, link)
     if not isinstance(machine, machines.Machine):

@@ -31,7 +31,9 @@ def _autocast_enabled(real):
 
 
 def _lead():
-    """Return the module of the accelerator: torch.sim or torch.cuda."""
+    """Return the module of the accelerator: torch.sim or torch.cuda; raises torch's RuntimeError if there is none."""
+    if _current() is None:
+        raise RuntimeError("Cannot access accelerator device when none is available.")
     return torch.sim if state.leads else torch.cuda
 
 

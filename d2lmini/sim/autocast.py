@@ -60,6 +60,14 @@ def _float32_result(args, kwargs):
     return args, kwargs
 
 
+def _unsafe(*arguments):
+    """Refuse, as CUDA does: low precision loses what this loss needs."""
+    raise RuntimeError(
+        "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast: use "
+        "binary_cross_entropy_with_logits or BCEWithLogitsLoss, without the sigmoid before it"
+    )
+
+
 def _widest(*arguments):
     """Convert to float32 if one operand is, so that the types agree."""
     mixed = any(_floating(x) and x.dtype == torch.float32 for x in tree_leaves(arguments))
@@ -82,5 +90,6 @@ _LISTS = {
         upsample_bicubic2d _upsample_bicubic2d_aa""",
     _float32_result: """prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm
         linalg_matrix_norm linalg_matrix_norm.str_ord sum sum.dim_IntList""",
+    _unsafe: "binary_cross_entropy",
     _widest: "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add",
 }

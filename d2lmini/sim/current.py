@@ -9,6 +9,7 @@ import functools
 import threading
 
 import torch
+from torch.utils._device import DeviceContext
 
 from d2lmini.sim.state import state
 
@@ -34,7 +35,7 @@ def select(index):
 def _replace():
     for owner, name in _REPLACED:
         _own[owner, name] = owner.__dict__.get(name)
-        setattr(owner, name, _filling_in(getattr(owner, name)))
+        setattr(owner, name, _filling_in(getattr(owner, name), owner is torch))
 
 
 def _restore():
@@ -45,19 +46,28 @@ def _restore():
             setattr(owner, name, function)
 
 
-def _filling_in(function):
+def _filling_in(function, makes):
     @functools.wraps(function)
     def filled(*args, **kwargs):
         if state.current:
             args = tuple(map(_exact, args))
-            if "device" in kwargs:
-                kwargs["device"] = _exact(kwargs["device"])
+            device = kwargs.get("device")
+            if device is None and makes:
+                device = _default()
+            if device is not None:
+                kwargs["device"] = _exact(device)
         return function(*args, **kwargs)
 
     return filled
 
 
+def _default():
+    """Return the default device, as it was given, or None."""
+    modes = torch.overrides._get_current_function_mode_stack()
+    return next((mode.device for mode in reversed(modes) if isinstance(mode, DeviceContext)), None)
+
+
 def _exact(argument):
     if isinstance(argument, (str, torch.device)) and str(argument) == "sim":
-        return state.gpus[state.current].device
+        return state.gpus[state.check(state.current)].device
     return argument

@@ -6,8 +6,22 @@ All of it is done once a process, by `register`, and cannot be undone: torch has
 import torch
 from torch.utils import backend_registration
 
-from d2lmini.sim import accelerator, autocast, guard, parallel, pinning, special, standins
-from d2lmini.sim.tensor import SimStorage, SimTensor
+from d2lmini.sim import (
+    accelerator,
+    autocast,
+    gradients,
+    guard,
+    interrupts,
+    lazy,
+    parallel,
+    pinning,
+    refused,
+    sharing,
+    special,
+    standins,
+    storage,
+)
+from d2lmini.sim.tensor import SimTensor
 
 
 def missing():
@@ -28,18 +42,21 @@ def register(module):
     """Make ``sim`` a device type of torch, with `module` as ``torch.sim``."""
 
     class Hooks(torch._C._acc.PrivateUse1Hooks):
-        is_available = is_built = has_primary_context = staticmethod(lambda *_: True)
+        is_available = is_built = has_primary_context = interrupts.undisturbed(lambda *_: True)
 
     backend_registration._setup_privateuseone_for_python_backend("sim", module, Hooks(), guard.Guard())
     special.register()
+    refused.register()
+    storage.register()
+    sharing.register()
+    lazy.register()
+    gradients.register()
     pinning.register()
     accelerator.register()
     parallel.register()
     standins.register()
     autocast.register()
     _run_backward_on_one_thread()
-    torch.UntypedStorage.__new__ = _new_storage
-    torch.serialization.register_package(19, _tag, _restore)
     torch.utils._foreach_utils._foreach_supported_types.append(SimTensor)
 
 
@@ -51,39 +68,23 @@ def _run_backward_on_one_thread():
         leaf = one.clone().requires_grad_()
         copy = leaf.clone()
 
-    def engine_run_backward(*args, **kwargs):
+    def engine_run_backward(roots, grads, *args, **kwargs):
+        grads = gradients.placed(roots, grads)
         try:
             with torch.autograd.set_multithreading_enabled(False):
-                return run(*args, **kwargs)
+                return run(roots, grads, *args, **kwargs)
         except BaseException as raised:
             # What was still to be done stays in the thread's queue, and holds its tensors, until backward runs again.
             run((copy,), (one,), True, False, (leaf,), allow_unreachable=False, accumulate_grad=False)
             error = guard.lost(raised)
             if error is None:
                 raise
+        context = error.__context__
         try:
             raise error
         finally:
-            del error  # its traceback holds this frame and all that called it: a circle that would keep their tensors
+            error.__context__ = context  # what was handled when it was raised first, not what the caller handles
+            # The traceback holds this frame and all that called it: a circle that would keep their tensors.
+            del error, context
 
     torch.autograd.graph._engine_run_backward = torch.autograd._engine_run_backward = engine_run_backward
-
-
-def _new_storage(cls, *args, device=None, **kwargs):
-    """Make a storage; for a simulated GPU torch's own way would end the process, as it has no allocator for it."""
-    if device is not None and torch.device(device).type == "sim":
-        return SimStorage(*args, device=device, **kwargs)
-    return torch._C.StorageBase.__new__(cls, *args, **({} if device is None else {"device": device}), **kwargs)
-
-
-def _tag(storage):
-    """Name a storage's device in a file."""
-    return str(storage.device) if type(storage) is SimStorage else None
-
-
-def _restore(storage, location):
-    """Return a loaded storage's copy on the simulated GPU that `location` names, or None if it names none."""
-    if location != "sim" and not location.startswith("sim:"):
-        return None
-    device = torch.serialization._validate_device(location, "sim")
-    return SimStorage(storage.nbytes(), device=device).copy_(storage, False)

@@ -32,6 +32,18 @@ from d2lmini.sim.streams_api import (  # noqa: F401 part of torch.sim
     stream,
 )
 
+_initialized = True  # only then torch.utils.checkpoint keeps the generators' states for the second forward pass
+
+OutOfMemoryError = torch.OutOfMemoryError
+
+
+def __getattr__(name):
+    """Return ``default_generators``, a tuple of as many generators as there are devices now."""
+    if name != "default_generators":
+        raise AttributeError(f"module 'torch.sim' has no attribute {name!r}")
+    return tuple(gpu.generator for gpu in state.gpus)
+
+
 # -- devices ---------------------------------------------------------------------------------------------------------
 
 

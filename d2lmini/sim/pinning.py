@@ -13,6 +13,7 @@ import torch
 from torch.utils import _device
 
 from d2lmini.sim.dispatch import handles
+from d2lmini.sim.random import SimGenerator
 
 _FACTORIES = (
     "arange", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like", "linspace",
@@ -44,7 +45,10 @@ def _pinning(function):
     @functools.wraps(function)
     def factory(*args, **options):
         if not options.get("pin_memory") or torch.cuda.is_available():
-            return function(*args, **options)
+            made = function(*args, **options)
+            if type(options.get("generator")) is SimGenerator and made.device.type != "sim":
+                raise RuntimeError(f"Expected a '{made.device.type}' device type for generator but found 'sim'")
+            return made
         made = function(*args, **{**options, "pin_memory": False})
         if made.device.type != "cpu":
             raise RuntimeError(f"Only dense CPU tensors can be pinned, expected no pin_memory for one on {made.device}")

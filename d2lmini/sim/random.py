@@ -22,6 +22,15 @@ class SimGenerator(torch._C.Generator):
         """The torch.device."""
         return state.gpus[self._index].device
 
+    def clone_state(self):
+        """Return a new generator of the device with this one's state."""
+        new = make(self._index)
+        new.set_state(self.get_state())
+        return new
+
+    def __reduce__(self):
+        return torch.Generator, (self.device,), super().__reduce__()[2]
+
 
 def make(index):
     """Return a new generator for device `index`, seeded as torch seeds a new one."""

@@ -59,7 +59,9 @@ def mixed(func, args, kwargs):
     for _, tensor in _operands(func, args, kwargs):
         if tensor.layout is not torch.strided:
             raise refusal(str(tensor.layout).removeprefix("torch."))
-    operands = [(argument.name, tensor.device) for argument, tensor in _operands(func, args, kwargs)]
+    anywhere = _ON_HOST.get(name(func), ())
+    operands = [(argument.name, tensor.device) for argument, tensor in _operands(func, args, kwargs)
+                if argument.name not in anywhere or tensor.device.type != "cpu"]  # fmt: skip
     first = next(device for _, device in operands if device.type != "cpu")
     other = next((pair for pair in operands if pair[1] != first), None)
     start = "Expected all tensors to be on the same device, but "

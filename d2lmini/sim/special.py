@@ -11,7 +11,7 @@ from d2lmini.sim import pinning
 from d2lmini.sim.dispatch import follow, handles
 from d2lmini.sim.random import draw
 from d2lmini.sim.state import state
-from d2lmini.sim.tensor import SimTensor, own, refusal, wrap
+from d2lmini.sim.tensor import SimTensor, own, wrap
 
 aten = torch.ops.aten
 _CPU = torch.device("cpu")
@@ -23,19 +23,9 @@ def register():
     library = torch.library.Library("aten", "IMPL", "PrivateUse1")
     for name, kernel in _kernels.items():
         library.impl(name, kernel)
-    _libraries.append(library)
-    for kind, key in (("sparse", "SparsePrivateUse1"), ("sparse", "SparseCsrPrivateUse1"),
-                      ("quantised", "QuantizedPrivateUse1")):  # fmt: skip
-        others = torch.library.Library("_", "IMPL", key)
-        others.fallback(_refuse(kind))
-        _libraries.append(others)
-
-
-def _refuse(kind):
-    def fallback(func, *args, **kwargs):
-        raise refusal(kind)
-
-    return fallback
+    autograd = torch.library.Library("aten", "IMPL", "AutogradPrivateUse1")
+    autograd.impl("ctc_loss.Tensor", _ctc_loss)
+    _libraries.extend([library, autograd])
 
 
 # -- tensors from nothing --------------------------------------------------------------------------------------------
@@ -137,6 +127,7 @@ def to_copy(func, args, kwargs):
 def copy_(func, args, kwargs):
     """``dst.copy_(src)`` with either or both on simulated GPUs."""
     dst, src, *rest = args
+    src = src if isinstance(src, torch.Tensor) else torch.tensor(src)
     places = [t._index if type(t) is SimTensor else None for t in (src, dst)]
     real = [t._real if type(t) is SimTensor else t for t in (dst, src)]
     real[0].copy_(real[1])
@@ -169,6 +160,11 @@ def _no_tensor_dispatch_to_copy(x, **kwargs):
     return to_copy(aten._to_copy.default, (x,), kwargs)
 
 
+def _no_tensor_dispatch_item(x):
+    """Read a number inside ``torch.tensor([x, y])``."""
+    return item(aten._local_scalar_dense.default, (x,), {})
+
+
 # -- numbers for the host --------------------------------------------------------------------------------------------
 
 
@@ -179,6 +175,16 @@ def item(func, args, kwargs):
     if state.clock is not None:
         state.clock.copy(x._index, None, x.element_size(), False, True)
     return x._real.item()
+
+
+def _ctc_loss(log_probs, targets, input_lengths, target_lengths, *options):
+    """The loss for lengths in tensors, which may be the host's as on CUDA: they are read as numbers."""
+    return aten.ctc_loss.IntList(log_probs, targets, input_lengths.tolist(), target_lengths.tolist(), *options)
+
+
+@handles(aten.ctc_loss.Tensor)
+def _ctc_loss_without_autograd(func, args, kwargs):
+    return _ctc_loss(*args, **kwargs)
 
 
 # -- storages --------------------------------------------------------------------------------------------------------
@@ -193,6 +199,11 @@ def set_(func, args, kwargs):
         rest[0] = getattr(source, "_real", source)
     if source is not None:
         here = source._index if type(source) is SimTensor else getattr(source, "_sim", None)
+        if here is None and source.device.type == "sim":
+            raise NotImplementedError(
+                f"expected no code in C++ that reads the memory of a tensor, as torch.jit.save does, got one on "
+                f"{source.device}: use Tensor.cpu() or Module.cpu() first"
+            )
         if here != getattr(x, "_index", None):
             raise RuntimeError(
                 f"Attempted to set the storage of a tensor on device \"{x.device}\" to a storage on different device "
@@ -227,6 +238,7 @@ _kernels = {
     "_copy_from": _copy_from,
     "_copy_from_and_resize": _copy_from_and_resize,
     "_to_copy": _no_tensor_dispatch_to_copy,
+    "_local_scalar_dense": _no_tensor_dispatch_item,
 }
 
 for _packet in (

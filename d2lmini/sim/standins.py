@@ -24,15 +24,16 @@ def _stand_in(real, ours, make):
             return real(*args, **kwargs) if device is None else real(device, *args, **kwargs)
         return make(index, *args, **kwargs)
 
-    return _Either(real.__name__, (), {"__new__": new, "__doc__": real.__doc__, "kinds": (real, ours)})
+    names = {"__module__": "torch", "__new__": new, "__doc__": real.__doc__}  # by its module pickle finds it
+    return _Either(real.__name__, (), {**names, "kinds": (real, ours)})
 
 
 def _simulated(device, real):
     """Return the index of the simulated GPU that `device` means, or None; without a type the accelerator is meant."""
-    if device is None or isinstance(device, int):
-        if not state.leads or real is _GENERATOR:
-            return None
-        return state.current if device is None else state.check(device)
+    if device is None:
+        return state.current if state.leads and real is not _GENERATOR else None
+    if isinstance(device, int):
+        return state.check(device) if state.leads else None
     device = torch.device(device)
     return state.index(device) if device.type == "sim" else None
 

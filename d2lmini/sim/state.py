@@ -51,7 +51,7 @@ class State:
 
     def index(self, device):
         """Return the index that a torch.device of type ``sim`` means, the current device's when it has none."""
-        return self.current if device.index is None else self.check(device.index)
+        return self.check(self.current if device.index is None else device.index)
 
 
 state = State()
@@ -59,10 +59,8 @@ state = State()
 
 def index_of(which=None):
     """Return the index of a device given in any way; raises ValueError for a device of another type."""
-    if which is None:
-        return state.current
-    if isinstance(which, int):
-        return state.check(which)
+    if which is None or isinstance(which, int):
+        return state.check(state.current if which is None else which)
     given = torch.device(which)
     if given.type != "sim":
         raise ValueError(f"Expected a sim device, but got: {given}")

@@ -6,7 +6,17 @@ Without a clock nothing runs behind the program's back: streams order nothing, a
 import contextlib
 import time
 
+import torch
+
 from d2lmini.sim.state import index_of, state
+
+
+def _live(thing):
+    """Return a queue or a mark, or None without a clock; raises RuntimeError if it belongs to another clock."""
+    if (None if thing is None else thing.clock) is not state.clock:
+        raise RuntimeError("expected a stream or event of the simulated GPUs as they are now, got one made before "
+                           "sim.enable was called last: make a new one")  # fmt: skip
+    return thing
 
 
 class Stream:
@@ -21,7 +31,7 @@ class Stream:
     @property
     def device(self):
         """The torch.device."""
-        return state.gpus[self.device_index].device
+        return torch.device("sim", self.device_index)
 
     @property
     def stream_id(self):
@@ -39,8 +49,9 @@ class Stream:
 
     def wait_stream(self, stream):
         """Let later work here start only after what `stream` holds now."""
-        if self._queue is not None:
-            self._queue.wait_stream(stream._queue)
+        mine, other = _live(self._queue), _live(stream._queue)
+        if mine is not None:
+            mine.wait_stream(other)
 
     def wait_event(self, event):
         """Let later work here start only after `event`."""
@@ -82,14 +93,16 @@ class Event:
 
     def record(self, stream=None):
         """Put the mark into a stream, by default the current one."""
-        if self._mark is not None:
-            self._mark.record((stream or current_stream())._queue)
+        mark, queue = _live(self._mark), _live((stream or current_stream())._queue)
+        if mark is not None:
+            mark.record(queue)
         self._wall = time.perf_counter()
 
     def wait(self, stream=None):
         """Let later work in a stream, by default the current one, start only after the mark."""
-        if self._mark is not None:
-            self._mark.wait((stream or current_stream())._queue)
+        mark, queue = _live(self._mark), _live((stream or current_stream())._queue)
+        if mark is not None:
+            mark.wait(queue)
 
     def query(self):
         """Return whether the mark was reached."""
@@ -105,8 +118,9 @@ class Event:
 
         Raises ValueError or RuntimeError with CUDA's sentences where the time cannot be known.
         """
-        if self._mark is not None:
-            return self._mark.elapsed_time(end_event._mark)
+        mark, end = _live(self._mark), _live(end_event._mark)
+        if mark is not None:
+            return mark.elapsed_time(end)
         if not (self.enable_timing and end_event.enable_timing):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._wall is None or end_event._wall is None:
@@ -132,9 +146,10 @@ def set_stream(stream):
         return
     from d2lmini.sim.module import set_device
 
+    queue = _live(stream._queue)
     set_device(stream.device_index)
-    if stream._queue is not None:
-        state.clock.set_stream(stream._queue)
+    if queue is not None:
+        state.clock.set_stream(queue)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import copy
 import torch
 
 from d2lmini.sim.state import state
+from d2lmini.sim.storage import storage_of
 
 _make, _guard = torch.Tensor._make_wrapper_subclass, torch._C._set_throw_on_mutable_data_ptr
 _strided = torch.strided
@@ -48,6 +49,23 @@ class SimTensor(torch.Tensor):
     def new_tensor(self, data, *, device=None, **options):
         """Return a tensor made of `data`, on this device unless another is given."""
         return torch.Tensor.new_tensor(self, data, device=self.device if device is None else device, **options)
+
+    def new(self, *args, device=None):
+        """Return a tensor of this type, on this device unless another is given."""
+        shares = bool(args) and isinstance(args[0], (torch.Tensor, torch.UntypedStorage, torch.TypedStorage))
+        with torch.sim.device(self._index):
+            return torch.Tensor.new(self, *args, **({} if shares else {"device": device or self.device}))
+
+    def as_subclass(self, cls):
+        """Refuse all classes but torch.Tensor: what dispatches its operations has a class of its own."""
+        if cls is torch.Tensor:
+            return torch.ops.aten.alias(self)
+        raise NotImplementedError(f"expected torch.Tensor itself on {self.device}, got its subclass {cls.__name__}: "
+                                  "simulated GPUs hold no subclasses, so keep it on the CPU")  # fmt: skip
+
+    def __dlpack__(self, **options):
+        """Refuse: no other library knows this device."""
+        raise BufferError(f"expected a tensor on the CPU for DLPack, got one on {self.device}: use Tensor.cpu() first")
 
     def data_ptr(self):
         """Return an address that is unique to these bytes, for comparing."""
@@ -100,7 +118,7 @@ class SimTensor(torch.Tensor):
         """Refuse to be traced; that this method exists makes `Module.to` keep a parameter's identity by swapping."""
         raise NotImplementedError(
             f"expected no torch.compile or torch.export around a tensor on {self.device}: simulated GPUs run "
-            "operations one at a time, so call the module or function itself"
+            "operations one at a time and cannot be traced, so call the module or function itself"
         )
 
     @staticmethod
@@ -168,50 +186,3 @@ def resync(tensor):
         tensor.storage_offset() != real.storage_offset()
     ):
         torch.Tensor.data.__set__(tensor, shell(real, state.gpus[tensor._index]))
-
-
-class SimStorage(torch.UntypedStorage):
-    """The storage of tensors on a simulated GPU: bytes in host memory that say which device they stand for."""
-
-    def __new__(cls, *args, device=None, **kwargs):
-        """Take zeroed or given bytes for `device`, a torch.device of type ``sim``, if they fit there."""
-        index = state.index(torch.device("sim") if device is None else torch.device(device))
-        if args and isinstance(args[0], int):
-            state.gpus[index].memory.check(args[0])
-        return label(torch.UntypedStorage(*args, **kwargs), index)
-
-    def __init__(self, *args, **kwargs):
-        """Done by `__new__`."""
-
-    @property
-    def device(self):
-        """The torch.device."""
-        return state.gpus[self._sim].device
-
-    def clone(self):
-        """Return a copy on the same device."""
-        return SimStorage(self.nbytes(), device=self.device).copy_(self, False)
-
-    def resize_(self, size):
-        """Change the number of bytes; raises torch.OutOfMemoryError if it does not fit."""
-        memory = state.gpus[self._sim].memory
-        memory.check(size - self.nbytes())
-        super().resize_(size)
-        if state.counting:
-            memory.add(self)
-        return self
-
-
-def label(storage, index):
-    """Turn a host storage into device `index`'s, in place, and count it."""
-    if state.counting:
-        state.gpus[index].memory.add(storage)
-    storage.__class__ = SimStorage
-    storage._sim = index
-    return storage
-
-
-def storage_of(tensor):
-    """Return the storage of a shell, labelled with its device."""
-    storage = tensor._real.untyped_storage()
-    return storage if type(storage) is SimStorage else label(storage, tensor._index)

@@ -100,6 +100,7 @@ def test_generators():
     assert torch.equal(torch.rand(2, device="sim:1"), a)
     with torch.random.fork_rng(devices=range(4), device_type="sim"):
         torch.rand(2, device="sim:2")
+    assert [str(generator.device) for generator in torch.sim.default_generators] == [f"sim:{i}" for i in range(4)]
     torch.sim.manual_seed_all(3)
     assert torch.equal(torch.rand(2, device="sim:2").cpu(), torch.rand(2, device="sim:3").cpu())
     assert torch.sim.initial_seed() == 3
@@ -248,7 +249,8 @@ def test_enable_again():
         with pytest.raises(RuntimeError, match=r"the first on sim:1 with shape \(3,\): delete them first"):
             wrong()
         assert torch.sim.device_count() == 2
-    for wrong in ({"gpus": 0}, {"gpus": 1.5}, {"gpu": "no such"}, {"machine": "no such"}, {"memory": -1},
+    for wrong in ({"gpus": 0}, {"gpus": 129}, {"gpus": 2**70},
+                  {"gpus": 1.5}, {"gpu": "no such"}, {"machine": "no such"}, {"memory": -1},
                   {"machine": "DGX-1-V100", "gpus": 3}, {"link": "no such"}):  # fmt: skip
         with pytest.raises(ValueError, match=r"GPU|machine|link|number"):
             sim.enable(**wrong)
@@ -264,6 +266,43 @@ def test_enable_again():
     assert torch.accelerator.is_available() == torch.cuda.is_available()
     with pytest.raises(RuntimeError, match="No simulated GPUs are available"):
         torch.ones(1, device="sim:0")
+
+
+def test_without_gpus_every_question_is_answered_in_a_sentence():
+    sim.disable()
+    for ask in (torch.sim.synchronize, torch.sim.memory_allocated, torch.sim.mem_get_info, torch.sim.Stream,
+                lambda: torch.ones(1, device="sim"), lambda: torch.ones(1).sim(),
+                lambda: torch.Generator("sim")):  # fmt: skip
+        with pytest.raises(RuntimeError, match="No simulated GPUs are available"):
+            ask()
+    assert torch.sim.default_generators == ()
+    if not torch.cuda.is_available():
+        with pytest.raises(RuntimeError, match="Cannot access accelerator device when none is available"):
+            torch.accelerator.synchronize()
+
+
+def test_a_current_device_that_was_taken_away_is_out_of_range():
+    torch.sim.set_device(3)
+    here, go, found = threading.Event(), threading.Event(), []
+
+    def elsewhere():
+        torch.sim.set_device(2)
+        here.set()
+        go.wait(30)
+        for use in (torch.sim.memory_allocated, lambda: torch.ones(1, device="sim"), lambda: torch.ones(1).to("sim")):
+            with pytest.raises(torch.AcceleratorError, match="got sim:2"):
+                use()
+            found.append(True)
+        torch.sim.set_device(0)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    here.wait(30)
+    sim.enable(2, clock=False)
+    go.set()
+    thread.join()
+    assert torch.sim.current_device() == 0  # the caller's own was moved
+    assert found == [True] * 3
 
 
 class Failing(torch.autograd.Function):
@@ -320,7 +359,7 @@ def test_storages_made_by_hand():
 
 
 ABORTS = """
-import os, signal, threading, time, torch
+import gc, os, signal, threading, time, torch
 from d2lmini import sim
 from d2lmini.sim import live
 sim.enable(2, clock=False)
@@ -356,8 +395,12 @@ wanted.set()
 thread.join()
 there = {t._real.untyped_storage()._cdata: -(-t._real.untyped_storage().nbytes() // 512) * 512 for t in live.tensors()}
 counted = torch.sim.memory_allocated(1)
-right = caught > 30 and counted == sum(there.values())
-print("interrupted" if right else f"{caught} interrupts arrived, {counted} bytes counted, there are {there}")
+del y
+x.grad = None
+gc.collect()
+left = torch.sim.memory_allocated(1)  # x alone: no interrupt left a frame behind, and with it its tensors
+right = caught > 30 and counted == sum(there.values()) and left == 10240
+print("interrupted" if right else f"{caught} interrupts, {counted} bytes counted, there are {there}, {left} stay")
 """
 UNTOUCHED = """
 import sys, torch

@@ -1,0 +1,81 @@
+"""Lazy modules on simulated GPUs: parameters and buffers that have no shape yet.
+
+torch marks them with classes of their own, which our tensors cannot have. So such a tensor stays on the host, where it
+takes no bytes, remembers its device, and becomes one of ours when its shape is known.
+"""
+
+import torch
+from torch.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter, UninitializedTensorMixin
+
+_TYPES = ("half", "float", "double", "char", "short", "int", "long")
+_moves = {name: getattr(torch.Tensor, name) for name in ("to", "cpu", "cuda", *_TYPES)}
+_get_device = torch.Tensor.device.__get__
+_own_materialize = UninitializedTensorMixin.materialize
+_own_answer = UninitializedTensorMixin.__torch_function__.__func__
+
+
+def register():
+    """Let torch's classes remember our devices; only once a process."""
+    _moves["sim"] = torch.Tensor.sim
+    UninitializedTensorMixin.materialize = _materialize
+    UninitializedTensorMixin.__torch_function__ = classmethod(_answer)
+    UninitializedParameter.__new__ = _making(UninitializedParameter.__new__, True)
+    UninitializedBuffer.__new__ = _making(UninitializedBuffer.__new__, False)
+    UninitializedParameter.__deepcopy__ = _deepcopy
+
+
+def _making(own, trained):
+    def new(cls, requires_grad=trained, device=None, dtype=None, *args, **options):
+        asked = torch.empty(0, device=device).device  # the default device when none is given
+        tensor = own(cls, requires_grad, "cpu" if asked.type == "sim" else asked, dtype, *args, **options)
+        return _remember(tensor, asked)
+
+    return new
+
+
+def _remember(tensor, device):
+    tensor._sim_device = device if device.type == "sim" else None
+    return tensor
+
+
+def _answer(cls, func, types, args=(), kwargs=None):
+    """Run one of the few functions of a tensor without a shape: those that move or convert it change it."""
+    name, kwargs = getattr(func, "__name__", None), kwargs or {}
+    here = getattr(args[0], "_sim_device", None)
+    if func == _get_device and here is not None:
+        return here
+    if name not in _moves:
+        return _own_answer(cls, func, types, args, kwargs)
+    tensor, *rest = args
+    moved = _moves[name](torch.empty(0, dtype=_dtype(tensor), device=tensor.device), *rest, **kwargs)
+    if moved.device.type != "sim" and here is None:
+        return _own_answer(cls, _moves[name], types, args, kwargs)
+    with torch._C.DisableTorchFunctionSubclass():
+        tensor.data = torch.empty(0, dtype=moved.dtype, device="cpu" if moved.is_sim else moved.device)
+    return _remember(tensor, moved.device)
+
+
+def _dtype(tensor):
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.dtype
+
+
+def _materialize(tensor, shape, device=None, dtype=None):
+    """Give a tensor its shape and, unless told otherwise, the device and the type that it remembers."""
+    device = torch.device(tensor.device if device is None else device)
+    if device.type != "sim":
+        return _own_materialize(tensor, shape, device, dtype)
+    made = torch.empty(shape, device=device, dtype=dtype or _dtype(tensor))
+    if isinstance(tensor, Parameter):
+        made = Parameter(made, tensor.requires_grad)
+    else:
+        made = Buffer(made, persistent=tensor.persistent)
+    torch.utils.swap_tensors(tensor, made)
+    return None
+
+
+def _deepcopy(tensor, memo):
+    """Return a copy, which remembers the same device."""
+    if id(tensor) not in memo:
+        memo[id(tensor)] = type(tensor)(tensor.requires_grad, tensor.device, _dtype(tensor))
+    return memo[id(tensor)]

@@ -1,0 +1,292 @@
+"""Parts of PyTorch further from the tensor: checkpoints, lazy modules, storages, generators, gradients, processes."""
+
+import copy
+import io
+import pickle
+from multiprocessing.reduction import ForkingPickler
+
+import numpy as np
+import pytest
+import torch
+import torch.multiprocessing as mp
+from torch import nn
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from torch.utils.data import DataLoader, TensorDataset
+
+from d2lmini import sim
+
+pytestmark = pytest.mark.usefixtures("gpus")
+
+
+CHECKPOINTS = [
+    lambda net, x: net(x), lambda net, x: checkpoint(net, x, use_reentrant=True),
+    lambda net, x: checkpoint(net, x, use_reentrant=False),
+    lambda net, x: checkpoint_sequential(net, 2, x, use_reentrant=False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim:0", "sim:1"])
+def test_a_checkpointed_dropout_drops_the_same_again(device):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5), nn.Linear(6, 6), nn.Tanh()).to(device)
+    data, grads = torch.randn(4, 6).to(device), []
+    for run in CHECKPOINTS:
+        x = data.clone().requires_grad_()
+        torch.manual_seed(5)
+        run(net, x).sum().backward()
+        grads.append(x.grad)
+    assert all(torch.equal(grad, grads[0]) for grad in grads)
+
+
+LAZY_MOVES = [
+    lambda net: net.to("sim:1"), lambda net: net.sim(1), lambda net: net.to("sim:2").to("sim:1").double().float(),
+    lambda net: net.to("sim:1").cpu().to("sim:1"), lambda net: net.cpu().to("sim:1", torch.float32),
+]  # fmt: skip
+
+
+def lazy_network():
+    return nn.Sequential(nn.LazyLinear(4), nn.LazyBatchNorm1d(), nn.Tanh(), nn.LazyLinear(2))
+
+
+@pytest.mark.parametrize("move", LAZY_MOVES, ids=range(len(LAZY_MOVES)))
+def test_lazy_modules_take_their_shape_on_the_device(move):
+    ours, theirs, x = move(lazy_network()), lazy_network(), torch.arange(30.0).reshape(6, 5).sin()
+    before = list(ours.parameters())
+    optimizer = torch.optim.SGD(before, 0.1)
+    outs = []
+    for net, data in ((theirs, x), (ours, x.to("sim:1"))):
+        torch.manual_seed(3)
+        outs.append(net(data))
+    torch.testing.assert_close(outs[1].cpu(), outs[0])
+    outs[1].sum().backward()
+    optimizer.step()
+    assert all(a is b and isinstance(a, nn.Parameter) for a, b in zip(before, ours.parameters(), strict=True))
+    assert {str(t.device) for t in (*before, *ours.buffers())} == {"sim:1"}
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    assert not any(nn.parameter.is_lazy(t) for t in (*before, *ours.buffers()))
+
+
+def test_lazy_parameters_remember_their_device():
+    with torch.device("sim:3"):
+        layer = nn.LazyLinear(2)
+    assert str(copy.deepcopy(layer).weight.device) == "sim:3"
+    layer.load_state_dict(nn.Linear(4, 2).state_dict())
+    assert (str(layer.weight.device), layer.weight.shape) == ("sim:3", (2, 4))
+    here = nn.LazyLinear(2).to("sim:1").to("cpu")
+    here(torch.ones(1, 3))
+    assert (type(here.weight), here.weight.device.type) == (nn.Parameter, "cpu")
+    assert nn.UninitializedParameter(device="sim:1").requires_grad
+    assert not nn.UninitializedParameter(False, "sim:1").requires_grad
+    with torch.sim.device(2):
+        assert str(nn.LazyLinear(2).to("sim").weight.device) == "sim:2"
+    with pytest.raises(ValueError, match="uninitialized parameter"):
+        nn.LazyLinear(2).to("sim:1").weight + 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint16, torch.float8_e5m2], ids=str)
+def test_a_storage_that_was_looked_at_is_still_torchs(dtype):
+    x = torch.ones(4, device="sim:1").to(dtype)
+    storage, file = x.untyped_storage(), io.BytesIO()
+    assert type(storage) is torch.UntypedStorage
+    assert str(copy.deepcopy(x).device) == str(copy.deepcopy(storage).device) == "sim:1"
+    torch.save([x, x[1:]], file)
+    file.seek(0)
+    a, b = torch.load(file, weights_only=True, map_location={"sim:1": "sim:2"})
+    assert (a.dtype, str(a.device), str(b.device)) == (dtype, "sim:2", "sim:2")
+    assert b.float().tolist() == [1, 1, 1]
+    a.view(torch.uint8).zero_()
+    assert b.float().tolist() == [0, 0, 0]  # they were one memory, and stay so
+    assert x.float().tolist() == [1] * 4
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_storages_convert_and_grow():
+    x = torch.arange(3.0, device="sim:1")
+    assert (x.storage().double().tolist(), str(x.storage().double().device)) == ([0, 1, 2], "sim:1")
+    with pytest.raises(torch.OutOfMemoryError):
+        x.untyped_storage().resize_(2**30)
+    x.untyped_storage().resize_(600)
+    assert torch.sim.memory_allocated(1) == 1024
+    host = torch.ones(3).untyped_storage()
+    assert (host.resize_(40).nbytes(), host.device.type) == (40, "cpu")
+
+
+def test_generators_are_copied_with_their_device():
+    ours, host = torch.Generator("sim:2").manual_seed(4), torch.Generator().manual_seed(4)
+    torch.rand(3, device="sim:2", generator=ours)
+    torch.rand(3, generator=host)
+    copies = [copy.deepcopy(ours), pickle.loads(pickle.dumps(ours)), ours.clone_state()]
+    expected = torch.rand(5, generator=pickle.loads(pickle.dumps(host)))
+    for generator in (*copies, ours):
+        assert str(generator.device) == "sim:2"
+        assert torch.equal(torch.rand(5, device="sim:2", generator=generator).cpu(), expected)
+    assert pickle.loads(pickle.dumps(host)).device.type == "cpu"
+    assert pickle.loads(pickle.dumps(torch.Generator)) is torch.Generator
+    assert str(torch.Generator(1).device) == "sim:1"
+    with pytest.raises(RuntimeError, match="Expected a 'cpu' device type for generator but found 'sim'"):
+        torch.randperm(3, generator=ours)
+
+
+def test_results_that_are_written_change_their_shape():
+    x = torch.tensor([[3.0, 1.0, 2.0]], device="sim:1")
+    outs = torch.empty(0, device="sim:1"), torch.empty(0, dtype=torch.int64, device="sim:1")
+    torch.max(x, 1, out=outs)
+    assert [out.tolist() for out in outs] == [[3], [0]]
+    outs = torch.empty(0, device="sim:1"), torch.empty(0, dtype=torch.int64, device="sim:1")
+    assert [out.shape for out in torch.sort(x, out=outs)] == [(1, 3), (1, 3)]
+
+
+@pytest.mark.filterwarnings("ignore:.*(nested tensors|TypedStorage)")
+def test_the_device_of_what_old_and_generic_code_makes():
+    x = torch.arange(3.0, device="sim:2")
+    made = x.new(4), x.new([1, 2]), x.new(), x.new(x.untyped_storage()), x.new(x)
+    assert {str(t.device) for t in made} == {"sim:2"}
+    assert x.clone().copy_(5).tolist() == [5, 5, 5]
+    assert torch.tensor([x[0], x[2]]).tolist() == [0, 2]
+    assert str(torch.tensor([x[0], x[2]], device="sim:1").device) == "sim:1"
+    torch.sim.set_device(1)
+    torch.set_default_device("sim")
+    try:
+        made = torch.tensor([1]), torch.as_tensor([1]), torch.asarray([1]), torch.ones(1), nn.LazyLinear(1).weight
+        assert {str(t.device) for t in made} == {"sim:1"}
+    finally:
+        torch.set_default_device(None)
+        torch.sim.set_device(0)
+
+
+def test_a_padded_batch_passes_the_fast_path_of_a_transformer():
+    torch.manual_seed(0)
+    net = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval()
+    x, padding = torch.randn(2, 5, 8), torch.arange(5) >= torch.tensor([[3], [5]])
+    with torch.inference_mode():
+        theirs = net(x, src_key_padding_mask=padding)
+        ours = net.to("sim:1")(x.to("sim:1"), src_key_padding_mask=padding.to("sim:1"))
+    torch.testing.assert_close(ours.cpu()[~padding], theirs[~padding])
+
+
+@pytest.mark.parametrize("place", ["cpu", "sim:1"])
+def test_lengths_for_ctc_may_lie_on_either_side(place):
+    def loss(device, place):
+        chances = torch.randn(10, 2, 5, generator=torch.Generator().manual_seed(0)).log_softmax(2).to(device)
+        labels = torch.tensor([[1, 2, 3, 4], [4, 3, 2, 1]], device=device)
+        lengths = torch.tensor([10, 9], device=place), torch.tensor([4, 3], device=place)
+        with torch.inference_mode():
+            alone = nn.functional.ctc_loss(chances, labels, *lengths).cpu()
+        chances.requires_grad_()
+        nn.functional.ctc_loss(chances, labels, *lengths).backward()
+        return alone, chances.grad.cpu()
+
+    torch.testing.assert_close(loss("sim:1", place), loss("cpu", "cpu"))
+
+
+def test_a_loss_that_autocast_would_spoil_is_refused():
+    chances = torch.full((2,), 0.5, device="sim:1")
+    assert nn.functional.binary_cross_entropy(chances, chances).item() > 0
+    with torch.autocast("sim"), pytest.raises(RuntimeError, match="unsafe to autocast"):
+        nn.functional.binary_cross_entropy(chances, chances)
+
+
+REFUSED = [
+    (lambda x: torch.nested.nested_tensor([x, x]), NotImplementedError, "got a nested one"),
+    (lambda x: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]).to("sim:1"), NotImplementedError, "nested"),
+    (lambda x: np.from_dlpack(x), BufferError, "expected a tensor on the CPU for DLPack, got one on sim:1"),
+    (lambda x: x.as_subclass(type("Mine", (torch.Tensor,), {})), NotImplementedError, "got its subclass Mine"),
+    (lambda x: torch.jit.save(torch.jit.trace(nn.Linear(3, 3).to("sim:1"), x), io.BytesIO()), NotImplementedError,
+     "as torch.jit.save does, got one on sim:1"),
+    (lambda x: torch.func.linearize(torch.sin, x), NotImplementedError, "cannot be traced"),
+    (lambda x: x.__setitem__(torch.tensor([0, 1]), torch.ones(2)), RuntimeError, "but got values is on cpu"),
+    (lambda x: ForkingPickler.dumps(x.requires_grad_() * 2), RuntimeError, "autograd ends at the process"),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:`torch.jit")
+@pytest.mark.parametrize("case", range(len(REFUSED)))
+def test_what_cannot_be_is_refused_in_a_sentence(case):
+    call, kind, text = REFUSED[case]
+    with pytest.raises(kind, match=text) as caught:
+        call(torch.ones(3, device="sim:1"))
+    assert "INTERNAL" not in str(caught.value)
+
+
+class Elsewhere(torch.autograd.Function):
+    """Twice a tensor, on another device; its backward forgets to bring the gradient home."""
+
+    @staticmethod
+    def forward(ctx, factor, x, place):
+        return factor * x.to(place)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None, 2 * grad, None
+
+
+@pytest.mark.parametrize("place", ["sim:2", "cpu"])
+def test_a_gradient_on_the_wrong_device_is_an_error_as_on_cuda(place):
+    x = torch.ones(3, device="sim:1", requires_grad=True)
+    expected = f"invalid gradient at index 0 - expected device sim:1 but got {place}"
+    for root in (x, x * 1):
+        with pytest.raises(RuntimeError, match=expected):
+            root.backward(torch.ones(3, device=place))
+    second = expected.replace("0", "1", 1)
+    for y in (x, x.exp()):
+        with pytest.raises(RuntimeError, match=f"Function ElsewhereBackward returned an {second}"):
+            Elsewhere.apply(2, y, place).sum().backward()
+    assert x.grad is None
+    with pytest.raises(RuntimeError, match="expected device cpu but got sim:1"):
+        torch.ones(3, requires_grad=True).backward(x.detach())
+    with pytest.raises(RuntimeError, match="got 2 tensors and 1 gradients"):
+        torch.autograd.backward([x, x * 2], [x.detach()])
+
+
+def test_a_gradient_without_dimensions_is_moved():
+    x = torch.ones((), device="sim:1", requires_grad=True)
+    Elsewhere.apply(2, x, "sim:2").backward(torch.tensor(3.0))
+    assert (str(x.grad.device), x.grad.item()) == ("sim:1", 6)
+    x.backward(torch.tensor(1.0))
+    assert x.grad.item() == 7
+
+
+def test_streams_and_events_end_with_their_clock():
+    sim.enable(2)
+    stream, event = torch.sim.Stream(1), torch.sim.Event(enable_timing=True)
+    event.record()
+    for clock in (True, False):
+        sim.enable(2, clock=clock)
+        for use in (lambda: torch.sim.set_stream(stream), lambda: event.record(), lambda: event.wait(),
+                    lambda: torch.sim.current_stream().wait_stream(stream),
+                    lambda: event.elapsed_time(torch.sim.Event(enable_timing=True))):  # fmt: skip
+            with pytest.raises(RuntimeError, match=r"got one made before sim\.enable was called last"):
+                use()
+    assert torch.sim.current_device() == 0
+
+
+def other_process(take, give):
+    sim.enable(4, clock=False)
+    x, layer = take.get()
+    x.add_(1)
+    give.put([str(x.device), str(layer.weight.device), isinstance(layer.weight, nn.Parameter)])
+    give.put(nn.Parameter(torch.full((2,), 5.0, device="sim:3")))
+    take.get()  # what was sent lives as long as its sender
+
+
+def test_processes_share_memory_as_they_do_with_cuda():
+    context = mp.get_context("spawn")
+    there, back = context.Queue(), context.Queue()
+    process = context.Process(target=other_process, args=(there, back), daemon=True)
+    process.start()
+    x = torch.ones(3, device="sim:1")
+    there.put([x, nn.Linear(2, 2, device="sim:2")])
+    assert back.get(timeout=60) == ["sim:1", "sim:2", True]
+    assert x.tolist() == [2, 2, 2]
+    weight = back.get(timeout=60)
+    assert (str(weight.device), weight.tolist(), isinstance(weight, nn.Parameter)) == ("sim:3", [5, 5], True)
+    there.put(None)
+    process.join(60)
+    assert process.exitcode == 0
+
+
+def test_workers_of_a_data_loader_may_make_batches_on_a_device():
+    data = TensorDataset(torch.arange(10.0, device="sim:1"))
+    batches = [batch for (batch,) in DataLoader(data, batch_size=4, num_workers=1)]
+    assert {str(batch.device) for batch in batches} == {"sim:1"}
+    assert torch.cat(batches).tolist() == list(range(10))
