@@ -25,7 +25,10 @@ FAILURES = {  # (rank, how, engine) -> the line
     (0, "is killed", "ddp"): r"rank 0 \(process \d+ on \S+\) was killed or has ended",
     (1, "stops", "ddp"): r"rank 1 \(process \d+ on \S+\) has given no sign of life for \d+ s: it is stopped, .*",
     (0, "hangs", "allreduce"): r"rank 0 \(.*\) has done nothing for \d+ s while others waited: .* __main__.<lambda>",
-    (1, "nan", "allreduce"): r"the loss is nan in epoch 1, batch 3, on cpu \(rank 1\): lower the learning rate, .*",
+    (1, "computes", "allreduce"): r"rank 1 \(.*\) has computed on one batch for \d+ s while others waited, the longest "
+                                  r"before took .* m?s: it is in __main__._compute; raise --patience if .*",
+    (0, "sleeps", "ddp"): r"rank 0 \(process \d+ on \S+\) has given no sign of life for \d+ s: it is .*",
+    (1, "nan", "allreduce"): r"the loss is nan in epoch 1, batch 5, on cpu \(rank 1\): lower the learning rate, .*",
 }
 
 

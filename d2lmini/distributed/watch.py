@@ -150,8 +150,8 @@ class Watch:
         frame = sys._current_frames().get(self.main)
         where = place(frame) if frame else "its end"
         self.number += 1
-        beat = Beat(self.number, pulse.marks, busy_s(), pulse.slow > 0, where, self.host, machine(),
-                    os.getpid(), self.left)  # fmt: skip
+        beat = Beat(self.number, pulse.marks, busy_s(), pulse.slow > 0 or pulse.compiling, where, self.host, machine(),
+                    os.getpid(), self.left, *pulse.working())  # fmt: skip
         self.board.store.set(WHO.format(self.rank), json.dumps(asdict(beat)))
         with suppress(OSError):
             os.write(self.guard.stdin.fileno(), b".")
