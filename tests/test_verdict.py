@@ -8,7 +8,7 @@ import torch
 
 from d2lmini.distributed import pulse as pulses
 from d2lmini.distributed.pulse import STAGE, WARM_UP, Pulse, familiar, mark, pulse, slow, stage
-from d2lmini.distributed.verdict import AWAKE, LONGER, TO_BEGIN, Beat, Seen, look, machine, verdict
+from d2lmini.distributed.verdict import AWAKE, LONGER, TO_BEGIN, Beat, Seen, look, machine, missing, verdict
 from d2lmini.distributed.watch import busy_s
 
 PATIENCE = 10.0
@@ -102,6 +102,20 @@ def test_silence_and_death_are_told_apart_and_a_rank_that_is_done_is_let_go():
         0, pid=2**30)}, PATIENCE)  # fmt: skip
     assert verdict({0: after(0), 1: after(0, pid=2**30, elsewhere=True)}, PATIENCE) is None  # nobody here can know
     assert verdict({0: after(0), 1: after(1000, beats=False, pid=2**30, done=True)}, PATIENCE) is None
+
+
+def test_of_another_machine_nobody_knows_whether_a_rank_was_killed():
+    here, there = (verdict({0: after(0), 1: after(10, beats=False, elsewhere=far)}, PATIENCE) for far in (False, True))
+    assert here.endswith("for 10 s: it is stopped, frozen, cut off, or in code that lets no other thread run")
+    assert there.endswith("for 10 s: it was killed, or is stopped, frozen, cut off, or in code that lets no other thread "
+                          "run")  # fmt: skip
+
+
+def test_when_torchrun_ends_all_it_is_said_who_is_missing():
+    silent = after(4, beats=False)
+    assert missing({0: after(9), 1: silent, 2: Seen()}, 4) == (
+        f"rank 1 (process {os.getpid()} on here) has given no sign of life for 4 s; rank 2 had not begun")
+    assert missing({0: after(9), 1: after(3, beats=False), 2: after(9, beats=False, done=True)}, 4) == ""
 
 
 def test_who_stops_while_others_wait_is_not_taken_for_asleep():

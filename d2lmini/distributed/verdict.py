@@ -91,10 +91,19 @@ def verdict(seen, patience):
     return _sentence(ended) or _sentence(silent) or _sentence(_behind(going, patience)) or None
 
 
+def missing(seen, seconds):
+    """Return who may be the cause when torchrun ends all: who has not begun, or has been silent for so long."""
+    found = {rank: f"{_who(s.beat)} has given no sign of life for {s.silent_s:.0f} s" if s.beat else "had not begun"
+             for rank, s in seen.items() if not s.beat or (s.silent_s >= seconds and not s.beat.done)}  # fmt: skip
+    return _sentence(found)
+
+
 def _silent(seen):
-    who = _who(seen.beat) if seen.beat else ""
-    stuck = "it is stopped, frozen, cut off, or in code that lets no other thread run"
-    return f"{who} has given no sign of life for {seen.silent_s:.0f} s: {stuck}".strip()
+    said = f"has given no sign of life for {seen.silent_s:.0f} s"
+    if not seen.beat:
+        return said
+    killed = "was killed, or " if seen.beat.machine != machine() else ""  # of this machine's that would be known
+    return f"{_who(seen.beat)} {said}: it {killed}is stopped, frozen, cut off, or in code that lets no other thread run"
 
 
 def _behind(going, patience):
