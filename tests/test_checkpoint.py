@@ -173,7 +173,7 @@ def test_a_file_that_rank_0_alone_has_not_is_not_taken_for_one_that_nobody_has(t
     assert not exists(path, Ranks([False] * 3))
     with pytest.raises(CheckpointError) as error:
         exists(path, Ranks([False, True, False]))
-    assert str(error.value) == (f"{path}: rank 1 on a machine has it, but not rank 0, which reads and writes it: choose "
-                                "a folder that all machines share, or copy it there")  # fmt: skip
+    what = "rank 1 on a machine has it, but not rank 0, which reads and writes it"
+    assert str(error.value) == f"{path}: {what}: choose a folder that all machines share, or copy it there"
     path.touch()
     assert exists(path, Ranks([True, False]))

@@ -8,7 +8,7 @@ import torch
 
 from d2lmini.distributed import pulse as pulses
 from d2lmini.distributed.pulse import STAGE, WARM_UP, Pulse, familiar, mark, pulse, slow, stage
-from d2lmini.distributed.verdict import AWAKE, LONGER, TO_BEGIN, Beat, Seen, look, machine, missing, verdict
+from d2lmini.distributed.verdict import AWAKE, LONGER, TO_BEGIN_S, Beat, Seen, look, machine, missing, verdict
 from d2lmini.distributed.watch import busy_s
 
 PATIENCE = 10.0
@@ -106,9 +106,9 @@ def test_silence_and_death_are_told_apart_and_a_rank_that_is_done_is_let_go():
 
 def test_of_another_machine_nobody_knows_whether_a_rank_was_killed():
     here, there = (verdict({0: after(0), 1: after(10, beats=False, elsewhere=far)}, PATIENCE) for far in (False, True))
-    assert here.endswith("for 10 s: it is stopped, frozen, cut off, or in code that lets no other thread run")
-    assert there.endswith("for 10 s: it was killed, or is stopped, frozen, cut off, or in code that lets no other thread "
-                          "run")  # fmt: skip
+    rest = "is stopped, frozen, cut off, or in code that lets no other thread run"
+    assert here.endswith(f"for 10 s: it {rest}")
+    assert there.endswith(f"for 10 s: it was killed, or {rest}")
 
 
 def test_when_torchrun_ends_all_it_is_said_who_is_missing():
@@ -128,12 +128,14 @@ def test_who_stops_while_others_wait_is_not_taken_for_asleep():
     assert "has given no sign of life for 10 s" in found
 
 
-def test_who_never_begins_is_blamed_later():
-    seen = Seen()
-    for _ in range(int(PATIENCE * TO_BEGIN) - 1):
+@pytest.mark.parametrize("patience", [PATIENCE, TO_BEGIN_S + 5])
+def test_who_never_begins_is_blamed_when_torch_had_time_to_load(patience):
+    seen, limit = Seen(), int(max(patience, TO_BEGIN_S))
+    for _ in range(limit - 1):
         seen = seen.next(None, 1.0)
-    assert verdict({0: after(0), 1: seen}, PATIENCE) is None
-    assert verdict({0: after(0), 1: seen.next(None, 1.0)}, PATIENCE).startswith("rank 1 has given no sign of life")
+    assert verdict({0: after(0), 1: seen}, patience) is None
+    said = f"rank 1 has given no sign of life for {limit} s, and had not begun: it failed before, or raise --patience"
+    assert verdict({0: after(0), 1: seen.next(None, 1.0)}, patience).startswith(said)
 
 
 def test_stages_make_ranks_equal_again(monkeypatch):

@@ -21,7 +21,7 @@ from d2lmini.timing import human
 ASLEEP = 0.1  # of the time: who is busy for less only waits
 AWAKE = 0.5  # of patience a rank must have had the processor: on a loaded machine it does not get it all the time
 LONGER = 30  # how many times as long a rank may take that computes, or reads and writes files
-TO_BEGIN = 3  # and one whose process has just been started
+TO_BEGIN_S = 20.0  # that a rank may begin after another, even where patience is short: it has to load torch
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,15 @@ def look(seen, beats, seconds):
 def verdict(seen, patience):
     """Return which ranks are the cause and why, as one sentence, or None while there is nothing to say.
 
-    seen: by rank. patience: seconds that a rank may be silent, or asleep while others wait for it; `TO_BEGIN` times as
-    many for one that has not begun, `LONGER` times for one that computes, reads or writes. A familiar work, however, is
-    endless once it has had the processor for `AWAKE` of patience and for `LONGER` times as long as ever before.
+    seen: by rank. patience: seconds that a rank may be silent, or asleep while others wait for it; at least
+    `TO_BEGIN_S` for one that has not begun, and `LONGER` times as many for one that computes, reads or writes. A
+    familiar work, however, is endless once it has had the processor for `AWAKE` of patience and for `LONGER` times as
+    long as ever before.
     """
     going = {rank: s for rank, s in seen.items() if not (s.beat and s.beat.done)}
     ended = {rank: f"{_who(s.beat)} was killed or has ended" for rank, s in going.items() if s.beat and _gone(s.beat)}
-    silent = {rank: _silent(s) for rank, s in going.items() if s.silent_s >= patience * (1 if s.beat else TO_BEGIN)}
+    to_begin = max(patience, TO_BEGIN_S)
+    silent = {rank: _silent(s) for rank, s in going.items() if s.silent_s >= (patience if s.beat else to_begin)}
     return _sentence(ended) or _sentence(silent) or _sentence(_behind(going, patience)) or None
 
 
@@ -101,7 +103,7 @@ def missing(seen, seconds):
 def _silent(seen):
     said = f"has given no sign of life for {seen.silent_s:.0f} s"
     if not seen.beat:
-        return said
+        return f"{said}, and had not begun: it failed before, or raise --patience if it only starts late"
     killed = "was killed, or " if seen.beat.machine != machine() else ""  # of this machine's that would be known
     return f"{_who(seen.beat)} {said}: it {killed}is stopped, frozen, cut off, or in code that lets no other thread run"
 
