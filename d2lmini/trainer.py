@@ -138,7 +138,8 @@ class Trainer:
     def _epoch(self, train_iter, checkpoint, every):
         """Do what is left of an epoch, and write down what it gave."""
         progress = self.progress
-        log = LossLog(progress, self.engine.sums, self.engine.places, self.engine.gather)
+        processes = len(self.engine.here) < self.engine.world_size
+        log = LossLog(progress, self.engine.sums, self.engine.places, self.engine.gather, processes)
         timer, saved, batches = Timer(self.devices), progress.batches, self._batches(train_iter)
         for X, y in _bar(batches, train_iter, progress) if 0 in self.engine.here else batches:
             log.add(self.engine.learn(X, y))

@@ -2,6 +2,7 @@
 
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -159,7 +160,7 @@ def clock(monkeypatch):
     """The time of the processor, to be set by hand, and a pulse that nothing was done in yet."""
     clock = [0.0]
     monkeypatch.setattr(pulses, "pulse", Pulse())
-    monkeypatch.setattr(pulses.time, "process_time", lambda: clock[0])
+    monkeypatch.setattr(pulses, "time", SimpleNamespace(process_time=lambda: clock[0]))
     return clock
 
 
