@@ -167,7 +167,8 @@ def _add_processes(group):
                        help="MiB (2^20 bytes) of gradients that travel together; 0: each parameter's own")  # fmt: skip
     group.add_argument("--patience", type=number(float, 0, above=True), default=20.0, metavar="S",
                        help="seconds after which all processes end when one is silent, or rests while others wait for "
-                       "it; one that computes, reads or writes may take 30 times as long")  # fmt: skip
+                       "it, or computes on a batch 30 times as long as on any before of its size; one that does "
+                       "something new, compiles, reads or writes may take 30 times as many seconds")  # fmt: skip
 
 
 def _add_training(group):

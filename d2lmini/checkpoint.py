@@ -11,6 +11,7 @@ import hashlib
 import io
 import os
 import shutil
+import socket
 from pathlib import Path
 
 import torch
@@ -60,6 +61,21 @@ def read(path):
         return _state(path.read_bytes(), path)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}{_advice(path)}") from error
+
+
+def exists(path, engine):
+    """Return whether rank 0 has such a file; a collective call of all the processes that `engine` trains in.
+
+    Raises CheckpointError where another has it and rank 0 has not: torchrun may have started it on another machine.
+    """
+    if engine.first(Path(path).exists):
+        return True
+    hosts = engine.gather([socket.gethostname() if Path(path).exists() else None] * engine.world_size)
+    found = [f"rank {rank} on {host}" for rank, host in enumerate(hosts) if host]
+    if found:
+        raise CheckpointError(f"{path}: {', '.join(found)} has it, but not rank 0, which reads and writes it: choose a "
+                              "folder that all machines share, or copy it there")  # fmt: skip
+    return False
 
 
 def check_target(path):

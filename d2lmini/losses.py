@@ -1,6 +1,7 @@
 """Losses, read from the devices many at a time, so that training never waits for one."""
 
 import math
+import time
 
 import torch
 
@@ -14,13 +15,15 @@ class LossLog:
     """
 
     EVERY = 256  # batches between two readings: the devices are waited for so seldom, and few numbers are kept
+    SECONDS = 5.0  # between two readings of processes: where one has seen a NaN, none shall go on for long
 
-    def __init__(self, progress, sums, devices, gather=lambda rows: rows):
+    def __init__(self, progress, sums, devices, gather=lambda rows: rows, processes=False):
         """Add to `progress`; `sums` says whether a loss is the sum over its shard, or the mean.
 
-        gather: where the ranks are processes, what makes of this one's losses, as lists by rank, those of all.
+        gather: where the ranks are processes, what makes of this one's values, a list by rank, those of all.
         """
         self.progress, self.sums, self.devices, self.gather = progress, sums, devices, gather
+        self.processes, self._every, self._read_at = processes, 1 if processes else self.EVERY, time.monotonic()
         self._waiting = []  # one entry a batch: (size, loss) of each shard, in order of rank
 
     def add(self, shards):
@@ -31,7 +34,7 @@ class LossLog:
         self._waiting.append(shards)
         self.progress.batches += 1
         self.progress.examples += sum(size for size, _ in shards)
-        if len(self._waiting) == self.EVERY:
+        if len(self._waiting) == self._every:
             self.read()
 
     def read(self):
@@ -45,6 +48,14 @@ class LossLog:
                 if not math.isfinite(value):
                     raise DivergedError(self._describe(value, batch, rank))
                 self.progress.loss += value if self.sums else value * size
+        if self.processes and waiting:
+            self._every = self._until_next(len(waiting))
+
+    def _until_next(self, batches):
+        """Return after how many batches to read again, given how many were read now: all ranks find the same."""
+        slowest = max(1e-6, *self.gather([time.monotonic() - self._read_at] * len(self.devices)))
+        self._read_at = time.monotonic()
+        return max(1, min(self.EVERY, int(batches * self.SECONDS / slowest)))
 
     def _fetch(self, waiting):
         """Return an iterator of floats for each rank, with one transfer a rank."""

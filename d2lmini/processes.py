@@ -16,7 +16,7 @@ import torch.distributed as dist
 from d2lmini import compiling, gradients, rng
 from d2lmini.data_parallel import split_batch
 from d2lmini.distributed import messages
-from d2lmini.distributed.pulse import STAGE, mark, slow, stage
+from d2lmini.distributed.pulse import STAGE, compiling_is_slow, familiar, mark, slow, stage
 from d2lmini.distributed.torchrun import WAIT_S
 from d2lmini.lockstep import standing
 from d2lmini.process_exchange import Group
@@ -42,6 +42,7 @@ class ProcessReplica(Replicas):
         self.places = self._all(str(devices[0]))
         self.in_step = self.world_size > 1 and is_synchronised(model)
         compiling.check(settings.compile, devices, self.in_step)
+        compiling_is_slow()
         self._groups = {}
         rng.set_state(self.first(rng.get_state))
         self.numbers = OwnNumbers(devices[0], self.rank)
@@ -56,6 +57,11 @@ class ProcessReplica(Replicas):
         if len(devices) != 1:
             raise ValueError(f"a process has one device when each has a replica, got {', '.join(map(str, devices))}")
         return dist.get_world_size()
+
+    def learn(self, X, y):
+        """Learn from one batch as `Replicas` does, which takes as long as with other batches of its size."""
+        with familiar("learn", X.shape):
+            return super().learn(X, y)
 
     def _learn_shards(self, X, y):
         """Learn from this rank's shard of a batch; the last ranks have none where there are fewer examples."""
@@ -121,6 +127,10 @@ class ProcessReplica(Replicas):
     def evaluate(self, data_iter):
         """Return the fraction of examples classified correctly; the ranks take the batches in turn."""
         return super().evaluate(_marked(data_iter))
+
+    def _correct(self, i, X, y):
+        with familiar("evaluate", X.shape):
+            return super()._correct(i, X, y)
 
     def _over_ranks(self, count):
         mark()

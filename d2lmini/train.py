@@ -15,11 +15,11 @@ import torch.distributed as dist
 from torch import nn
 
 from d2lmini import arguments, data, sim
-from d2lmini.checkpoint import CheckpointError
+from d2lmini.checkpoint import CheckpointError, exists
 from d2lmini.devices import cpu, num_gpus, try_all_gpus
 from d2lmini.distributed import torchrun
 from d2lmini.distributed.pulse import slow
-from d2lmini.distributed.watch import Board, Watch
+from d2lmini.distributed.watch import Board, Watch, sentence, tell
 from d2lmini.models import MODELS
 from d2lmini.results import write_json
 from d2lmini.timing import human
@@ -51,7 +51,11 @@ def main(words=None):
 
 def in_group(words):
     """Do the same as one rank of several: when one fails, one of them says it, and all end."""
-    store = torchrun.connect()
+    try:
+        store = torchrun.connect()
+    except (TimeoutError, RuntimeError) as error:
+        tell(PROGRAM, f"rank {torchrun.rank()}: {sentence(error)}")
+        return 1
     board = Board(store, PROGRAM)
     options = arguments.parse(words, board.say)
     watch = Watch(board, torchrun.rank(), torchrun.world_size(), options.patience, go_on(options))
@@ -99,7 +103,7 @@ def run(options, where):
     trainer = make_trainer(options, where)
     show = print if torchrun.rank() == 0 else (lambda *args, **kwargs: None)
     show(describe(options, trainer, train_iter, test_iter))
-    if options.resume and not options.checkpoint.exists():
+    if options.resume and not exists(options.checkpoint, trainer.engine):
         show(f"there is no {options.checkpoint} yet: starting from the beginning")
     table = Table(show)
     history = trainer.fit(train_iter, options.epochs, test_iter, table.add, checkpoint=options.checkpoint,

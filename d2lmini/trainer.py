@@ -9,12 +9,11 @@ import sys
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
-from pathlib import Path
 
 from tqdm import auto as bars
 
 from d2lmini import engines, rng
-from d2lmini.checkpoint import CheckpointError, check_target, read, write
+from d2lmini.checkpoint import CheckpointError, check_target, exists, read, write
 from d2lmini.history import DivergedError, History, Progress
 from d2lmini.losses import LossLog
 from d2lmini.settings import Settings, check_model, check_optimizer
@@ -90,7 +89,7 @@ class Trainer:
         self._check_fit(num_epochs, checkpoint, every, resume)
         self.engine.forget()
         self.history, self.progress, self._resumed = History(provenance=self.engine.provenance()), Progress(), False
-        if resume and self.engine.first(Path(checkpoint).exists):
+        if resume and exists(checkpoint, self.engine):
             self.load(checkpoint)
         while self.progress.epochs < num_epochs:
             self._epoch(train_iter, checkpoint, every)
@@ -139,7 +138,8 @@ class Trainer:
     def _epoch(self, train_iter, checkpoint, every):
         """Do what is left of an epoch, and write down what it gave."""
         progress = self.progress
-        log = LossLog(progress, self.engine.sums, self.engine.places, self.engine.gather)
+        processes = len(self.engine.here) < self.engine.world_size
+        log = LossLog(progress, self.engine.sums, self.engine.places, self.engine.gather, processes)
         timer, saved, batches = Timer(self.devices), progress.batches, self._batches(train_iter)
         for X, y in _bar(batches, train_iter, progress) if 0 in self.engine.here else batches:
             log.add(self.engine.learn(X, y))

@@ -1,11 +1,13 @@
 """`d2lmini.train` as torchrun starts it, but for one rank that fails: arguments are its number, how, and the options.
 
-It fails in its third batch. "busy" computes for some seconds there, which is no failure. Where torchrun starts the
-ranks again, "errs,busy" does the one at first and the other afterwards.
+It fails in its fifth batch. "busy" computes for some seconds in its second, which is no failure. Where torchrun starts
+the ranks again, "errs,busy" does the one at first and the other afterwards.
 The digits are replaced by random images, which need no time to load.
 """
 
+import ctypes
 import os
+import re
 import signal
 import sys
 import time
@@ -14,25 +16,31 @@ import torch
 
 from d2lmini import data, models, train
 
-BATCH = 3
+BATCH = {"busy": 2}  # of size 20, when it acts; else in the fifth
 
 
 def _raise(error):
     raise error
 
 
-def _compute():
-    until = time.process_time() + 4
+def _compute(seconds=4.0):
+    until = time.process_time() + seconds
     while time.process_time() < until:
         pass
 
 
 ACTS = {
+    "goes on": lambda: None,
     "errs": lambda: _raise(KeyError("colour")),
     "is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "stops": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "hangs": lambda: time.sleep(1000),
     "busy": _compute,
+    "computes": lambda: _compute(1e9),
+    "backtracks": lambda: re.match(r"(a+)+$", "a" * 100 + "b"),  # for ever, and lets no other thread run
+    "sleeps": lambda: ctypes.PyDLL(None).sleep(1000),  # a native function that does not release Python's lock
+    "leaves": lambda: sys.exit(0),
+    "leaves at once": lambda: os._exit(0),
     "nan": lambda: torch.nan,
 }
 
@@ -46,14 +54,14 @@ def images(batch_size, seed=0):
 
 
 def main(rank, how, words):
-    """Train, and let this process fail in its third batch when it is that rank."""
+    """Train, and let this process fail in its fifth batch when it is that rank."""
     data.load_data_digits = images
     how = how.split(",")[int(os.environ["TORCHELASTIC_RESTART_COUNT"]) if "," in how else 0]
     learnt, forward = [], models.LeNet.forward
 
     def failing(self, X):
         learnt.append(self.training)
-        factor = ACTS[how]() if sum(learnt) == BATCH and self.training else None
+        factor = ACTS[how]() if sum(learnt) == BATCH.get(how, 5) and self.training else None
         return forward(self, X) * (1 if factor is None else factor)
 
     if int(os.environ["RANK"]) == rank:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from d2lmini import checkpoint, sim
-from d2lmini.checkpoint import CheckpointError, check_target, read, write
+from d2lmini.checkpoint import CheckpointError, check_target, exists, read, write
 
 STATE = {"a": torch.arange(6.0).reshape(2, 3), "b": {"list": [1, 2.5, None, "x"], "tuple": (True, torch.zeros(0))}}
 
@@ -152,3 +152,28 @@ def test_a_folder_without_permission_is_named_before(tmp_path):
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
     with pytest.raises(CheckpointError, match="permission denied"):
         check_target(tmp_path / "c.pt")
+
+
+class Ranks:
+    """An engine whose ranks have the file or not, as `there` says by rank; this process is rank 0."""
+
+    def __init__(self, there):
+        self.there, self.world_size = there, len(there)
+
+    def first(self, function):
+        return function()
+
+    def gather(self, rows):
+        assert rows == [None] * self.world_size  # here it is not
+        return ["a machine" if has else None for has in self.there]
+
+
+def test_a_file_that_rank_0_alone_has_not_is_not_taken_for_one_that_nobody_has(tmp_path):
+    path = tmp_path / "c.pt"
+    assert not exists(path, Ranks([False] * 3))
+    with pytest.raises(CheckpointError) as error:
+        exists(path, Ranks([False, True, False]))
+    what = "rank 1 on a machine has it, but not rank 0, which reads and writes it"
+    assert str(error.value) == f"{path}: {what}: choose a folder that all machines share, or copy it there"
+    path.touch()
+    assert exists(path, Ranks([True, False]))

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -159,12 +160,13 @@ def double(rank):
 """
 
 
-def script(tmp_path, guard, *arguments):
+def script(tmp_path, guard, *arguments, **environment):
     """Start a script that runs a function of its own, and with an argument one that hangs."""
     path = tmp_path / f"{len(list(tmp_path.iterdir()))}.py"
     path.write_text(SCRIPT.format(guard=guard))
     return subprocess.Popen([sys.executable, path, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True)  # fmt: skip
+                            text=True, env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+                            start_new_session=True)  # fmt: skip
 
 
 def test_a_script_runs_its_own_functions_and_is_told_of_a_missing_guard(tmp_path):
@@ -186,10 +188,17 @@ def group(process):
     return found
 
 
+@pytest.fixture
+def short_folder():
+    """A folder whose name leaves room for that of a socket in it, of which a system allows some hundred characters."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
+
+
 @linux
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_no_process_outlives_a_parent_that_is_interrupted_or_killed(how, tmp_path):
-    process = script(tmp_path, 'if __name__ == "__main__":', "hang")
+def test_no_process_and_no_file_outlives_a_parent_that_is_interrupted_or_killed(how, tmp_path, short_folder):
+    process = script(tmp_path, 'if __name__ == "__main__":', "hang", TMPDIR=short_folder)
     assert process.stdout.readline() == "[0, 2]\n"
     assert process.stdout.readline() == "hanging\n"
     while len(group(process)) < 5 and process.poll() is None:  # the script, its helper and tracker, two ranks
@@ -201,3 +210,4 @@ def test_no_process_outlives_a_parent_that_is_interrupted_or_killed(how, tmp_pat
     while group(process) and time.monotonic() < until:
         time.sleep(0.01)
     assert not group(process)
+    assert not list(Path(short_folder).glob("d2lmini-*"))

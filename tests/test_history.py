@@ -4,6 +4,7 @@ import math
 import re
 import xml.etree.ElementTree as ET
 from functools import partial
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 from tqdm import auto as bars
 
-from d2lmini import plots, sim
+from d2lmini import losses, plots, sim
 from d2lmini.history import DivergedError, History, Progress
 from d2lmini.losses import LossLog
 from d2lmini.trainer import Trainer
@@ -136,6 +137,26 @@ def test_losses_are_read_seldom_and_added_in_order(monkeypatch):
     log.read()
     assert reads == [4, 4, 2, 0]
     assert (progress.batches, progress.examples, progress.loss) == (10, 3 * 10 + 2 * 5, 3 * 45 + 2 * 0.5 * 5)
+
+
+def test_processes_read_losses_often_enough_to_tell_of_a_nan_soon_and_all_at_once(monkeypatch):
+    now, reads = [0.0], []
+    monkeypatch.setattr(losses, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def gather(rows):
+        """What two ranks give of which the other takes four times as long."""
+        return [rows[0], [] if isinstance(rows[0], list) else 4 * rows[0]]
+
+    log = LossLog(Progress(), False, ["cpu", "cpu"], gather, processes=True)
+    fetch = LossLog._fetch
+    monkeypatch.setattr(LossLog, "_fetch", lambda self, waiting: reads.append(len(waiting)) or fetch(self, waiting))
+    for seconds in [1.0] + [0.5] * 5 + [0.001] * 400 + [9.0] * 300:
+        now[0] += seconds
+        log.add([(1, torch.tensor(1.0))])
+    assert reads[:4] == [1, 1, 2, 2]  # 5 s of the slower rank: 1.25 batches of 1 s, 2.5 of half a second
+    assert max(reads) == LossLog.EVERY
+    assert reads[-20:] == [1] * 20
+    assert log.progress.loss + len(log._waiting) == 706
 
 
 def test_training_waits_for_the_devices_once_an_epoch(monkeypatch):

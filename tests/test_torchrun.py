@@ -25,22 +25,27 @@ FAILURES = {  # (rank, how, engine) -> the line
     (0, "is killed", "ddp"): r"rank 0 \(process \d+ on \S+\) was killed or has ended",
     (1, "stops", "ddp"): r"rank 1 \(process \d+ on \S+\) has given no sign of life for \d+ s: it is stopped, .*",
     (0, "hangs", "allreduce"): r"rank 0 \(.*\) has done nothing for \d+ s while others waited: .* __main__.<lambda>",
-    (1, "nan", "allreduce"): r"the loss is nan in epoch 1, batch 3, on cpu \(rank 1\): lower the learning rate, .*",
+    (1, "computes", "allreduce"): r"rank 1 \(.*\) has computed on one batch for \d+ s while others waited, the longest "
+                                  r"before took .* m?s: it is in __main__._compute; raise --patience if .*",
+    (0, "sleeps", "ddp"): r"rank 0 \(process \d+ on \S+\) has given no sign of life for \d+ s: it is .*",
+    (1, "nan", "allreduce"): r"the loss is nan in epoch 1, batch 5, on cpu \(rank 1\): lower the learning rate, .*",
 }
 
 
-def torchrun(*words):
-    """Start torchrun with two processes of one thread each."""
+def torchrun(folder, *words):
+    """Start torchrun with two processes of one thread each; it leaves files in `folder`."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", *map(str, words)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent), "TQDM_DISABLE": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent), "TQDM_DISABLE": "1",
+                   "TMPDIR": str(folder)}  # fmt: skip
     environment.pop("D2LMINI_DEVICES", None)
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 @pytest.fixture(scope="module")
-def failed():
+def failed(tmp_path_factory):
     """For each failure the exit code and what was printed; all run at once, for most of their time is waiting."""
-    started = {case: torchrun(HERE / "failing_rank.py", *case[:2], "--engine", case[2], *WORDS) for case in FAILURES}
+    folder, program = tmp_path_factory.mktemp("torchrun"), HERE / "failing_rank.py"
+    started = {case: torchrun(folder, program, *case[:2], "--engine", case[2], *WORDS) for case in FAILURES}
     found = {}
     for case, process in started.items():
         out, err = process.communicate(timeout=200)
@@ -64,8 +69,9 @@ def test_when_one_rank_fails_all_end_and_one_says_why(failed, case):
 
 def test_a_run_started_again_in_which_a_rank_then_computes_for_long_ends_as_one_process_does(tmp_path, monkeypatch):
     words = ["--epochs", "2", "--batch-size", "20", "--accumulate", "2", "--clip", "1", "--checkpoint"]
-    process = torchrun("--max-restarts=1", HERE / "failing_rank.py", 1, "errs,busy", *words, tmp_path / "two.pt",
-                       "--every", 2, "--resume", "--patience", "3", "--json", tmp_path / "r.json")  # fmt: skip
+    process = torchrun(tmp_path, "--max-restarts=1", HERE / "failing_rank.py", 1, "errs,busy", *words,
+                       tmp_path / "two.pt", "--every", 2, "--resume", "--patience", "3",
+                       "--json", tmp_path / "r.json")  # fmt: skip
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     [said] = [line.removeprefix(PROGRAM) for line in err.splitlines() if line.startswith(PROGRAM)]
@@ -89,8 +95,8 @@ def test_a_run_started_again_in_which_a_rank_then_computes_for_long_ends_as_one_
     assert one["history"]["accuracy"] == two["history"]["accuracy"]
 
 
-def test_a_bad_argument_is_said_once_and_every_rank_ends_with_code_2():
-    process = torchrun("-m", "d2lmini.train", "--devices", 2)
+def test_a_bad_argument_is_said_once_and_every_rank_ends_with_code_2(tmp_path):
+    process = torchrun(tmp_path, "-m", "d2lmini.train", "--devices", 2)
     _, err = process.communicate(timeout=200)
     said = [line for line in err.splitlines() if line.startswith(PROGRAM)]
     assert said == [PROGRAM + "argument --devices: under torchrun a process has one device; choose --nproc-per-node"]

@@ -2,15 +2,17 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import failing_rank
 import pytest
 import torch
 import two_machines
 
-from d2lmini import train
+from d2lmini import data, train
 
 TOOL = Path(__file__).resolve().parent.parent / "tools" / "two_machines.py"
 WORDS = ["--epochs", "1", "--batch-size", "500", "--model", "mlp"]
@@ -40,18 +42,44 @@ def test_two_machines_train_what_one_does_and_leave_nothing_behind(tmp_path, cap
         f"-- machine {i}, 10.77.0.{i + 1}: torchrun ended with exit code 0 --" for i in range(2)
     ]
     assert said.count("MLP, 101,770 parameters, on cpu, cpu (allreduce over gloo)") == 1
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        assert train.main([*WORDS, "--devices", "2", "--kind", "cpu", "--checkpoint", str(tmp_path / "one.pt"),
-                           "--json", str(tmp_path / "one.json")]) == 0  # fmt: skip
-    finally:
-        torch.set_num_threads(threads)
-    one, two = (torch.load(tmp_path / name, weights_only=True)["engine"]["model"] for name in ("one.pt", "two.pt"))
-    assert all(torch.equal(one[key], two[key]) for key in one)
+    in_one_process(*WORDS, "--checkpoint", tmp_path / "one.pt", "--json", tmp_path / "one.json")
+    must_be_equal(tmp_path / "one.pt", tmp_path / "two.pt")
     results = [json.loads((tmp_path / name).read_text())["epochs"][0] for name in ("one.json", "two.json")]
     assert results[0]["loss"] == results[1]["loss"]
     assert f"d2lmini-{process.pid}-" not in namespaces()
+
+
+def in_one_process(*words):
+    """Train two replicas on the CPU with one thread, as each machine has."""
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        assert train.main([*map(str, words), "--devices", "2", "--kind", "cpu"]) == 0
+    finally:
+        torch.set_num_threads(threads)
+
+
+def must_be_equal(*paths):
+    """Compare the models of two checkpoints."""
+    one, two = (torch.load(path, weights_only=True)["engine"]["model"] for path in paths)
+    assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+def test_when_a_rank_is_killed_both_machines_start_again_from_the_checkpoint(tmp_path, monkeypatch):
+    words = ["--batch-size", "20", "--epochs", "2", "--every", "2", "--checkpoint"]
+    program, folder = [Path(failing_rank.__file__), 1, "is killed,goes on"], tmp_path / "shared"
+    folder.mkdir()
+    with two_machines.TwoMachines() as machines:
+        run = [machines.start(i, [*words, folder / "c.pt", "--resume"], program, ["--max-restarts=2"]) for i in (0, 1)]
+        said = [process.communicate(timeout=200)[0] for process in run]
+    assert [process.returncode for process in run] == [0, 0], said
+    [line] = [line for text in said for line in text.splitlines() if line.startswith("python -m d2lmini.train: error")]
+    assert re.search(r": rank 1 \(process \d+ on .*\) has given no sign of life for \d s; ended by SIGTERM: ", line)
+    assert "starting from the beginning" in said[0]
+    assert said[0].count("LeNet, 129,068 parameters, on cpu, cpu (ddp over gloo)") == 2
+    monkeypatch.setattr(data, "load_data_digits", failing_rank.images)
+    in_one_process(*words, tmp_path / "one.pt")
+    must_be_equal(folder / "c.pt", tmp_path / "one.pt")
 
 
 def interrupted(machines, started):
@@ -68,6 +96,7 @@ def test_they_are_removed_when_something_goes_wrong_inside():
         interrupted(machines, started)
     assert started[0].wait(10) == -9
     assert not any(name in namespaces() for name in machines.names)
+    assert not Path(machines.folder.name).exists()
     with pytest.raises(two_machines.Missing, match="ip netns add: "):
         two_machines.command("ip", "netns", "add")
 

@@ -5,8 +5,9 @@
     │ torchrun, rank 0 │                 │ torchrun, rank 1 │     arguments after -- are those of d2lmini.train
     └──────────────────┘                 └──────────────────┘
 
-Needs Linux, root and the program `ip` of iproute2, and `tc` for a slower cable. What it made is removed at the end,
-whatever happens. Files are common to both, unlike those of two computers.
+Each has process numbers of its own, too. Needs Linux, root, the programs `ip` of iproute2 and `unshare` of util-linux,
+and `tc` for a slower cable. What it made is removed at the end, whatever happens. Files are common to both, as in a
+folder that two computers share.
 """
 
 import argparse
@@ -16,10 +17,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 ADDRESSES, PORT = ("10.77.0.1", "10.77.0.2"), 29400
+APART = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")  # no process sees one of the other machine
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -38,7 +41,7 @@ class TwoMachines:
         """Note what to make."""
         self.names = [f"d2lmini-{os.getpid()}-{i}" for i in range(2)]
         self.ends = [f"d2l{os.getpid()}{i}"[:15] for i in "ab"]
-        self.rate = rate
+        self.rate, self.folder = rate, None
         if rate:
             burst(rate)  # before anything is made
 
@@ -52,6 +55,8 @@ class TwoMachines:
             command("ip", "link", "add", self.ends[0], "type", "veth", "peer", "name", self.ends[1])
             for name, end, address in zip(self.names, self.ends, ADDRESSES, strict=True):
                 self._connect(name, end, address)
+            command("ip", "netns", "exec", self.names[0], *APART, "true")
+            self.folder = tempfile.TemporaryDirectory(prefix="d2lmini-", ignore_cleanup_errors=True)
         except BaseException:
             self.__exit__()
             raise
@@ -76,20 +81,22 @@ class TwoMachines:
                     os.kill(int(number), signal.SIGKILL)
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
         subprocess.run(["ip", "link", "delete", self.ends[0]], capture_output=True, check=False)
+        if self.folder:
+            self.folder.cleanup()
 
-    def start(self, i, words):
-        """Start torchrun with one process in namespace `i`.
+    def start(self, i, words, program=("-m", "d2lmini.train"), options=()):
+        """Start torchrun with one process in namespace `i`; options: more of torchrun's own.
 
         The first is the meeting point. It must be told so: both have the computer's name, which is in neither network.
         """
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1",
                     "--rdzv-backend=c10d", f"--rdzv-endpoint={ADDRESSES[0]}:{PORT}",
                     f"--rdzv-conf=is_host={i == 0}", f"--local-addr={ADDRESSES[i]}",
-                    "-m", "d2lmini.train", *words]  # fmt: skip
+                    *options, *program, *words]  # fmt: skip
         quiet = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}  # torch warns of an address without a name
-        environment = {**quiet, **os.environ, "PYTHONPATH": str(ROOT)}
-        return subprocess.Popen(["ip", "netns", "exec", self.names[i], *torchrun], stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True, env=environment)  # fmt: skip
+        environment = {**quiet, **os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": self.folder.name}  # it leaves files
+        command = ["ip", "netns", "exec", self.names[i], *APART, *map(str, torchrun)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
 
 def burst(rate):

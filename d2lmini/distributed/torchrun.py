@@ -12,6 +12,7 @@ import psutil
 import torch
 import torch.distributed as dist
 
+from d2lmini.distributed.rollcall import attempt
 from d2lmini.distributed.worker import as_batch, loopback
 
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -39,12 +40,12 @@ def one_machine():
 
 
 def connect():
-    """Return the store through which the ranks find one another, before they join.
+    """Return the store through which the ranks find one another, before they join; what is in it is this attempt's.
 
-    When torchrun starts them again it is the same store: what an earlier attempt left there must not be read.
+    Raises TimeoutError where rank 0 does not come, RuntimeError where there is no store.
     """
-    store, _, _ = next(dist.rendezvous("env://"))
-    return dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+    store, number, count = next(dist.rendezvous("env://"))
+    return dist.PrefixStore(attempt(store, number, count), store)
 
 
 def device(kind="auto"):

@@ -2,7 +2,8 @@
 
     beat of rank r      number 1, 2, 3, …   marks it has passed   seconds busy        slow?   where   its process
     no new beat         killed, stopped, or cut off from the network
-    fewest marks        the others wait for it: asleep if it uses no processor, else it computes, which may take long
+    fewest marks        the others wait for it: it is asleep if it uses no processor; else it computes, which may take
+                        long, but not very many times as long as ever before in a work that is familiar
 """
 
 import os
@@ -15,9 +16,12 @@ from pathlib import Path
 
 import psutil
 
+from d2lmini.timing import human
+
 ASLEEP = 0.1  # of the time: who is busy for less only waits
+AWAKE = 0.5  # of patience a rank must have had the processor: on a loaded machine it does not get it all the time
 LONGER = 30  # how many times as long a rank may take that computes, or reads and writes files
-TO_BEGIN = 3  # and one whose process has just been started
+TO_BEGIN_S = 20.0  # that a rank may begin after another, even where patience is short: it has to load torch
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Beat:
     """What a rank tells: see the module. `done`: it has nothing left to do with the others.
 
     `host`: the name to show; `machine`: what processes have in common that see each other's numbers, `pid`.
+    `spent_s`: on the work that it is in, if it is a familiar one, whose `longest_s` before is then known.
     """
 
     number: int
@@ -36,6 +41,8 @@ class Beat:
     machine: str
     pid: int
     done: bool = False
+    spent_s: float = 0.0
+    longest_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,18 +81,31 @@ def look(seen, beats, seconds):
 def verdict(seen, patience):
     """Return which ranks are the cause and why, as one sentence, or None while there is nothing to say.
 
-    seen: by rank. patience: seconds that a rank may be silent, or asleep while others wait for it; `LONGER` times as
-    many for one that computes, reads or writes, `TO_BEGIN` times for one that has not begun.
+    seen: by rank. patience: seconds that a rank may be silent, or asleep while others wait for it; at least
+    `TO_BEGIN_S` for one that has not begun, and `LONGER` times as many for one that computes, reads or writes. A
+    familiar work, however, is endless once it has had the processor for `AWAKE` of patience and for `LONGER` times as
+    long as ever before.
     """
     going = {rank: s for rank, s in seen.items() if not (s.beat and s.beat.done)}
     ended = {rank: f"{_who(s.beat)} was killed or has ended" for rank, s in going.items() if s.beat and _gone(s.beat)}
-    silent = {rank: _silent(s) for rank, s in going.items() if s.silent_s >= patience * (1 if s.beat else TO_BEGIN)}
+    to_begin = max(patience, TO_BEGIN_S)
+    silent = {rank: _silent(s) for rank, s in going.items() if s.silent_s >= (patience if s.beat else to_begin)}
     return _sentence(ended) or _sentence(silent) or _sentence(_behind(going, patience)) or None
 
 
+def missing(seen, seconds):
+    """Return who may be the cause when torchrun ends all: who has not begun, or has been silent for so long."""
+    found = {rank: f"{_who(s.beat)} has given no sign of life for {s.silent_s:.0f} s" if s.beat else "had not begun"
+             for rank, s in seen.items() if not s.beat or (s.silent_s >= seconds and not s.beat.done)}  # fmt: skip
+    return _sentence(found)
+
+
 def _silent(seen):
-    who = _who(seen.beat) if seen.beat else ""
-    return f"{who} has given no sign of life for {seen.silent_s:.0f} s: it is stopped, frozen or cut off".strip()
+    said = f"has given no sign of life for {seen.silent_s:.0f} s"
+    if not seen.beat:
+        return f"{said}, and had not begun: it failed before, or raise --patience if it only starts late"
+    killed = "was killed, or " if seen.beat.machine != machine() else ""  # of this machine's that would be known
+    return f"{_who(seen.beat)} {said}: it {killed}is stopped, frozen, cut off, or in code that lets no other thread run"
 
 
 def _behind(going, patience):
@@ -97,12 +117,23 @@ def _behind(going, patience):
     found = {}
     for rank in marks if marks and len(marks) == len(going) else ():
         s = going[rank]
-        asleep = not s.beat.slow and s.beat.busy_s - s.rested_at < ASLEEP * s.still_s
         behind = marks[rank] == min(marks.values()) < max(marks.values())
-        if behind and s.silent_s < patience / 2 and s.still_s >= patience * (1 if asleep else LONGER):
-            does = "has done nothing" if asleep else "has come no further"
-            found[rank] = f"{_who(s.beat)} {does} for {s.still_s:.0f} s while others waited: it is in {s.beat.place}"
+        if behind and s.silent_s < patience / 2 and s.still_s >= patience:
+            does = _does(s, patience)
+            found |= {rank: f"{_who(s.beat)} {does}"} if does else {}
     return found
+
+
+def _does(s, patience):
+    """Return what a rank did for `patience` seconds while others waited, or None where it may take longer."""
+    beat, waited = s.beat, f"for {s.still_s:.0f} s while others waited"
+    where, spent = f"it is in {beat.place}", beat.busy_s - s.rested_at
+    if not beat.slow and spent < ASLEEP * s.still_s:
+        return f"has done nothing {waited}: {where}"
+    if not beat.slow and beat.longest_s is not None and beat.spent_s >= max(AWAKE * patience, LONGER * beat.longest_s):
+        longest = f"the longest before took {human(beat.longest_s)}"
+        return f"has computed on one batch {waited}, {longest}: {where}; raise --patience if that is honest"
+    return f"has come no further {waited}: {where}" if s.still_s >= LONGER * patience else None
 
 
 def _who(beat):

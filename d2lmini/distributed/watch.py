@@ -28,7 +28,7 @@ from pathlib import Path
 import torch.distributed as dist
 
 from d2lmini.distributed.pulse import pulse
-from d2lmini.distributed.verdict import Beat, Seen, look, machine, verdict
+from d2lmini.distributed.verdict import Beat, Seen, look, machine, missing, verdict
 from d2lmini.distributed.worker import place
 
 SAID, WHO = "d2lmini/said", "d2lmini/beat{}"
@@ -142,16 +142,16 @@ class Watch:
                 os._exit(1)
             turns = turns + 1 if self.signal else 0
             if turns > LOOSE_TURNS:
-                name = signal.Signals(self.signal).name
-                self.end(f"ended by {name}{self.hint}", 128 + self.signal)
+                name, who = signal.Signals(self.signal).name, missing(self.seen, (LOOSE_TURNS - 1) * self.turn_s)
+                self.end(f"{who}{'; ' * bool(who)}ended by {name}{self.hint}", 128 + self.signal)
             self._wait()
 
     def _tell(self):
         frame = sys._current_frames().get(self.main)
         where = place(frame) if frame else "its end"
         self.number += 1
-        beat = Beat(self.number, pulse.marks, busy_s(), pulse.slow > 0, where, self.host, machine(),
-                    os.getpid(), self.left)  # fmt: skip
+        beat = Beat(self.number, pulse.marks, busy_s(), pulse.slow > 0 or pulse.compiling, where, self.host, machine(),
+                    os.getpid(), self.left, *pulse.working())  # fmt: skip
         self.board.store.set(WHO.format(self.rank), json.dumps(asdict(beat)))
         with suppress(OSError):
             os.write(self.guard.stdin.fileno(), b".")

@@ -1,7 +1,9 @@
 """What happens inside one rank's process: set up, call the function, report, and leave when the parent says so."""
 
+import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import socket
 import sys
@@ -10,19 +12,25 @@ import threading
 import traceback
 from contextlib import suppress
 from datetime import timedelta
+from multiprocessing import connection
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
+ORPHAN_S = 0.5  # how long after the pipe's end a rank looks whether its parent has ended too
 LIBRARIES = (str(Path(torch.__file__).parent), sysconfig.get_path("stdlib"), "<frozen")
 
 
 class Line:
-    """The pipe to the parent, attended by a thread: it says where the rank is, and ends it with its parent."""
+    """The pipe to the parent, attended by a thread: it says where the rank is, and ends it with its parent.
 
-    def __init__(self, pipe):
+    Where the parent was killed, the thread also removes the `folder` that the parent would have removed.
+    """
+
+    def __init__(self, pipe, folder):
         self.pipe, self.main, self.finished, self.released = pipe, threading.get_ident(), False, threading.Event()
+        self.folder = folder
         self._sending = threading.Lock()
         threading.Thread(target=self._attend, name="line to the parent", daemon=True).start()
 
@@ -36,6 +44,8 @@ class Line:
             while self.pipe.recv() == "where":
                 self.send("where", place(sys._current_frames()[self.main]))
         if not self.finished:
+            if connection.wait([multiprocessing.parent_process().sentinel], ORPHAN_S):
+                shutil.rmtree(self.folder, ignore_errors=True)
             os._exit(1)
         self.released.set()
 
@@ -45,7 +55,7 @@ def main(rank, pipe, world_size, folder, payload, timeout, threads, environment,
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches every process: the parent decides
     redirect(folder, rank)
     as_batch()
-    line = Line(pipe)
+    line = Line(pipe, folder)
     line.send("started")
     try:
         os.chdir(where)
