@@ -46,6 +46,16 @@ def check(ours, state):
             raise ValueError(f"saved with another {what}: {name} is {sides}")
 
 
+@torch.no_grad()
+def finite(parameters):
+    """Return whether all parameters, at least one, are finite numbers; this waits for their device."""
+    parameters = list(parameters)
+    # A finite sum has finite terms, and takes a sixth of the time; one that is not may just have grown too large.
+    if torch.stack([p.sum() for p in parameters]).isfinite().all():
+        return True
+    return bool(torch.stack([p.isfinite().all() for p in parameters]).all())
+
+
 def _shapes(state):
     return {name: list(getattr(value, "shape", ())) for name, value in state["model"].items()}
 
