@@ -39,11 +39,11 @@ def reduce_gradients(replicas, allreduce):
     allreduce: a function that replaces each tensor of a list, one a replica, by the sum of all.
     Raises ValueError for sparse gradients.
     """
-    flats = [torch.cat([_gradient(p).reshape(-1) for p in params]) for params in replicas]
+    flats = [torch.cat([_vector(_gradient(p)) for p in params]) for params in replicas]
     allreduce(flats)
     for params, flat in zip(replicas, flats):
         for p, part in zip(params, flat.split([p.numel() for p in params])):
-            p.grad = part.view_as(p)
+            p.grad = part if p.dim() == 1 else part.view_as(p)
 
 
 @torch.no_grad()
@@ -63,6 +63,10 @@ def allreduce_buckets(replicas, bucket_bytes=25 * 2**20, algorithm="ring", op="s
             for i, part in zip(bucket, parts):
                 tensors[i].copy_(part.view_as(tensors[i]))
     return ledgers
+
+
+def _vector(tensor):
+    return tensor if tensor.dim() == 1 else tensor.reshape(-1)  # a view takes a few microseconds, also of a vector
 
 
 def _gradient(p):

@@ -60,10 +60,10 @@ class ProcessReplica(Replicas):
             raise ValueError(f"a process has one device when each has a replica, got {', '.join(map(str, devices))}")
         return dist.get_world_size()
 
-    def _learn_shards(self, X, y):
-        """Learn from this rank's shard of a batch; the last ranks have none where there are fewer examples."""
+    def _learn_shards(self, X, y, n):
+        """Learn from this rank's shard of a batch of `n`; the last ranks have none where there are fewer examples."""
         stage()
-        active = min(len(X), self.world_size)
+        active = min(n, self.world_size)
         shards = list(zip(*split_batch(X, y, [X.device] * active), strict=True))
         X, y = shards[self.rank] if self.rank < active else (X[:0], y[:0])
         mark(0 if len(X) else STAGE // 2)

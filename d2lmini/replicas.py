@@ -64,51 +64,51 @@ class Replicas:
         fewer examples than devices uses as many devices as it has examples. With ``settings.accumulate`` = m only every
         m-th call updates the parameters. Raises ValueError for an empty batch, or one with another number of labels.
         """
-        if not 0 < len(X) == len(y):
-            raise ValueError(f"expected one label an example and at least one, got {len(X)} examples, {len(y)} labels")
+        n = len(X)
+        if not 0 < n == len(y):
+            raise ValueError(f"expected one label an example and at least one, got {n} examples, {len(y)} labels")
         if not self.batches:
-            self._planned = len(X) * self.settings.accumulate
+            self._planned = n * self.settings.accumulate
         try:
-            losses = self._learn_shards(X, y)
+            losses = self._learn_shards(X, y, n)
         except BaseException:  # some replicas may have gradients of this batch by now, and others not
             self.forget()
             raise
         self.batches += 1
-        self._examples += len(X)
+        self._examples += n
         if self.batches == self.settings.accumulate:
             self.update()
         return losses
 
-    def _shards(self, X, y):
-        """Return the pair (X, y) of each shard, on its device; one device takes the batch as it is."""
-        devices = self.devices[: len(X)]
+    def _shards(self, X, y, n):
+        """Return (size, X, y) of each shard, on its device; one device takes the batch of `n` as it is."""
+        devices = self.devices[:n]
         if len(devices) == 1:
-            return [(X.to(devices[0]), y.to(devices[0]))]
-        return list(zip(*split_batch(X, y, devices), strict=True))
+            return [(n, X.to(devices[0]), y.to(devices[0]))]
+        return [(len(part), part, labels) for part, labels in zip(*split_batch(X, y, devices), strict=True)]
 
-    def _learn_shards(self, X, y):
-        """Add the gradients of a batch to those of each replica, and return the pairs (size, loss) of its shards."""
-        shards = self._shards(X, y)
-        last = self.batches + 1 == self.settings.accumulate
+    def _learn_shards(self, X, y, n):
+        """Add the gradients of a batch of `n` to each replica's, and return the pairs (size, loss) of its shards."""
+        shards, last = self._shards(X, y, n), self.batches + 1 == self.settings.accumulate
         with self.overlap.sending() if self.overlap and last else nullcontext():
             losses = self._in_step(shards) if self.in_step else self._in_turn(shards)
-        return [(len(part), loss) for (part, _), loss in zip(shards, losses, strict=True)]
+        return [(size, loss.detach()) for (size, *_), loss in zip(shards, losses, strict=True)]
 
     def _in_turn(self, shards):
         """Add to the gradients those of each shard, one replica after the other, and return the shards' losses."""
         losses = []
-        for rank, (X, y) in enumerate(shards):
+        for rank, (size, X, y) in enumerate(shards):
             losses.append(self._loss(rank, X, y))
-            self._objective(rank, losses[-1], len(X)).backward()
+            self._objective(rank, losses[-1], size).backward()
             if self.keeping:
                 compiling.keep_gradients(self.parameters[rank])
-        return [loss.detach() for loss in losses]
+        return losses
 
     def _in_step(self, shards):
         """The same for replicas that exchange tensors on their way, so that their losses share one graph."""
-        losses = together([partial(self._loss, rank, X, y) for rank, (X, y) in enumerate(shards)])
-        torch.autograd.backward([self._objective(r, loss, len(shards[r][0])) for r, loss in enumerate(losses)])
-        return [loss.detach() for loss in losses]
+        losses = together([partial(self._loss, rank, X, y) for rank, (_, X, y) in enumerate(shards)])
+        torch.autograd.backward([self._objective(r, loss, shards[r][0]) for r, loss in enumerate(losses)])
+        return losses
 
     def _loss(self, rank, X, y):
         module = self.modules[rank]
