@@ -96,7 +96,7 @@ class OverlappedAllreduce:
 
     def _reduce(self, number, marks):
         """Queue a bucket's all-reduce in the side streams: after the marks, beside what the devices do after them."""
-        rows = [[params[place] for params in self.replicas] for place in self.buckets[number]]
+        rows = [[params[place] for params in self.replicas] for place in reversed(self.buckets[number])]
         columns = list(zip(*(row for row in rows if any(p.grad is not None for p in row))))  # one a replica
         if not columns:
             return

@@ -1,8 +1,8 @@
 """Gradients of several replicas: made equal by an allreduce, a bucket at a time, then scaled, clipped and used.
 
-    replica 0:  g9 g8 g7 │ g6 …      one bucket is one long tensor, so one allreduce, however many gradients it holds;
-    replica 1:  g9 g8 g7 │ g6 …      the last parameter's gradient, which backward has first, is in the first bucket
-                bucket 0 │ bucket 1
+    replica 0:  … g6 │ g7 g8 g9      one bucket is one long tensor, so one allreduce, however many gradients it holds;
+    replica 1:  … g6 │ g7 g8 g9      the last parameter's gradient, which backward has first, is in the first bucket
+            bucket 1 │ bucket 0
 """
 
 from functools import partial
@@ -44,7 +44,7 @@ def reduce(replicas, allreduce, bucket_bytes, anywhere=lambda used: used):
     replicas = [list(params)[::-1] for params in replicas]
     used = anywhere([any(p.grad is not None for p in row) for row in zip(*replicas, strict=True)])
     for bucket in plan(replicas[0], bucket_bytes or 1):
-        places = [place for place in bucket if used[place]]
+        places = [place for place in reversed(bucket) if used[place]]  # side by side as in the module
         if places:
             reduce_gradients([[params[place] for place in places] for params in replicas], allreduce)
 
