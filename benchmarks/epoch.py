@@ -1,7 +1,8 @@
 """Seconds an epoch, by how batches are made: a DataLoader that converts sample by sample, a minimal loop, the trainer.
 
 All train one network from the same parameters on the same images with the same loss and plain SGD. They take turns,
-so a machine whose speed drifts drifts for all of them; medians and ratios are what to quote.
+so a machine whose speed drifts drifts for all of them, in an order drawn anew for each turn; medians and ratios are
+what to quote.
 
     python benchmarks/epoch.py                       # the bundled digits, repeated to 6,000 images
     python benchmarks/epoch.py --data mnist --json epoch.json
@@ -9,6 +10,7 @@ so a machine whose speed drifts drifts for all of them; medians and ratios are w
 
 import argparse
 import json
+import random
 from functools import partial
 from pathlib import Path
 
@@ -73,13 +75,13 @@ def variants(images, labels, batch_size, device):
 
 def run(make_model, ways, rounds, device):
     """Return name -> Measurement of seconds an epoch; the ways take turns, after one unmeasured turn each."""
-    timers = {name: Timer([device]) for name in ways}
+    timers, order = {name: Timer([device]) for name in ways}, random.Random(0)
     for turn in range(rounds + 1):
-        for name, epoch in ways.items():
+        for name in order.sample(list(ways), len(ways)):
             torch.manual_seed(turn)
             model = make_model().to(device)
             timers[name].start()
-            epoch(model, device)
+            ways[name](model, device)
             timers[name].stop()
     return {name: Measurement(tuple(sorted(timer.times[1:]))) for name, timer in timers.items()}
 

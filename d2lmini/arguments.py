@@ -74,6 +74,10 @@ def _check_engine(made, options):
         and options.allreduce,
         "argument --allreduce: memory is shared between processes; choose --engine allreduce": options.allreduce
         == "shared" and not group,
+        "argument --overlap: --engine ddp overlaps in any case, allreduce never; choose replicas": options.overlap
+        and options.engine != "replicas",
+        "argument --overlap: compiled code gives all gradients at the end of backward; leave out --compile":
+        options.overlap and options.compile,
         "--engine allreduce exchanges tensors of the CPU: choose --kind cpu, or --engine ddp": options.engine
         == "allreduce" and options.kind == "real",
     }  # fmt: skip
@@ -165,6 +169,11 @@ def _add_processes(group):
                        "one machine share")  # fmt: skip
     group.add_argument("--buckets", type=number(float, 0), default=25.0, metavar="MIB",
                        help="MiB (2^20 bytes) of gradients that travel together; 0: each parameter's own")  # fmt: skip
+    group.add_argument("--overlap", action="store_true",
+                       help="sum gradients while backward still runs, a bucket as soon as all replicas have finished "
+                       "it, in a second stream of each device; the results stay the same. What is hidden are buckets "
+                       "that are full early, so there must be several: see --buckets. Only with --engine replicas, "
+                       "and without --compile")  # fmt: skip
     group.add_argument("--patience", type=number(float, 0, above=True), default=20.0, metavar="S",
                        help="seconds after which all processes end when one is silent, or rests while others wait for "
                        "it, or computes on a batch 30 times as long as on any before of its size; one that does "

@@ -6,14 +6,15 @@
 As PyTorch's DistributedDataParallel does it (Li et al. 2020, section 3.2), for replicas in one process.
 """
 
-from contextlib import ExitStack
+import threading
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from weakref import WeakMethod
 
 import torch
 
 from d2lmini import collectives
-from d2lmini.buckets import plan
+from d2lmini.buckets import plan, reduce_gradients
 
 
 class OverlappedAllreduce:
@@ -28,16 +29,20 @@ class OverlappedAllreduce:
 
     replicas: lists of parameters, alike, one list a device. bucket_bytes: the most bytes of gradients in a bucket,
     unless one alone has more. allreduce: a function that replaces each tensor of a list, one a device, by the sum.
+    always: whether every backward pass starts all-reduces, or only those in ``with reducer.sending():``. Where several
+    batches make one update, all but the last only add to the gradients.
     A parameter that has a gradient in no replica is left alone. Raises RuntimeError when a replica has run backward
     twice before `finish`.
     """
 
-    def __init__(self, replicas, bucket_bytes=25 * 2**20, allreduce=collectives.allreduce):
+    def __init__(self, replicas, bucket_bytes=25 * 2**20, allreduce=collectives.allreduce, always=True):
         """Plan the buckets, last parameter first, and hang a hook onto every parameter."""
         self.replicas, self.allreduce = [list(params)[::-1] for params in replicas], allreduce
         self.buckets = plan(self.replicas[0], bucket_bytes)  # lists of places in a replica
         self.devices = [params[0].device for params in self.replicas]
-        self.sides = [_streams(d).Stream(d) if _streams(d) else None for d in self.devices]
+        self.sides = {device: _streams(device).Stream(device) for device in self.devices if _streams(device)}
+        self.always = self._on = always
+        self._lock = threading.Lock()  # autograd has a thread for each GPU, and all of them call hooks
         # Through a weak reference: hooks that held this object, and so the parameters, would keep both alive for ever.
         self.hooks = [
             params[place].register_post_accumulate_grad_hook(partial(_call, WeakMethod(self._ready), rank, number))
@@ -46,14 +51,23 @@ class OverlappedAllreduce:
         ]  # fmt: skip
         self._restart()
 
+    @contextmanager
+    def sending(self):
+        """Let the backward passes inside start all-reduces; `finish` comes afterwards."""
+        self._restart()
+        self._on = True
+        try:
+            yield
+        finally:
+            self._on = self.always
+
     def finish(self):
         """Reduce the buckets that some replica left unfinished, and let the devices wait for all of them."""
         for number, marks in enumerate(self._marks):
             if len(marks) < len(self.replicas):
                 self._reduce(number, [_mark(device) for device in self.devices])
-        for device, side in zip(self.devices, self.sides):
-            if side:
-                _streams(device).current_stream(device).wait_stream(side)
+        for device, side in self.sides.items():
+            _streams(device).current_stream(device).wait_stream(side)
         self._restart()
 
     def remove(self):
@@ -69,33 +83,31 @@ class OverlappedAllreduce:
 
     def _ready(self, rank, number, parameter):
         """Called by autograd with the parameter, when its gradient, ``parameter.grad``, is complete."""
-        self._missing[rank][number] -= 1
-        if self._missing[rank][number] < 0:
-            raise RuntimeError(f"rank {rank} ran backward twice: call finish() after each step's backward")
-        if self._missing[rank][number] == 0:
-            self._marks[number][rank] = _mark(self.devices[rank])
-            if len(self._marks[number]) == len(self.replicas):
-                self._reduce(number, [self._marks[number][rank] for rank in range(len(self.replicas))])
+        if not self._on:
+            return
+        with self._lock:
+            self._missing[rank][number] -= 1
+            if self._missing[rank][number] < 0:
+                raise RuntimeError(f"rank {rank} ran backward twice: call finish() after each step's backward")
+            if self._missing[rank][number] == 0:
+                self._marks[number][rank] = _mark(self.devices[rank])
+                if len(self._marks[number]) == len(self.replicas):
+                    self._reduce(number, [self._marks[number][rank] for rank in range(len(self.replicas))])
 
-    @torch.no_grad()
     def _reduce(self, number, marks):
         """Queue a bucket's all-reduce in the side streams: after the marks, beside what the devices do after them."""
-        rows = [[params[place] for params in self.replicas] for place in self.buckets[number]]
+        rows = [[params[place] for params in self.replicas] for place in reversed(self.buckets[number])]
         columns = list(zip(*(row for row in rows if any(p.grad is not None for p in row))))  # one a replica
         if not columns:
             return
         with ExitStack() as stack:
-            for device, side, mark in zip(self.devices, self.sides, marks):
-                if side:
-                    side.wait_event(mark)
-                    stack.enter_context(_streams(device).stream(side))
-            gradients = [[_gradient(p) for p in column] for column in columns]
-            self._kept.append(gradients)
-            flats = [torch.cat([gradient.reshape(-1) for gradient in column]) for column in gradients]
-            self.allreduce(flats)
-        for column, flat in zip(columns, flats):
-            for p, part in zip(column, flat.split([p.numel() for p in column])):
-                p.grad = part.view_as(p)
+            for device, mark in zip(self.devices, marks):
+                if mark:
+                    self.sides[device].wait_event(mark)
+            for device, side in self.sides.items():
+                stack.enter_context(_streams(device).stream(side))
+            self._kept.append([p.grad for column in columns for p in column])
+            reduce_gradients(columns, self.allreduce)
 
 
 def _call(method, *details):
@@ -105,13 +117,10 @@ def _call(method, *details):
 
 
 def _streams(device):
-    """Return the module that has a device's streams, such as torch.cuda; None for the CPU, which has none."""
-    return None if device.type == "cpu" else torch.get_device_module(device)
+    """Return the module that has a device's streams, such as torch.cuda; None for a device that has none."""
+    module = None if device.type == "cpu" else torch.get_device_module(device)
+    return module if hasattr(module, "Stream") else None
 
 
 def _mark(device):
     return _streams(device) and _streams(device).current_stream(device).record_event()
-
-
-def _gradient(parameter):
-    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad

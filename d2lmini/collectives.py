@@ -9,6 +9,7 @@ adds. Between steps the two wait for each other, for another device only through
 """
 
 import contextlib
+from functools import lru_cache, partial
 from types import SimpleNamespace
 
 import torch
@@ -59,7 +60,8 @@ def allreduce(tensors, algorithm="ring", op="sum", **options):
         if algorithm not in schedules.ALLREDUCE:
             raise ValueError(f"unknown algorithm {algorithm!r}: choose one of {', '.join(schedules.ALLREDUCE)}")
         launches = {key: options.pop(key) for key in ("launches",) if key in options}
-        algorithm, options = schedules.ALLREDUCE[algorithm](len(tensors), **options), launches
+        make = schedules.ALLREDUCE[algorithm] if options else partial(_schedule, algorithm)
+        algorithm, options = make(len(tensors), **options), launches
     return _combine(algorithm, tensors, op, tensors, options)
 
 
@@ -113,6 +115,11 @@ def must_divide(tensors, op):
         raise ValueError(f"a mean needs a floating-point type, got {tensors[0].dtype}")
 
 
+@lru_cache(maxsize=64)
+def _schedule(algorithm, world_size):
+    return schedules.ALLREDUCE[algorithm](world_size)
+
+
 # -- inside ----------------------------------------------------------------------------------------------------------
 
 
@@ -121,9 +128,16 @@ class _Rank:
 
     def __init__(self, tensor):
         self.tensor, self.device = tensor, tensor.device
-        self.flat = tensor.reshape(-1)  # a copy if the tensor is not contiguous
+        self.flat = tensor if tensor.dim() == 1 else tensor.reshape(-1)  # a copy if the tensor is not contiguous
+        self.parts = {}
         self.module = None if self.device.type == "cpu" else torch.get_device_module(self.device)
         self.second = self.module.Stream(self.device) if hasattr(self.module, "Stream") else None
+
+    def part(self, first, last):
+        """Return the elements [first, last) of the buffer; a view is made once, however many messages it serves."""
+        if (first, last) not in self.parts:
+            self.parts[first, last] = self.flat[first:last]
+        return self.parts[first, last]
 
     def join(self):
         """Let both streams wait for what the other holds now."""
@@ -157,12 +171,12 @@ def _one_step(messages, ranks, trace, combine):
         rank.join()
     notes, landed = [], []
     for step, send, first, last in messages:
-        place = ranks[send.dst].flat[first:last]
+        place = ranks[send.dst].part(first, last)
         beside = send.op == "reduce" or _still_sending(send.dst, first, last, messages)
         target = torch.empty_like(place) if beside else place
         before = len(trace.spans)
         with ranks[send.src].sending():
-            target.copy_(ranks[send.src].flat[first:last], non_blocking=True)
+            target.copy_(ranks[send.src].part(first, last), non_blocking=True)
         notes.append((step, send, target.nbytes, trace.spans[before:]))
         landed += [(send.op, place, target)] if beside else []
     for rank in taking_part if landed else ():

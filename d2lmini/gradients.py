@@ -1,16 +1,17 @@
-"""Gradients of several replicas: made equal by an allreduce, a bucket at a time, then clipped.
+"""Gradients of several replicas: made equal by an allreduce, a bucket at a time, then scaled, clipped and used.
 
-    replica 0:  g0 g1 g2 │ g3 …      one bucket is one long tensor, so one allreduce, however many gradients it holds;
-    replica 1:  g0 g1 g2 │ g3 …      the gradients become views of it, so that nothing is copied back
-                bucket 0 │ bucket 1
+    replica 0:  … g6 │ g7 g8 g9      one bucket is one long tensor, so one allreduce, however many gradients it holds;
+    replica 1:  … g6 │ g7 g8 g9      the last parameter's gradient, which backward has first, is in the first bucket
+            bucket 1 │ bucket 0
 """
 
 from functools import partial
 
 import torch
+from torch import nn
 
 from d2lmini import collectives, data_parallel
-from d2lmini.buckets import plan
+from d2lmini.buckets import plan, reduce_gradients
 from d2lmini.schedules import ALLREDUCE
 
 
@@ -32,42 +33,42 @@ def summing(algorithm, devices):
 
 
 def reduce(replicas, allreduce, bucket_bytes, anywhere=lambda used: used):
-    """Give every replica the sum of all replicas' gradients.
+    """Give every replica the sum of all replicas' gradients, added as `backward_overlap` adds them.
 
-    `replicas`: modules of one architecture, one a device. ``allreduce(tensors)`` replaces each tensor by the sum of
+    `replicas`: lists of parameters, alike, one list a device. ``allreduce(tensors)`` replaces each tensor by the sum of
     all. `bucket_bytes`: the most bytes that travel together, unless one gradient alone has more; 0: each alone.
     A parameter that has a gradient in no replica is left alone; one that has none in some counts as zero there.
     anywhere: where other processes have replicas too, what makes of a list of bools, "used here", "used anywhere".
     Raises ValueError for sparse gradients.
     """
-    rows = _used([list(replica.parameters()) for replica in replicas], anywhere)
-    for places in plan([row[0].grad for row in rows], bucket_bytes or 1):
-        columns = list(zip(*(rows[place] for place in places), strict=True))  # one a replica
-        flats = [_flat([p.grad for p in column]) for column in columns]
-        allreduce(flats)
-        for column, flat in zip(columns, flats, strict=True):
-            for p, part in zip(column, flat.split([p.numel() for p in column]), strict=True):
-                p.grad = part.view_as(p)
+    replicas = [list(params)[::-1] for params in replicas]
+    used = anywhere([any(p.grad is not None for p in row) for row in zip(*replicas, strict=True)])
+    for bucket in plan(replicas[0], bucket_bytes or 1):
+        places = [place for place in reversed(bucket) if used[place]]  # side by side as in the module
+        if places:
+            reduce_gradients([[params[place] for place in places] for params in replicas], allreduce)
+
+
+def apply(params, optimizer, factor=1, clip=None, scaler=None):
+    """Let the optimiser of `params` take its step with their gradients times `factor`, and drop them.
+
+    clip: the largest norm of all together, or None. scaler: the ``torch.amp.GradScaler`` that scaled the loss, or None.
+    """
+    if factor != 1:
+        scale(params, factor)
+    if clip is not None:
+        if scaler:
+            scaler.unscale_(optimizer)
+        # Each replica takes the norm of the same sum, so that all get the same, to the last bit.
+        nn.utils.clip_grad_norm_(params, clip)
+    if scaler:
+        scaler.step(optimizer)
+        scaler.update()
+    else:
+        optimizer.step()
+    optimizer.zero_grad()
 
 
 def scale(parameters, factor):
-    """Multiply the gradients by `factor`."""
+    """Multiply the gradients of `parameters` by `factor`, where there are any."""
     torch._foreach_mul_([p.grad for p in parameters if p.grad is not None], factor)
-
-
-def _used(parameters, anywhere):
-    """Return the rows of equal parameters, one a replica, that have a gradient somewhere, and there everywhere."""
-    rows = list(zip(*parameters, strict=True))
-    used = anywhere([any(p.grad is not None for p in row) for row in rows])
-    rows = [row for row, is_used in zip(rows, used, strict=True) if is_used]
-    for p in (p for row in rows for p in row):
-        if p.grad is None:  # this replica had no shard, or did not use it
-            p.grad = torch.zeros_like(p)
-        if p.grad.is_sparse:
-            raise ValueError("an allreduce needs dense gradients, got a sparse one: use Embedding(sparse=False)")
-    return rows
-
-
-def _flat(tensors):
-    """Return one contiguous tensor [n] with all their numbers, in memory of its own."""
-    return torch.cat([tensor.reshape(-1) for tensor in tensors])

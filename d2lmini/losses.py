@@ -33,7 +33,8 @@ class LossLog:
         """
         self._waiting.append(shards)
         self.progress.batches += 1
-        self.progress.examples += sum(size for size, _ in shards)
+        for size, _ in shards:
+            self.progress.examples += size
         if len(self._waiting) == self._every:
             self.read()
 

@@ -36,6 +36,9 @@ class ProcessReplica(Replicas):
 
     def __init__(self, model, loss, optimizer, devices, allreduce, bucket_bytes, settings):
         """Make this process's replica equal to that of rank 0."""
+        if settings.overlap:
+            raise ValueError('overlap is for engine="replicas": "ddp" sums gradients while backward runs in any case, '
+                             'and "allreduce" when it has ended')  # fmt: skip
         super().__init__(model, loss, optimizer, devices, allreduce, bucket_bytes, settings)
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
         self.here = range(self.rank, self.rank + 1)
@@ -63,10 +66,10 @@ class ProcessReplica(Replicas):
         with familiar("learn", X.shape):
             return super().learn(X, y)
 
-    def _learn_shards(self, X, y):
-        """Learn from this rank's shard of a batch; the last ranks have none where there are fewer examples."""
+    def _learn_shards(self, X, y, n):
+        """Learn from this rank's shard of a batch of `n`; the last ranks have none where there are fewer examples."""
         stage()
-        active = min(len(X), self.world_size)
+        active = min(n, self.world_size)
         shards = list(zip(*split_batch(X, y, [X.device] * active), strict=True))
         X, y = shards[self.rank] if self.rank < active else (X[:0], y[:0])
         mark(0 if len(X) else STAGE // 2)
@@ -81,7 +84,7 @@ class ProcessReplica(Replicas):
         loss = self._loss(0, X, y)
         self._objective(0, loss, len(X)).backward()
         if self.keeping:
-            compiling.keep_gradients(self.modules[0].parameters())
+            compiling.keep_gradients(self.parameters[0])
         return loss.detach()
 
     def _loss(self, i, X, y):
@@ -97,7 +100,7 @@ class ProcessReplica(Replicas):
         return standing(self._groups[active], self.rank)
 
     def _reduce(self):
-        gradients.reduce(self.modules, self._sum, self.bucket_bytes, self._anywhere)
+        gradients.reduce(self.parameters, self._sum, self.bucket_bytes, self._anywhere)
 
     def _sum(self, flats):
         mark()

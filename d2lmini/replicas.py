@@ -3,6 +3,8 @@
     learn     each device: its shard of the batch → loss → gradients, added to those of earlier batches
     update    gradients summed over the devices → scaled, clipped → the same optimiser step everywhere
 
+The sum may begin in `learn`, while backward still runs: `backward_overlap`. It is the same sum.
+
 A `Trainer` knows its devices only through a `Replicas`. The engines of `processes` and `ddp`, one process a device,
 have its methods too; what they do otherwise stands here in methods of its own.
 """
@@ -12,10 +14,10 @@ from functools import partial
 from itertools import cycle
 
 import torch
-from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from d2lmini import compiling, gradients, replica_state
+from d2lmini.backward_overlap import OverlappedAllreduce
 from d2lmini.data_parallel import split_batch
 from d2lmini.lockstep import together
 from d2lmini.replicate import replicate
@@ -42,7 +44,9 @@ class Replicas:
         self.forward_and_loss = compiling.forward_and_loss(self.modules, self.losses, settings.compile)
         # A compiled step's gradients may lie where the next one's will: see `compiling`.
         self.keeping = settings.compile and (settings.accumulate > 1 or len(set(devices)) < len(devices))
-        self.optimizers = [optimizer([p for p in m.parameters() if p.requires_grad]) for m in self.modules]
+        self.parameters = [[p for p in m.parameters() if p.requires_grad] for m in self.modules]
+        self.overlap = self._overlapped() if settings.overlap and len(devices) > 1 else None
+        self.optimizers = [optimizer(params) for params in self.parameters]
         self.schedulers = [settings.schedule(o) for o in self.optimizers] if settings.schedule else []
         self.batches = self._examples = self._planned = 0  # since the last update; examples expected until the next
         scaled = settings.amp is torch.float16  # its smallest normal number is 6e-5: gradients would vanish
@@ -60,45 +64,51 @@ class Replicas:
         fewer examples than devices uses as many devices as it has examples. With ``settings.accumulate`` = m only every
         m-th call updates the parameters. Raises ValueError for an empty batch, or one with another number of labels.
         """
-        if not 0 < len(X) == len(y):
-            raise ValueError(f"expected one label an example and at least one, got {len(X)} examples, {len(y)} labels")
+        n = len(X)
+        if not 0 < n == len(y):
+            raise ValueError(f"expected one label an example and at least one, got {n} examples, {len(y)} labels")
         if not self.batches:
-            self._planned = len(X) * self.settings.accumulate
-        losses = self._learn_shards(X, y)
+            self._planned = n * self.settings.accumulate
+        try:
+            losses = self._learn_shards(X, y, n)
+        except BaseException:  # some replicas may have gradients of this batch by now, and others not
+            self.forget()
+            raise
         self.batches += 1
-        self._examples += len(X)
+        self._examples += n
         if self.batches == self.settings.accumulate:
             self.update()
         return losses
 
-    def _shards(self, X, y):
-        """Return the pair (X, y) of each shard, on its device; one device takes the batch as it is."""
-        devices = self.devices[: len(X)]
+    def _shards(self, X, y, n):
+        """Return (size, X, y) of each shard, on its device; one device takes the batch of `n` as it is."""
+        devices = self.devices[:n]
         if len(devices) == 1:
-            return [(X.to(devices[0]), y.to(devices[0]))]
-        return list(zip(*split_batch(X, y, devices), strict=True))
+            return [(n, X.to(devices[0]), y.to(devices[0]))]
+        return [(len(part), part, labels) for part, labels in zip(*split_batch(X, y, devices), strict=True)]
 
-    def _learn_shards(self, X, y):
-        """Add the gradients of a batch to those of each replica, and return the pairs (size, loss) of its shards."""
-        shards = self._shards(X, y)
-        losses = self._in_step(shards) if self.in_step else self._in_turn(shards)
-        return [(len(part), loss) for (part, _), loss in zip(shards, losses, strict=True)]
+    def _learn_shards(self, X, y, n):
+        """Add the gradients of a batch of `n` to each replica's, and return the pairs (size, loss) of its shards."""
+        shards, last = self._shards(X, y, n), self.batches + 1 == self.settings.accumulate
+        with self.overlap.sending() if self.overlap and last else nullcontext():
+            losses = self._in_step(shards) if self.in_step else self._in_turn(shards)
+        return [(size, loss.detach()) for (size, *_), loss in zip(shards, losses, strict=True)]
 
     def _in_turn(self, shards):
         """Add to the gradients those of each shard, one replica after the other, and return the shards' losses."""
         losses = []
-        for rank, (X, y) in enumerate(shards):
+        for rank, (size, X, y) in enumerate(shards):
             losses.append(self._loss(rank, X, y))
-            self._objective(rank, losses[-1], len(X)).backward()
+            self._objective(rank, losses[-1], size).backward()
             if self.keeping:
-                compiling.keep_gradients(self.modules[rank].parameters())
-        return [loss.detach() for loss in losses]
+                compiling.keep_gradients(self.parameters[rank])
+        return losses
 
     def _in_step(self, shards):
         """The same for replicas that exchange tensors on their way, so that their losses share one graph."""
-        losses = together([partial(self._loss, rank, X, y) for rank, (X, y) in enumerate(shards)])
-        torch.autograd.backward([self._objective(r, loss, len(shards[r][0])) for r, loss in enumerate(losses)])
-        return [loss.detach() for loss in losses]
+        losses = together([partial(self._loss, rank, X, y) for rank, (_, X, y) in enumerate(shards)])
+        torch.autograd.backward([self._objective(r, loss, shards[r][0]) for r, loss in enumerate(losses)])
+        return losses
 
     def _loss(self, rank, X, y):
         module = self.modules[rank]
@@ -120,38 +130,28 @@ class Replicas:
         if self.world_size > 1:
             self._reduce()
         as_planned = self.sums or self._examples == self._planned
-        for rank in range(len(self.modules)):
-            self._update(rank, 1 if as_planned else self._planned / self._examples)
+        factor = 1 if as_planned else self._planned / self._examples
+        for rank, (params, optimizer) in enumerate(zip(self.parameters, self.optimizers, strict=True)):
+            scaler = self.scalers[rank] if self.scalers else None
+            gradients.apply(params, optimizer, factor, self.settings.clip, scaler)
         self.batches = self._examples = 0
         if self.settings.schedule_every == "update":
             self.advance_schedule()
 
     def _reduce(self):
-        gradients.reduce(self.modules, self.allreduce, self.bucket_bytes)
+        if self.overlap:
+            self.overlap.finish()
+        else:
+            gradients.reduce(self.parameters, self.allreduce, self.bucket_bytes)
+
+    def _overlapped(self):
+        return OverlappedAllreduce(self.parameters, self.bucket_bytes or 1, self.allreduce, always=False)
 
     def forget(self):
         """Drop the gradients of batches that wait for an update."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         self.batches = self._examples = 0
-
-    def _update(self, rank, factor):
-        """Let one replica take its step with its gradients times `factor`."""
-        module, optimizer = self.modules[rank], self.optimizers[rank]
-        scaler = self.scalers[rank] if self.scalers else None
-        if factor != 1:
-            gradients.scale(module.parameters(), factor)
-        if self.settings.clip is not None:
-            if scaler:
-                scaler.unscale_(optimizer)
-            # Each replica takes the norm of the same sum, so that all get the same, to the last bit.
-            nn.utils.clip_grad_norm_(module.parameters(), self.settings.clip)
-        if scaler:
-            scaler.step(optimizer)
-            scaler.update()
-        else:
-            optimizer.step()
-        optimizer.zero_grad()
 
     def advance_schedule(self, loss=None):
         """Let the learning-rate schedules take a step; one that watches a plateau is shown `loss`."""
@@ -183,14 +183,9 @@ class Replicas:
         with self._precision(i):
             return (self.modules[i](X).argmax(1) == y).sum()
 
-    @torch.no_grad()
     def finite(self):
         """Return whether all parameters are finite numbers; this waits for the first device."""
-        params = list(self.modules[0].parameters())
-        # A finite sum has finite terms, and takes a sixth of the time; one that is not may just have grown too large.
-        if torch.stack([p.sum() for p in params]).isfinite().all():
-            return True
-        return bool(torch.stack([p.isfinite().all() for p in params]).all())
+        return replica_state.finite(self.modules[0].parameters())
 
     def _share_buffers(self):
         for module in self.modules[1:]:

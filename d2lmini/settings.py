@@ -16,6 +16,7 @@ class Settings:
     clip: float | None = None
     amp: torch.dtype | None = None
     compile: str | None = None
+    overlap: bool = False
 
     def __post_init__(self):
         """Raise ValueError for what makes no sense, in one line."""
@@ -27,6 +28,11 @@ class Settings:
             raise ValueError(f"clip: expected a norm greater than 0, or None, got {self.clip!r}")
         if self.amp not in (None, torch.bfloat16, torch.float16):
             raise ValueError(f"amp: expected torch.bfloat16, torch.float16 or None, got {self.amp!r}")
+        if self.overlap not in (True, False):
+            raise ValueError(f"overlap: expected True or False, got {self.overlap!r}")
+        if self.overlap and self.compile is not None:
+            raise ValueError(f"compile={self.compile} with overlap: compiled code gives all gradients at the end of "
+                             "backward, so that no all-reduce can run beside it: leave out one of the two")  # fmt: skip
 
 
 def check_model(model, loss, exact):

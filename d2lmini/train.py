@@ -158,7 +158,7 @@ def make_trainer(options, where):
     return Trainer(MODELS[options.model](seed=options.seed), nn.CrossEntropyLoss(), optimizer, where,
                    allreduce=options.allreduce, buckets=int(options.buckets * MIB), schedule=schedule,
                    accumulate=options.accumulate, clip=options.clip, amp=PRECISIONS[options.amp],
-                   compile=options.compile, engine=options.engine)  # fmt: skip
+                   compile=options.compile, overlap=options.overlap, engine=options.engine)  # fmt: skip
 
 
 def describe(options, trainer, train_iter, test_iter):

@@ -36,6 +36,9 @@ class Trainer:
     allreduce: how gradients are summed, a name in `schedules.ALLREDUCE` or a function that replaces each tensor of a
     list by the sum of all. By default a ring; where devices are of several kinds, or one of them holds two replicas,
     all through the first. buckets: the most bytes of gradients that travel together; 0: each parameter's alone.
+    overlap: whether gradients are summed while backward still runs, a bucket as soon as all replicas have finished it,
+    in a second stream of each device; see `backward_overlap`. The parameters are the same, to the last bit. It needs
+    more than one bucket, and is for the engine "replicas": "ddp" always does it.
     engine: where the replicas are: "replicas" in this process, or one in each process of `torch.distributed`, with
     torch's DistributedDataParallel, "ddp", or an all-reduce of our own, "allreduce"; see `engines`. All
     processes then call the same methods, with the same batches: each takes its shard of them.
@@ -53,11 +56,11 @@ class Trainer:
 
     def __init__(self, model, loss, optimizer, devices=None, *, allreduce=None, buckets=BUCKET_BYTES, schedule=None,
                  schedule_every="epoch", accumulate=1, clip=None, amp=None, compile=None,
-                 engine="replicas"):  # fmt: skip
+                 overlap=False, engine="replicas"):  # fmt: skip
         """Move the model to the first device, copy it to the others, and make an optimiser for each."""
         kind = engines.find(engine)
         self.devices, world_size = engines.choose(kind, devices)
-        self.settings = Settings(schedule, schedule_every, accumulate, clip, amp, compile)
+        self.settings = Settings(schedule, schedule_every, accumulate, clip, amp, compile, overlap)
         check_model(model, loss, exact=world_size == accumulate == 1)
         self.engine = kind(model, loss, optimizer, self.devices, allreduce, buckets, self.settings)
         check_optimizer(self.engine.optimizers[0])

@@ -25,6 +25,11 @@ def network(norm=False):
     return nn.Sequential(nn.Linear(6, 16), *middle, nn.Tanh(), nn.Linear(16, 3)).double()
 
 
+def frozen(model):
+    model[0].requires_grad_(False)
+    return model
+
+
 class Branch(nn.Module):
     """Uses one layer only for shards with an even first label, and one never; keeps what it saw in a buffer."""
 
@@ -62,6 +67,7 @@ CASES = {  # name -> model, loss, optimiser, other arguments of the trainer
     "bfloat16": (lambda: network().float(), MEAN, MOMENTUM, {"amp": torch.bfloat16}),
     "float16": (lambda: network().float(), MEAN, MOMENTUM, {"amp": torch.float16, "clip": 1.0, "accumulate": 2}),
     "batch norm": (partial(network, norm=True), MEAN, MOMENTUM, {}),
+    "frozen, clipped": (lambda: frozen(network()), MEAN, MOMENTUM, {"clip": 0.05}),
     "sync batch norm": (lambda: SyncBatchNorm.convert(network(norm=True)), MEAN, MOMENTUM, {"accumulate": 2}),
 }
 OURS = {  # only for the all-reduce of our own
@@ -72,11 +78,12 @@ OURS = {  # only for the all-reduce of our own
 }
 
 
-def train(name, devices, engine="replicas", epochs=2):
-    """Train as the case of that name says, and return what came of it."""
+def train(name, devices, engine="replicas", epochs=2, **more):
+    """Train as the case of that name says, with `more` arguments of the trainer, and return what came of it."""
     model, loss, optimizer, extra = {**CASES, **OURS}[name]
+    extra = {**more, **extra}
     if extra.get("allreduce") == "shared" and engine == "replicas":
-        extra = {"allreduce": data_parallel.allreduce}  # which adds in order of rank as well
+        extra["allreduce"] = data_parallel.allreduce  # which adds in order of rank as well
     data = [(X.to(next(model().parameters()).dtype), y) for X, y in batches()]
     data = data[:2] if name == "batch norm" else data  # a layer cannot normalise over one example
     trainer = Trainer(model(), loss, optimizer, devices, engine=engine, **extra)
@@ -168,7 +175,7 @@ def refused(rank):
     said = []
     for arguments in ({"devices": ["cpu", "cpu"]}, {"engine": "ddp", "allreduce": "ring"}, {"allreduce": "rign"},
                       {"engine": "ddp", "compile": "default", "accumulate": 2},
-                      {"model": Branch(), "engine": "ddp"}):  # fmt: skip
+                      {"model": Branch(), "engine": "ddp"}, {"overlap": True}):  # fmt: skip
         settings = {"model": network(), "engine": "allreduce", "devices": ["cpu"], **arguments}
         try:
             Trainer(settings.pop("model"), MEAN, MOMENTUM, **settings).step(*batches()[0])

@@ -108,12 +108,13 @@ def test_what_makes_no_sense_is_refused_in_one_line():
     with pytest.raises(ValueError, match="engine: expected one of replicas, allreduce, ddp, got 'horovod'"):
         process_cases.Trainer(process_cases.network(), process_cases.MEAN, process_cases.MOMENTUM, engine="horovod")
     for said in run(process_cases.refused, 2, threads=1):
-        devices, ring, name, compiled, unused = said
+        devices, ring, name, compiled, unused, overlap = said
         assert devices == "a process has one device when each has a replica, got cpu, cpu"
         assert ring == "DDP sums gradients in its own way: allreduce='ring' is for engine=\"allreduce\""
         assert name.startswith("allreduce: expected one of naive, tree, ring, ")
         assert compiled.startswith("compile=default with accumulate=2: DDP keeps gradients in its own memory")
         assert "weight took no part in the loss, and DDP waits for its gradient: engine=" in unused
+        assert overlap.startswith('overlap is for engine="replicas": "ddp" sums gradients while backward runs')
 
 
 def test_by_default_a_rank_has_the_accelerator_of_its_local_rank(monkeypatch):

@@ -110,6 +110,7 @@ def test_a_bad_argument_is_said_once_and_every_rank_ends_with_code_2(tmp_path):
     (True, ["--kind", "sim"], "argument --kind: simulated GPUs live in one process: leave out torchrun"),
     (True, ["--allreduce", "ring"], "argument --allreduce: ddp sums gradients in its own way; choose --engine allred"),
     (False, ["--allreduce", "shared"], "argument --allreduce: memory is shared between processes; choose --engine al"),
+    (True, ["--overlap"], "argument --overlap: --engine ddp overlaps in any case, allreduce never; choose replicas"),
     (True, ["--engine", "allreduce", "--kind", "real"], "--engine allreduce exchanges tensors of the CPU: choose --k"),
     (True, ["--patience", "0"], "argument --patience: expected a number above 0, got '0'"),
 ])  # fmt: skip

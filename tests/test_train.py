@@ -74,6 +74,7 @@ def test_one_device_is_the_cpu_and_its_times_are_measured(capsys, tmp_path):
     ["--optimizer", "adam", "--lr", "0.001", "--schedule", "cosine", "--clip", "1"],
     ["--devices", "3", "--kind", "cpu", "--amp", "bfloat16", "--accumulate", "2"],
     ["--devices", "4", "--kind", "sim", "--gpu", "V100-SXM2-16GB", "--allreduce", "tree", "--buckets", "0"],
+    ["--devices", "2", "--kind", "sim", "--buckets", "0.1", "--overlap"],
     ["--schedule", "step", "--weight-decay", "1e-4", "--momentum", "0", "--seed", "7"],
 ])  # fmt: skip
 def test_settings_reach_the_trainer(capsys, words):
@@ -114,6 +115,11 @@ def test_the_trainer_is_the_one_that_was_asked_for(monkeypatch):
     assert (trainer.settings.clip, trainer.settings.accumulate, trainer.settings.amp) == (2, 3, torch.float16)
     assert trainer.engine.bucket_bytes == 2**19
     assert trainer.engine.schedulers[0].step_size == 3
+    assert trainer.engine.overlap is None
+    options.overlap = True
+    assert train.make_trainer(options, [torch.device("cpu")] * 2).engine.overlap.allreduce.keywords == {
+        "algorithm": "ring"
+    }
     assert trainer.engine.allreduce.keywords == {"algorithm": "ring"}
 
 
@@ -134,6 +140,7 @@ def test_the_trainer_is_the_one_that_was_asked_for(monkeypatch):
     (["--folder", "."], "argument --folder: the digits need none; choose --data mnist or fashion_mnist"),
     (["--json", "."], "argument --json: . is a folder, expected a file"),
     (["--checkpoint", "no/such/c.pt"], "argument --checkpoint: no/such/c.pt: there is no folder no/such"),
+    (["--overlap", "--compile", "default"], "argument --overlap: compiled code gives all gradients at the end of"),
     (["--colour"], "unrecognized arguments: --colour"),
     (["digits"], "unrecognized arguments: digits"),
 ])  # fmt: skip
