@@ -16,6 +16,7 @@ from torch import nn
 
 from d2lmini import arguments, data, sim
 from d2lmini.checkpoint import CheckpointError
+from d2lmini.compiling import RECORDED
 from d2lmini.devices import cpu, num_gpus, try_all_gpus
 from d2lmini.distributed import torchrun
 from d2lmini.distributed.pulse import slow
@@ -144,7 +145,8 @@ def make_trainer(options, where):
     """Return the trainer that the options describe, on the devices `where`."""
     optimizer = {
         "sgd": partial(torch.optim.SGD, lr=options.lr, momentum=options.momentum, weight_decay=options.weight_decay),
-        "adam": partial(torch.optim.Adam, lr=options.lr, weight_decay=options.weight_decay),
+        "adam": partial(torch.optim.Adam, lr=options.lr, weight_decay=options.weight_decay,
+                        capturable=options.compile in RECORDED),
     }[options.optimizer]
     schedule = {
         "none": None,
