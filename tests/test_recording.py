@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 from d2lmini import arguments, recording, sim, train
 from d2lmini.data import Batches, load_data_digits
 from d2lmini.models import LeNet
+from d2lmini.settings import Settings
 from d2lmini.trainer import Trainer
 
 MEAN = nn.CrossEntropyLoss()
@@ -226,6 +227,13 @@ def test_what_cannot_be_recorded_is_refused_before_anything_moves(mode, devices,
     assert next(model.parameters()).device.type == "cpu"
 
 
+def test_processes_are_not_recorded():
+    settings = Settings(compile="cuda-graph")
+    assert recording.check(settings, [torch.device("cuda:0")], "replicas") is None
+    with pytest.raises(ValueError, match="records a whole step: ddp is an engine of several processes"):
+        recording.check(settings, [torch.device("cuda:0")], "ddp")
+
+
 def test_other_modes_are_not_recorded(monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     trainer = Trainer(net(), MEAN, SGD, ["cpu"], compile="default")
@@ -315,6 +323,7 @@ def test_a_step_that_waits_for_the_gpu_is_one_line_and_leaves_the_stream(monkeyp
     assert cuda.now == "main"
 
 
+@pytest.mark.cuda
 @needs_cuda
 @pytest.mark.parametrize("options", [{}, {"clip": 0.5}, {"schedule": STEP}, {"amp": torch.bfloat16}], ids=str)
 def test_on_real_cuda_the_digits_are_learned_as_without(options):

@@ -7,7 +7,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from d2lmini import sim
 
-pytestmark = [pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"), pytest.mark.usefixtures("gpus")]
+pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"),
+              pytest.mark.usefixtures("gpus")]  # fmt: skip
 
 
 def test_pinned_memory_is_cudas():
