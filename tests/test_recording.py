@@ -325,7 +325,10 @@ def test_a_step_that_waits_for_the_gpu_is_one_line_and_leaves_the_stream(monkeyp
 
 @pytest.mark.cuda
 @needs_cuda
-@pytest.mark.parametrize("options", [{}, {"clip": 0.5}, {"schedule": STEP}, {"amp": torch.bfloat16}], ids=str)
+@pytest.mark.parametrize("options", [
+    {}, {"clip": 0.5}, {"schedule": STEP}, {"amp": torch.bfloat16},
+    {"optimizer": partial(torch.optim.Adam, lr=0.001, capturable=True)},
+], ids=["momentum", "clip", "a rate an epoch", "bfloat16", "adam"])  # fmt: skip
 def test_on_real_cuda_the_digits_are_learned_as_without(options):
     train_iter, _ = load_data_digits(256)
     there = train_iter.to("cuda:0")
