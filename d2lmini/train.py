@@ -30,7 +30,7 @@ PROGRAM = "python -m d2lmini.train"
 MIB = 2**20
 LABELS = {"lenet": "LeNet", "mlp": "MLP", "softmax": "softmax regression"}
 PRECISIONS = {"none": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
-EXPECTED = (ValueError, RuntimeError, OSError, ArithmeticError)  # what bad input ends in; others are mistakes here
+EXPECTED = (ValueError, RuntimeError, OSError, ArithmeticError, MemoryError)  # what bad input ends in
 
 
 def main(words=None):
