@@ -99,6 +99,8 @@ def _check_files(made, options):
         made.error(f"argument --checkpoint: {error}")
     except OSError as error:
         made.error(f"argument --json: {error}")
+    if options.json and options.checkpoint and options.json.resolve() == options.checkpoint.resolve():
+        made.error(f"argument --json: {options.json} is the file of the checkpoint: choose another")
     if options.checkpoint and options.checkpoint.exists() and not options.resume:
         made.error(f"argument --checkpoint: {options.checkpoint} is there: go on from it with --resume, or remove it")
 

@@ -136,6 +136,7 @@ def test_the_trainer_is_the_one_that_was_asked_for(monkeypatch):
     (["--json", "no/such/r.json"], "argument --json: no/such/r.json: there is no folder no/such"),
     (["--folder", "."], "argument --folder: the digits need none; choose --data mnist or fashion_mnist"),
     (["--json", "."], "argument --json: . is a folder, expected a file"),
+    (["--json", "./c.pt", "--checkpoint", "c.pt", "--resume"], "argument --json: c.pt is the file of the checkpoint"),
     (["--checkpoint", "no/such/c.pt"], "argument --checkpoint: no/such/c.pt: there is no folder no/such"),
     (["--colour"], "unrecognized arguments: --colour"),
     (["digits"], "unrecognized arguments: digits"),
