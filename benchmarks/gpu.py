@@ -1,8 +1,15 @@
 """A real card, measured: epochs of LeNet, copies with their fit, several devices, and the simulated card beside it.
 
-Run `python benchmarks/gpu.py` from the repository's root on a machine with CUDA GPUs. It takes some minutes and writes
-`chapters/results/<card>.json`, which the book then shows; the form is that of `d2lmini/results.py`. Wanted on a card
-like the H200: at most 0.10 s for an epoch of 60,000 images with all that the trainer has, the last of the variants.
+On a machine with CUDA GPUs, in the repository's root, with nothing installed but Python 3.10 or newer, torch 2.11 or
+newer for CUDA, numpy, scipy, scikit-learn, tqdm, filelock and psutil, and for the first line pytest and matplotlib:
+
+    python -m pytest -m cuda tests/sim/test_with_cuda.py $(grep -lr "pytest.mark.cuda" tests/test_*.py)
+    python benchmarks/gpu.py
+
+The first runs all tests that need a GPU. The second takes some minutes and writes `chapters/results/<card>.json`, which
+the book then shows; the form is that of `d2lmini/results.py`. Wanted on a card like the H200: at most 0.10 s for an
+epoch of 60,000 images with all that the trainer has: the quickest of its ways, with the whole step as one CUDA graph.
+What torch cannot compile there, without a C compiler for instance, is left out, and a note in the file says so.
 
     python benchmarks/gpu.py --device sim --out sim.json --images 3000 --networks LeNet       # on simulated GPUs
     python benchmarks/gpu.py --device cpu --out cpu.json --images 6000 --networks LeNet
@@ -18,16 +25,29 @@ import subprocess
 import sys
 from pathlib import Path
 
-import gpu_parts as parts
-import torch
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # so that the package need not be installed
 
-from d2lmini import results, sim, timing
-from d2lmini.compiling import MODES
-from d2lmini.devices import cpu, processor
-from d2lmini.hardware import GPUS
-from d2lmini.timing import human
 
-RESULTS = Path(__file__).resolve().parent.parent / "chapters" / "results"
+def missing(error):
+    """Return a line on a package that is not there."""
+    name = error.name.partition(".")[0].replace("sklearn", "scikit-learn")
+    return f"benchmarks/gpu.py: error: it needs the package {name}: python -m pip install {name}"
+
+
+try:
+    import gpu_parts as parts
+    import torch
+
+    from d2lmini import results, sim, timing
+    from d2lmini.compiling import MODES, RECORDED
+    from d2lmini.devices import cpu, processor
+    from d2lmini.hardware import GPUS
+    from d2lmini.timing import human
+except ModuleNotFoundError as absent:
+    sys.exit(missing(absent))
+
+RESULTS = ROOT / "chapters" / "results"
 WANTED_S = 0.10
 # What torch calls a card -> its row in d2lmini/hardware.py, and the link to the host that its generation has.
 CARDS = {
@@ -80,8 +100,8 @@ def driver():
     """Return the version of NVIDIA's driver as its own tool tells it, "unknown" where that is missing."""
     ask = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        return subprocess.run(ask, capture_output=True, text=True, check=True).stdout.split()[0]
-    except (OSError, subprocess.CalledProcessError, IndexError):
+        return subprocess.run(ask, capture_output=True, text=True, check=True, timeout=60).stdout.split()[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
         return "unknown"
 
 
@@ -102,49 +122,73 @@ def target(kind, out, card):
                          "place with --out FILE")  # fmt: skip
     if not path.parent.is_dir():
         raise ValueError(f"--out: there is no folder {path.parent}")
+    if path.is_dir() or not os.access(path.parent, os.W_OK):  # known now, not when all is measured
+        raise ValueError(f"--out: {path} cannot be written: {'is a folder' if path.is_dir() else 'permission denied'}")
     return path
 
 
+def modes(asked, kind):
+    """Return the modes of ``compile`` to measure on a kind of device: simulated GPUs compile nothing."""
+    unfit = MODES if kind == "sim" else RECORDED if kind == "cpu" else ()
+    return [mode for mode in asked if mode != "none" and mode not in unfit]
+
+
 def run(options):
-    """Measure everything, print it, write it, and return it."""
+    """Measure everything, print each part as soon as it is there, write all, and return it."""
     os.environ["TQDM_DISABLE"] = "1"  # a progress bar takes its share of a fast epoch
     devices = choose(options.device, options.devices, options.gpu)
     told = origin(devices)
     path = target(options.device, options.out, told["card"])
-    mode = None if options.compile == "none" or told["device"] == "sim" else options.compile
     data = parts.digits(options.images)
     result = {"schema": results.SCHEMA, "origin": told}
-    result["training"] = parts.training(data, options.batch_size, devices[0], options.rounds, options.workers, mode)
-    result["copies"] = parts.copies(devices, options.most)
-    result["scaling"] = parts.scaling(data, options.batch_size, devices, options.rounds, options.allreduce_bytes)
+    print(f"{told['cards']} × {told['card']}: {told['provenance']}, driver {told['driver']}, CUDA {told['cuda']}")
+    _add(result, "training", parts.training(data, options.batch_size, devices[0], options.rounds, options.workers,
+                                            modes(options.compile, told["device"])))  # fmt: skip
+    _add(result, "copies", parts.copies(devices, options.most))
+    _add(result, "scaling", parts.scaling(data, options.batch_size, devices, options.rounds, options.allreduce_bytes))
     stepped = {name: parts.steps(name, devices[0], options.steps, options.rounds) for name in options.networks}
     row = simulated_row(told)
-    result["simulated"] = parts.compared(row, result["copies"], stepped, options.most, options.steps)
+    _add(result, "simulated", parts.compared(row, result["copies"], stepped, options.most, options.steps))
     results.write(path, result)
-    show(result)
     print(f"written to {path}")
     return result
 
 
-def show(result):
-    """Print all figures."""
-    told, training = result["origin"], result["training"]
-    print(f"{told['cards']} × {told['card']}: {told['provenance']}, driver {told['driver']}, CUDA {told['cuda']}")
-    print(f"\nseconds an epoch of {training['network']}, batches of {training['batch_size']}; {training['data']}")
-    for row in training["epochs"]:
-        print(f"  {row['name']:56}{_told(row['seconds'])}")
-    print(f"  (wanted of the last, on a card like the H200 with 60,000 images: at most {human(WANTED_S)})")
-    print("\ncopies: α, β")
-    for row in result["copies"]["routes"]:
-        print(f"  {row['name']:32}{human(row['alpha']['value']):>9} {row['beta']['value'] / 1e9:9.2f} GB/s")
-    print(f"\nseveral devices: {result['scaling']['note']}")
-    for row in result["scaling"]["rows"]:
+def _add(result, name, part):
+    result[name] = part
+    print("", *LINES[name](part), sep="\n", flush=True)
+
+
+def _training(part):
+    yield f"seconds an epoch of {part['network']}, batches of {part['batch_size']}; {part['data']}"
+    for row in part["epochs"]:
+        yield f"  {row['name']:62}{_told(row['seconds'])}"
+    if "note" in part:
+        yield f"  {part['note']}"
+    yield f"  (wanted of the quickest, on a card like the H200 with 60,000 images: at most {human(WANTED_S)})"
+
+
+def _copies(part):
+    yield "copies: α, β"
+    for row in part["routes"]:
+        yield f"  {row['name']:32}{human(row['alpha']['value']):>9} {row['beta']['value'] / 1e9:9.2f} GB/s"
+
+
+def _scaling(part):
+    yield f"several devices: {part['note']}"
+    for row in part["rows"]:
         rate = f"  all-reduce: busbw {row['busbw']['value'] / 1e9:.2f} GB/s" if "busbw" in row else ""
-        print(f"  {row['devices']} devices: {_told(row['seconds'])}{rate}")
-    print(f"\nsimulated against measured: {result['simulated']['note']}")
-    for row in result["simulated"]["rows"]:
+        yield f"  {row['devices']} device{'s' * (row['devices'] > 1)}: {_told(row['seconds'])}{rate}"
+
+
+def _simulated(part):
+    yield f"simulated against measured: {part['note']}"
+    for row in part["rows"]:
         ends = [human(row[name]["value"]) for name in ("simulated", "measured")]
-        print(f"  {row['name']:48}{ends[0]:>9} {ends[1]:>9}  ratio {row['ratio']['value']:.3f}")
+        yield f"  {row['name']:48}{ends[0]:>9} {ends[1]:>9}  ratio {row['ratio']['value']:.3f}"
+
+
+LINES = {"training": _training, "copies": _copies, "scaling": _scaling, "simulated": _simulated}
 
 
 def _told(found):
@@ -162,7 +206,8 @@ def parse(words=None):
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=9, help="measured epochs of each variant, at least 6")
     parser.add_argument("--workers", type=int, default=4, help="processes of the DataLoader")
-    parser.add_argument("--compile", choices=("none", *MODES), default="reduce-overhead", help="mode of torch.compile")
+    parser.add_argument("--compile", nargs="+", choices=("none", *MODES), default=["reduce-overhead", *RECORDED],
+                        metavar="MODE", help=f"ways to compile a step: {', '.join(MODES)}; none")  # fmt: skip
     parser.add_argument("--most", type=int, default=parts.transfers.SIZES[-1], help="bytes of the largest copy")
     parser.add_argument("--allreduce-bytes", type=int, default=2**26, help="of each device's tensor")
     parser.add_argument("--steps", type=int, default=10, help="queued before the device is waited for")
@@ -177,7 +222,10 @@ def main(words=None):
     """Measure as the command line says, and return the exit code; what cannot be done is one line on stderr."""
     try:
         run(parse(words))
-    except (RuntimeError, ValueError, MemoryError) as error:
+    except ModuleNotFoundError as error:
+        print(missing(error), file=sys.stderr)
+        return 1
+    except (RuntimeError, ValueError, OSError, MemoryError) as error:
         print(f"benchmarks/gpu.py: error: {str(error).splitlines()[0]}", file=sys.stderr)
         return 1
     return 0

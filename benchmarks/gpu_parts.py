@@ -20,6 +20,7 @@ from d2lmini.timing import Measurement, Timer, measure
 from d2lmini.trainer import Trainer
 
 WARMUP = 3  # epochs: with CUDA graphs a size of batch is compiled in the first, recorded in the second, then replayed
+ONE_GRAPH = {"cuda-graph": "a step one CUDA graph", "compiled-cuda-graph": "compiled, a step one CUDA graph"}
 STEPS = {"LeNet": (LeNet, (256, 1, 28, 28)), "ResNet-50": NETWORKS["ResNet-50"]}
 
 
@@ -48,32 +49,44 @@ def trained(batches, devices, **options):
     return lambda: trainer.fit(batches, 1)
 
 
-def variants(images, labels, batch_size, device, workers, mode):
-    """Return name -> function that trains one epoch, from the plainest way to all that the trainer has.
-
-    mode: of torch.compile; None leaves out the way that compiles.
-    """
+def variants(images, labels, batch_size, device, workers):
+    """Return name -> function that trains one epoch, from the plainest way to a trainer with its data on the device."""
     loader = DataLoader(PerSample(images, labels), batch_size, shuffle=True, num_workers=workers,
                         persistent_workers=workers > 0)  # fmt: skip
     host = Batches(images, labels, batch_size, shuffle=True)
-    there = host.to(device)
-    ways = {
+    return {
         f"plain loop, DataLoader with {workers} workers": partial(plain_epoch, loader, LeNet().to(device), device),
         "plain loop, d2lmini's iterator on the host": partial(plain_epoch, host, LeNet().to(device), device),
         "Trainer, iterator on the host": trained(host, [device]),
-        "Trainer, data on the device": trained(there, [device]),
+        "Trainer, data on the device": trained(host.to(device), [device]),
     }
-    if mode:
-        ways[f"Trainer, data on the device, compiled ({mode})"] = trained(there, [device], compile=mode)
-    return ways
 
 
-def training(data, batch_size, device, rounds, workers, mode):
+def compiled(batches, device, modes):
+    """Return name -> function that trains one epoch, for each way to compile, and why some are left out, a list.
+
+    Each is tried first. Where a compiler is missing, or fails, everything else must still be measured.
+    """
+    ways, failed = {}, []
+    for mode in modes:
+        name = f"Trainer, data on the device, {ONE_GRAPH.get(mode, f'compiled ({mode})')}"
+        try:
+            epoch = trained(batches, [device], compile=mode)
+            epoch()
+            ways[name] = epoch
+        except Exception as error:
+            failed.append(f"{mode}: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
+    return ways, failed
+
+
+def training(data, batch_size, device, rounds, workers, modes):
     """Measure every variant of one epoch of LeNet on one device."""
     images, labels, told = data
-    found = take_turns(variants(images, labels, batch_size, device, workers, mode), rounds, [device])
-    rows = [{"name": name, "seconds": seconds(m)} for name, m in found.items()]
-    return {"network": "LeNet", "data": told, "images": len(images), "batch_size": batch_size, "epochs": rows}
+    ways = variants(images, labels, batch_size, device, workers)
+    more, failed = compiled(Batches(images, labels, batch_size, shuffle=True, device=device), device, modes)
+    rows = [{"name": name, "seconds": seconds(m)} for name, m in take_turns(ways | more, rounds, [device]).items()]
+    note = {"note": f"left out: {'; '.join(failed)}"} if failed else {}
+    return {"network": "LeNet", "data": told, "images": len(images), "batch_size": batch_size, "epochs": rows, **note}
 
 
 def copies(devices, most):

@@ -14,6 +14,8 @@ from d2lmini.models import MODELS
 from d2lmini.schedules import ALLREDUCE
 
 DATA = ("digits", "mnist", "fashion_mnist")
+MOST = 2**63 - 1  # the largest whole number that torch takes
+DEVICES = 128  # of one type, which torch numbers with 8 bits
 EPILOG = """The times in the table are simulated where the devices are, and measured where they are not; a line under
 it says which, and on what machine. Under torchrun each process has one device and one replica: torchrun
 --nproc-per-node=2 -m d2lmini.train …; rank 0 prints and writes. Exit code: 0 done, 1 failed, 2 bad arguments, 130
@@ -101,6 +103,8 @@ def _check_files(made, options):
         made.error(f"argument --checkpoint: {error}")
     except OSError as error:
         made.error(f"argument --json: {error}")
+    if options.json and options.checkpoint and options.json.resolve() == options.checkpoint.resolve():
+        made.error(f"argument --json: {options.json} is the file of the checkpoint: choose another")
     if options.checkpoint and options.checkpoint.exists() and not options.resume:
         made.error(f"argument --checkpoint: {options.checkpoint} is there: go on from it with --resume, or remove it")
 
@@ -115,14 +119,16 @@ def check_folder(path):
         raise OSError(f"{path}: permission denied")
 
 
-def number(kind, least, above=False):
-    """Return a type for argparse: an int or a float that is at least `least`, or above it, and finite."""
+def number(kind, least, above=False, most=MOST):
+    """Return a type for argparse: a finite float, or an int up to `most`, that is at least `least`, or above it."""
 
     def convert(text):
         try:
             value = kind(text)
         except ValueError:
             value = math.nan
+        if kind is int and value > most:
+            raise argparse.ArgumentTypeError(f"expected a whole number of at most {most:,}, got {text!r}")
         if not math.isfinite(value) or value < least or (above and value == least):
             what = "a whole number" if kind is int else "a number"
             bound = f"above {least}" if above else f"of at least {least}"
@@ -150,7 +156,7 @@ def _add_data(group):
                        help="examples in a batch, over all devices")  # fmt: skip
     group.add_argument("--resident", action="store_true",
                        help="keep the data on the first device, as bytes, and make the batches there")  # fmt: skip
-    group.add_argument("--devices", type=number(int, 1), metavar="N",
+    group.add_argument("--devices", type=number(int, 1, most=DEVICES), metavar="N",
                        help="how many, each with a replica; by default all accelerators, else the CPU")  # fmt: skip
     group.add_argument("--kind", choices=("auto", "real", "sim", "cpu"), default="auto",
                        help="of the devices: simulated GPUs, replicas on the CPU, real accelerators; auto: real ones "

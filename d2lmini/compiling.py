@@ -10,7 +10,8 @@ import types
 
 import torch
 
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")  # of torch.compile
+RECORDED = {"cuda-graph": None, "compiled-cuda-graph": "default"}  # what `recording` does -> the mode underneath
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", *RECORDED)  # of torch.compile
 _numbers = itertools.count()
 
 
@@ -38,6 +39,7 @@ def forward_and_loss(modules, losses, mode):
     Compiled code is made when a shard of a new size comes first, which takes seconds, and depends on the sizes alone.
     Its sums may round differently and its random numbers, as of dropout, are others than without compiling.
     """
+    mode = RECORDED.get(mode, mode)
     functions = [_composed(*pair) for pair in zip(modules, losses, strict=True)]
     return functions if mode is None else [_compiled(function, mode) for function in functions]
 

@@ -83,8 +83,10 @@ def synchronize(*which):
     for device in {torch.device(d) for d in which} or set(try_all_gpus()):
         if device.type == "sim":
             torch.sim.synchronize(device)
-        elif device.type != "cpu":
+        elif device.type == getattr(torch.accelerator.current_accelerator(), "type", None):
             torch.accelerator.synchronize(device)
+        elif device.type != "cpu":  # a real one on a machine where simulated GPUs are what torch.accelerator means
+            torch.get_device_module(device).synchronize(device)
 
 
 @cache

@@ -105,6 +105,8 @@ def _training(part, where):
     for row, place in _rows(part, "epochs", where, least=1):
         _field(row, "name", str, place)
         _quantity(row, "seconds", "s", place)
+    if "note" in part:  # what could not be measured, and why
+        _field(part, "note", str, where)
 
 
 def _copies(part, where):

@@ -16,6 +16,7 @@ from torch import nn
 
 from d2lmini import arguments, data, sim
 from d2lmini.checkpoint import CheckpointError, exists
+from d2lmini.compiling import RECORDED
 from d2lmini.devices import cpu, num_gpus, try_all_gpus
 from d2lmini.distributed import torchrun
 from d2lmini.distributed.pulse import slow
@@ -29,7 +30,7 @@ PROGRAM = "python -m d2lmini.train"
 MIB = 2**20
 LABELS = {"lenet": "LeNet", "mlp": "MLP", "softmax": "softmax regression"}
 PRECISIONS = {"none": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
-EXPECTED = (ValueError, RuntimeError, OSError, ArithmeticError)  # what bad input ends in; others are mistakes here
+EXPECTED = (ValueError, RuntimeError, OSError, ArithmeticError, MemoryError)  # what bad input ends in
 
 
 def main(words=None):
@@ -148,7 +149,8 @@ def make_trainer(options, where):
     """Return the trainer that the options describe, on the devices `where`."""
     optimizer = {
         "sgd": partial(torch.optim.SGD, lr=options.lr, momentum=options.momentum, weight_decay=options.weight_decay),
-        "adam": partial(torch.optim.Adam, lr=options.lr, weight_decay=options.weight_decay),
+        "adam": partial(torch.optim.Adam, lr=options.lr, weight_decay=options.weight_decay,
+                        capturable=options.compile in RECORDED),
     }[options.optimizer]
     schedule = {
         "none": None,

@@ -12,7 +12,7 @@ from itertools import islice
 
 from tqdm import auto as bars
 
-from d2lmini import engines, rng
+from d2lmini import engines, recording, rng
 from d2lmini.checkpoint import CheckpointError, check_target, exists, read, write
 from d2lmini.history import DivergedError, History, Progress
 from d2lmini.losses import LossLog
@@ -48,7 +48,8 @@ class Trainer:
     clip: the largest norm of all gradients together. amp: ``torch.bfloat16`` or ``torch.float16`` for autocast; with
     float16 the loss is scaled so that small gradients survive.
     compile: a mode of ``torch.compile``, such as "default", in which forward pass and loss are compiled when a batch of
-    a new size comes first; on CUDA GPUs "reduce-overhead" replays CUDA graphs.
+    a new size comes first; on CUDA GPUs "reduce-overhead" replays CUDA graphs. On one CUDA GPU "cuda-graph" records the
+    whole step with its update, "compiled-cuda-graph" one whose forward pass and loss are compiled: see `recording`.
 
     Example: ``Trainer(LeNet(), nn.CrossEntropyLoss(), partial(torch.optim.SGD, lr=0.1)).fit(train_iter, 10)``
     Raises ValueError when there is no device or no parameter to train, and for settings that make no sense.
@@ -61,10 +62,12 @@ class Trainer:
         kind = engines.find(engine)
         self.devices, world_size = engines.choose(kind, devices)
         self.settings = Settings(schedule, schedule_every, accumulate, clip, amp, compile, overlap)
+        recording.check(self.settings, self.devices, engine)
         check_model(model, loss, exact=world_size == accumulate == 1)
         self.engine = kind(model, loss, optimizer, self.devices, allreduce, buckets, self.settings)
         check_optimizer(self.engine.optimizers[0])
         self.replicas, self.optimizers = self.engine.modules, self.engine.optimizers
+        recording.record_steps(self.engine)
         self.history, self.progress = History(), Progress()
         self._place, self._resumed = None, False  # where the epoch began, and whether a checkpoint told so
 

@@ -130,6 +130,17 @@ def test_compiled_lenet_on_several_replicas_with_accumulation():
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2 + 4  # batches of 60 and of 30 a replica
 
 
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "compiled-cuda-graph"])
+def test_on_real_cuda_compiled_lenet_learns_the_digits_as_without(mode):
+    train, test = load_data_digits(256)
+    runs = [Trainer(LeNet(), MEAN, SGD, ["cuda:0"], compile=how).fit(train.to("cuda:0"), 4, test.to("cuda:0"))
+            for how in (mode, None)]  # fmt: skip
+    assert runs[0].loss == pytest.approx(runs[1].loss, rel=0.02)  # atomic sums and TF32, over some twenty updates
+    assert runs[0].loss[-1] < 0.5 * runs[0].loss[0]
+
+
 @needs_compiler
 @pytest.mark.slow_compile
 def test_a_compiled_run_in_two_parts_is_the_run_in_one_with_dropout_too(tmp_path):

@@ -1,5 +1,7 @@
 """Devices: the choice, its fallbacks, and errors that say what was wanted."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -164,6 +166,13 @@ def test_synchronize_waits_for_each_device_once(machine):
     assert fake.sim.waited == [torch.device("sim:0")]
 
 
+def test_synchronize_waits_for_a_real_device_where_simulated_ones_lead(machine, monkeypatch):
+    fake, waited = machine(2, "sim"), []
+    monkeypatch.setattr(torch, "get_device_module", lambda device: SimpleNamespace(synchronize=waited.append))
+    devices.synchronize("cuda:1", "cpu")
+    assert (waited, fake.waited) == ([torch.device("cuda:1")], [])
+
+
 def test_describe_names_every_device(machine, monkeypatch):
     machine(0)
     text = devices.describe()
@@ -245,9 +254,11 @@ def test_simulated_memory_in_use_is_shown(monkeypatch):
         "0.0 of 8.0 GiB used", "1.0 of 8.0 GiB used"]  # fmt: skip
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_real_cuda(monkeypatch):
     monkeypatch.delenv("D2LMINI_DEVICES", raising=False)
+    sim.enable(2, accelerator=False)  # whatever tests before this one had torch.accelerator mean
     assert devices.try_gpu() == torch.device("cuda", 0)
     assert torch.cuda.get_device_name(0) in devices.describe()
     devices.synchronize()

@@ -1,5 +1,7 @@
 """The benchmark of a real card, run in small on the CPU and on simulated GPUs; what only CUDA answers is played."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,6 +60,7 @@ def test_on_the_cpu_nothing_is_simulated_and_the_step_is_compiled(tmp_path, monk
     assert (found["origin"]["device"], found["origin"]["clock"]) == ("cpu", "measured")
     assert names(found, "training", "epochs")[-1] == "Trainer, data on the device, compiled (reduce-overhead)"
     assert modes == ["reduce-overhead"]
+    assert "note" not in found["training"]
     assert names(found, "copies", "routes") == ["cpu → cpu"]
     assert found["scaling"]["rows"] == found["simulated"]["rows"] == []
     assert "has no row for" in found["simulated"]["note"]
@@ -70,6 +73,7 @@ def test_on_the_cpu_nothing_is_simulated_and_the_step_is_compiled(tmp_path, monk
     (["--device", "cpu", "--out", "{results}/card.json"], "--device cpu: only figures of a real card may lie in"),
     (["--device", "cpu", "--out", "{tests}/../chapters/results/a/card.json"], "--device cpu: only figures of a"),
     (["--device", "cpu", "--out", "no/such/card.json"], "--out: there is no folder"),
+    (["--device", "cpu", "--out", "{tests}"], "--out: {tests} cannot be written: is a folder"),
     (["--device", "cuda", "--devices", "99"], "expected 99 or more CUDA devices, found"),
 ])  # fmt: skip
 def test_what_must_not_be_written_is_refused_before_anything_is_measured(monkeypatch, capsys, words, line):
@@ -77,8 +81,59 @@ def test_what_must_not_be_written_is_refused_before_anything_is_measured(monkeyp
     before = sorted(gpu.RESULTS.iterdir())
     assert gpu.main([word.format(results=gpu.RESULTS, tests=Path(__file__).parent) for word in words]) == 1
     (told,) = capsys.readouterr().err.splitlines()
-    assert told.startswith(f"benchmarks/gpu.py: error: {line}")
+    assert told.startswith(f"benchmarks/gpu.py: error: {line.format(tests=Path(__file__).parent.resolve())}")
     assert sorted(gpu.RESULTS.iterdir()) == before
+
+
+def test_a_compiler_that_fails_is_told_and_the_rest_is_measured(monkeypatch):
+    def compile(function, mode, dynamic):
+        if mode == "default":
+            raise FileNotFoundError("Failed to find C compiler.\nSet CC")
+        return function
+
+    monkeypatch.setattr(torch, "compile", compile)
+    images, labels, told = parts.digits(40)
+    found = parts.training((images, labels, told), 16, torch.device("cpu"), 6, 0, ["default", "max-autotune"])
+    assert [row["name"] for row in found["epochs"][4:]] == ["Trainer, data on the device, compiled (max-autotune)"]
+    assert found["note"] == "left out: default: Failed to find C compiler."
+    assert f"  {found['note']}" in gpu.LINES["training"](found)
+
+
+def test_which_ways_to_compile_are_measured_where():
+    every = gpu.parse([]).compile
+    assert gpu.modes(every, "cuda") == ["reduce-overhead", "cuda-graph", "compiled-cuda-graph"]
+    assert gpu.modes(every, "cpu") == ["reduce-overhead"]
+    assert gpu.modes(every, "sim") == gpu.modes(["none"], "cuda") == []
+    assert gpu.parse(["--compile", "none"]).compile == ["none"]
+
+
+def test_a_package_that_is_not_there_is_one_line(tmp_path, monkeypatch, capsys):
+    def load(*args, **options):
+        raise ModuleNotFoundError("No module named 'sklearn.datasets'", name="sklearn")
+
+    monkeypatch.setattr(parts, "load_data_digits", load)
+    assert gpu.main(["--device", "cpu", "--out", str(tmp_path / "x.json")]) == 1
+    line = "benchmarks/gpu.py: error: it needs the package scikit-learn: python -m pip install scikit-learn\n"
+    assert capsys.readouterr().err == line
+
+
+@pytest.mark.parametrize("hidden", ["scipy", "psutil", "tqdm"])
+def test_a_package_that_is_not_there_at_all_is_one_line_too(tmp_path, hidden):
+    code = f"import sys, runpy; sys.modules[{hidden!r}] = None; runpy.run_path({gpu.__file__!r})"
+    done = run_python(["-c", code], tmp_path)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert done.stderr.startswith(f"benchmarks/gpu.py: error: it needs the package {hidden}: ")
+
+
+def test_it_runs_in_any_folder(tmp_path):
+    done = run_python([gpu.__file__, "--device", "sim"], tmp_path)
+    assert done.stderr.startswith("benchmarks/gpu.py: error: --device sim: only figures of a real card")
+
+
+def run_python(words, folder):
+    """Run Python as on a machine where nothing says where the package is."""
+    paths = {**os.environ, "PYTHONPATH": str(Path(gpu.__file__).parent)}  # for -c, which has no script's folder
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=folder, check=False, env=paths)
 
 
 def test_fewer_rounds_than_an_interval_needs(capsys):

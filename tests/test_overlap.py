@@ -122,6 +122,7 @@ def test_prefetch_asks_for_one_batch_ahead_and_no_more(gpus):
         assert len(taken) == min(i + 2, 4)
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_real_cuda():
     batches = [torch.full((1000, 1000), float(i)).pin_memory() for i in range(4)]

@@ -55,6 +55,7 @@ def test_it_is_torchs_and_that_of_one_device(gpus, n, k):
     assert_same(ours, theirs)
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two real GPUs")
 @pytest.mark.parametrize("n", [1, 5, 8])
 def test_it_is_torchs_on_real_gpus(n):
@@ -64,6 +65,7 @@ def test_it_is_torchs_on_real_gpus(n):
     assert_same(gradients(DataParallel(small_net(), devices), X), theirs)
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a real GPU")
 def test_a_gpu_and_the_cpu_share_a_batch():
     X = images(5)

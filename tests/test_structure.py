@@ -20,7 +20,7 @@ LAYERS = {
     "data": 4, "models": 4, "data_parallel": 4, "backward_overlap": 4,
     "checkpoint": 5, "rng": 5, "history": 5, "losses": 5, "gradients": 5, "replicate": 5, "settings": 5,
     "lockstep": 5, "sync_batch_norm": 5, "parallel_module": 5, "compiling": 5, "replica_state": 5, "replicas": 5,
-    "distributed": 5, "process_exchange": 5, "processes": 5, "ddp": 5, "engines": 5,
+    "distributed": 5, "process_exchange": 5, "processes": 5, "ddp": 5, "engines": 5, "recording": 5,
     "trainer": 5, "ddp_lessons": 5, "process_lessons": 5, "arguments": 5, "train": 5,
     "checks": 6, "plots": 6, "memory_figures": 6, "result_figures": 6, "drawings": 6, "stepper": 6, "widgets": 6,
 }  # fmt: skip

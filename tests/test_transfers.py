@@ -269,6 +269,7 @@ def test_one_core_is_enough(small_pool):
     assert len(copies.measurements) == len(FEW)
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_real_cuda():
     for copies in transfers.measure_copies("cuda:0", sizes=FEW):

@@ -8,6 +8,7 @@ factories below are replaced by ones that take ordinary memory and mark it; any 
 """
 
 import functools
+import warnings
 
 import torch
 from torch.utils import _device
@@ -20,6 +21,7 @@ _FACTORIES = (
     "logspace", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm",
     "tensor", "zeros", "zeros_like",
 )  # fmt: skip
+_OWN = torch._C.DispatchKey.CompositeExplicitAutograd  # where torch's own kernels are; with any other key it crashes
 _library = None
 
 
@@ -31,6 +33,8 @@ def is_marked(tensor):
 def register():
     """Answer ``x.pin_memory()``, ``x.is_pinned()`` and ``pin_memory=True`` for host tensors; only once a process."""
     global _library
+    # Python need not name the accelerator any more, but must here: without a name torch's kernels would ask for ours.
+    warnings.filterwarnings("ignore", "The argument 'device' of Tensor.*pin.* is deprecated")
     _library = torch.library.Library("aten", "IMPL", "CPU")
     _library.impl("_pin_memory", _pin_memory)
     _library.impl("is_pinned", _is_pinned)
@@ -62,7 +66,7 @@ def _pinning(function):
 def _pin_memory(x, device=None):
     real = _real_accelerator(device)
     if real is not None:
-        return torch.ops.aten._pin_memory.default._op_dk(torch._C.DispatchKey.CUDA, x, real)
+        return torch.ops.aten._pin_memory.default._op_dk(_OWN, x, real)
     copy = x.clone(memory_format=torch.preserve_format)
     copy.untyped_storage()._sim_pinned = True
     return copy
@@ -72,7 +76,7 @@ def _is_pinned(x, device=None):
     if getattr(x.untyped_storage(), "_sim_pinned", False):
         return True
     real = _real_accelerator(device)
-    return real is not None and torch.ops.aten.is_pinned.default._op_dk(torch._C.DispatchKey.CUDA, x, real)
+    return real is not None and torch.ops.aten.is_pinned.default._op_dk(_OWN, x, real)
 
 
 def _real_accelerator(device):

@@ -221,6 +221,27 @@ def test_with_cuda_the_factories_leave_pinning_to_it(monkeypatch):
     assert pinning._pinning(on_cuda)(2, pin_memory=True) == {"pin_memory": True}
 
 
+WITH_CUDA = """
+import torch
+from d2lmini import sim
+sim.enable(1)
+torch.cuda.is_available = lambda: True  # on a machine without, so that CUDA's own words say that it was asked
+x = torch.ones(3)
+print(x.is_pinned())
+try:
+    print(x.pin_memory())
+except RuntimeError as error:
+    print("CUDA" in str(error) or "NVIDIA" in str(error))
+"""
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="on a machine with CUDA test_with_cuda asks CUDA itself")
+def test_with_cuda_pinning_is_cudas_kernel():
+    """In a process of its own: torch ends it when a kernel is called under a key for which it has none."""
+    done = subprocess.run([sys.executable, "-c", WITH_CUDA], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["False", "True"]), done.stderr
+
+
 def test_factories_stay_known_to_torch():
     script = torch.jit.CompilationUnit("def f(n: int):\n    return torch.zeros(n) + torch.ones(n)\n")
     assert script.f(2).tolist() == [1, 1]

@@ -7,7 +7,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from d2lmini import sim
 
-pytestmark = [pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"), pytest.mark.usefixtures("gpus")]
+pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"),
+              pytest.mark.usefixtures("gpus")]  # fmt: skip
 
 
 def test_pinned_memory_is_cudas():
@@ -40,6 +41,52 @@ def test_both_kinds_in_one_process():
     assert (str(real.to("sim:1").device), ours.to("cuda").device.type) == ("sim:1", "cuda")
     with pytest.raises(RuntimeError, match="same device"):
         real + ours
+
+
+def test_the_clock_counts_a_copy_from_a_real_gpu_as_one_from_the_host():
+    sim.enable(1)
+    real = torch.ones(2**20, device="cuda")
+    with sim.trace() as trace:
+        ours = real.to("sim:0")
+        back = ours.to("cuda")
+    assert [span.nbytes for span in trace.spans if span.kind == "copy"] == [2**22] * 2
+    assert back.sum().item() == 2**20
+
+
+def test_numbers_reach_the_host():
+    """The ways in which torch's own CUDA code asks for pinned memory, or for the accelerator."""
+    x = torch.arange(5.0, device="cuda")
+    assert (x[3].item(), bool(x.any()), int(x.argmax())) == (3, True, 4)
+    assert x.nonzero().flatten().tolist() == x[x > 0].tolist() == [1, 2, 3, 4]
+    assert (x.to("cpu", non_blocking=True), torch.cuda.synchronize())[0].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_backward_runs_in_the_stream_of_forward():
+    side, big = torch.cuda.Stream(), torch.ones(3000, 3000, device="cuda", requires_grad=True)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        product = big
+        for _ in range(20):
+            product = product @ big.detach() / 3000
+        product.sum().backward()
+    torch.cuda.current_stream().wait_stream(side)
+    assert torch.allclose(big.grad, torch.full_like(big, 1.0), rtol=1e-3)
+
+
+def test_random_numbers_of_both_kinds():
+    torch.manual_seed(0)
+    first = torch.rand(3, device="cuda"), torch.rand(3, device="sim:0").cpu()
+    torch.manual_seed(0)
+    again = torch.rand(3, device="cuda"), torch.rand(3, device="sim:0").cpu()
+    assert all(map(torch.equal, first, again))
+
+
+def test_autocast_of_both_kinds():
+    for device in ("cuda", "sim:0"):
+        x = torch.ones(2, 2, device=device)
+        with torch.autocast(device.partition(":")[0], dtype=torch.bfloat16):
+            assert (x @ x).dtype == torch.bfloat16
+        assert (x @ x).dtype == torch.float32
 
 
 def test_data_parallel_on_one_real_gpu():
