@@ -202,7 +202,8 @@ def _add_training(group):
     group.add_argument("--amp", choices=("none", "bfloat16", "float16"), default="none", help="type for autocast")
     group.add_argument("--compile", choices=MODES, metavar="MODE",
                        help=f"of torch.compile, one of {', '.join(MODES)}; reduce-overhead replays CUDA graphs where "
-                       "there are CUDA GPUs; not for simulated ones; by default nothing is compiled")  # fmt: skip
+                       "there are CUDA GPUs, cuda-graph the whole step as one; not for simulated ones; by default "
+                       "nothing is compiled")  # fmt: skip
     group.add_argument("--seed", type=number(int, 0), default=0, metavar="N",
                        help="of the parameters, the order of the examples and all other random numbers")  # fmt: skip
 

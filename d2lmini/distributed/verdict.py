@@ -19,7 +19,7 @@ import psutil
 from d2lmini.timing import human
 
 ASLEEP = 0.1  # of the time: who is busy for less only waits
-AWAKE = 0.5  # of patience a rank must have had the processor: on a loaded machine it does not get it all the time
+AWAKE = 0.25  # of patience a rank must have had the processor: where others want it too, it gets a part of the time
 LONGER = 30  # how many times as long a rank may take that computes, or reads and writes files
 TO_BEGIN_S = 20.0  # that a rank may begin after another, even where patience is short: it has to load torch
 
