@@ -2,7 +2,7 @@
 
     with Footprint() as footprint:
         step(net, X)          # module and tensors made inside the block, or named to `hold`
-    footprint.peak
+    footprint.peak        # bytes; footprint.history: what was in use after each operation
 
 The meta device knows shapes and has no numbers. Counted is what a simulated GPU counts, by the same rules
 (`sim.memory`): each storage from when it is made until nothing uses it, in blocks of 512 bytes, and an error when the
@@ -19,17 +19,19 @@ _ANY = 2**62  # bytes: more than any machine has
 
 
 class Footprint(TorchDispatchMode):
-    """Counts the memory of meta tensors made inside the block."""
+    """Counts the memory of meta tensors made inside the block; `history` has the bytes in use after each operation."""
 
     def __init__(self, capacity=None):
         """Set the capacity in bytes; beyond it torch.OutOfMemoryError is raised. None: there is no limit."""
         super().__init__()
         self._memory = Memory(0, _ANY if capacity is None else capacity)
+        self.history = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         """Run one operation and count what it made."""
         out = func(*args, **(kwargs or {}))
         self.hold(out)
+        self.history.append(self.allocated)
         return out
 
     def hold(self, *things):
@@ -58,7 +60,7 @@ class Footprint(TorchDispatchMode):
 def largest(fits, limit=2**30):
     """Return the largest n from 0 to `limit` with fits(n).
 
-    fits must hold up to some n and for none above it; 0 is taken for granted.
+    fits must hold up to some n and nowhere above; n = 0 is not tried.
     """
     good, bad = 0, 1
     while bad <= limit and fits(bad):

@@ -146,14 +146,18 @@ class _Watch:
         self.rows.append(Row(name, type(layer).__name__, macs, new, *sizes, self.saved.get(call, 0)))
 
     def keep(self, tensor):
-        """Count memory that autograd keeps, once, for the innermost layer that is running."""
+        """Count memory that autograd keeps, once, for the innermost layer that is running.
+
+        What is returned, autograd keeps instead. It must not be a result itself, which knows the graph that would then
+        keep it: nothing would ever free the two.
+        """
         key = _storage(tensor)
         if key not in self.known:
             self.known.add(key)
             self.kept.append(tensor.detach())
             call = self.running[-1] if self.running else None
             self.saved[call] = self.saved.get(call, 0) + tensor.untyped_storage().nbytes()
-        return tensor
+        return tensor.detach()
 
 
 def _storage(tensor):
