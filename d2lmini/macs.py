@@ -36,7 +36,7 @@ FORMULAS = {
 
 # Layers of these modules of torch.nn multiply no matrices.
 _FREE = {f"torch.nn.modules.{name}" for name in (
-    "activation", "batchnorm", "channelshuffle", "dropout", "flatten", "fold", "instancenorm", "loss",
+    "activation", "batchnorm", "channelshuffle", "container", "dropout", "flatten", "fold", "instancenorm", "loss",
     "normalization", "padding", "pixelshuffle", "pooling", "sparse", "upsampling")}  # fmt: skip
 
 

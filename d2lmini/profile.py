@@ -94,7 +94,8 @@ def profile(model, *inputs, **keywords):
     call of a module that has no children. As any call, it moves running statistics and random generators on, if the
     model is in training mode. The totals of MACs come from `torch.utils.flop_counter`, half its FLOPs.
 
-    Raises TypeError if `model` is no module, and whatever the model raises.
+    Raises TypeError if `model` is no module, ValueError if it has a lazy layer that was never called, and whatever the
+    model raises.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"expected a module to profile, got {type(model).__name__}")
