@@ -108,7 +108,7 @@ def test_the_error_comes_where_the_capacity_ends():
     with Footprint(2**20) as footprint:
         whole = torch.empty(2**18, device="meta")
         del whole
-    with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate 1.00 MiB. GPU 0 has a total capacity"), footprint:
+    with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate 1.00 MiB. GPU 0 has"), footprint:
         torch.empty(2**18 + 1, device="meta")
     assert footprint.peak == 2**20
 

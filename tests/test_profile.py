@@ -165,8 +165,10 @@ def test_a_layer_without_a_formula_is_not_silently_free():
 
 
 def test_layers_that_multiply_no_matrices_are_free():
-    layers = (nn.ReLU(), nn.BatchNorm2d(4), nn.MaxPool2d(2), nn.Dropout(), nn.GroupNorm(2, 4), nn.Upsample(scale_factor=2),
-              nn.LocalResponseNorm(3), nn.ZeroPad2d(1), nn.Flatten(), nn.Identity(), nn.Softmax(dim=1))  # fmt: skip
+    layers = (
+        nn.ReLU(), nn.BatchNorm2d(4), nn.MaxPool2d(2), nn.Dropout(), nn.GroupNorm(2, 4), nn.LocalResponseNorm(3),
+        nn.Upsample(scale_factor=2), nn.ZeroPad2d(1), nn.Flatten(), nn.Identity(), nn.Softmax(dim=1),
+    )  # fmt: skip
     for layer in layers:
         rows = profile(layer, torch.ones(2, 4, 4, 4))
         assert (rows[0].macs, rows.unknown) == (0, []), type(layer).__name__
