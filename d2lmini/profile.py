@@ -70,21 +70,21 @@ class Profile(list):
         return list(dict.fromkeys(row.name for row in self if row.macs is None))
 
     def __str__(self):
-        columns = [max(len(text) for text in ("elsewhere", *(row.name for row in self))),
-                   max(len(text) for text in ("kind", *(row.kind for row in self)))]  # fmt: skip
-        titles = f"{'MMACs':>10} {'parameters':>11} {'MB in':>8} {'out':>7} {'weights':>7} {'saved':>7}"
-        lines = [_line(columns, "layer", "kind", titles)]
+        lines = [("layer", "kind", "MMACs", "parameters", "MB in", "out", "weights", "saved")]
         for row in self:
             sizes = (row.input_bytes, row.output_bytes, row.weight_bytes, row.saved_bytes)
-            lines.append(_line(columns, row.name, row.kind, _numbers(row.macs, row.parameters, *sizes)))
-        elsewhere = (self.elsewhere_macs, self.elsewhere_parameters, self.elsewhere_saved)
+            lines.append((row.name, row.kind, *_numbers(row.macs, row.parameters, *sizes)))
+        elsewhere = (self.elsewhere_macs, self.elsewhere_parameters, None, None, None, self.elsewhere_saved)
         if any(elsewhere):
-            lines.append(_line(columns, "elsewhere", "", _numbers(*elsewhere[:2], None, None, None, elsewhere[2])))
-        total = _numbers(self.macs, self.parameters, None, None, None, self.saved_bytes)
-        lines.append(_line(columns, "all", "", total))
+            lines.append(("elsewhere", "", *_numbers(*elsewhere)))
+        lines.append(("all", "", *_numbers(self.macs, self.parameters, None, None, None, self.saved_bytes)))
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        sides = "<<>>>>>>"
+        text = ["  ".join(f"{word:{side}{width}}" for word, side, width in zip(line, sides, widths, strict=True))
+                for line in lines]  # fmt: skip
         if self.unknown:
-            lines.append(f"? no formula: {', '.join(self.unknown)}; the sum may leave them out")
-        return "\n".join(lines)
+            text.append(f"? no formula: {', '.join(self.unknown)}; the sum may leave them out")
+        return "\n".join(line.rstrip() for line in text)
 
 
 def profile(model, *inputs, **keywords):
@@ -174,10 +174,7 @@ def _same(tensor):
     return tensor
 
 
-def _line(columns, name, kind, numbers):
-    return f"{name:{columns[0]}} {kind:{columns[1]}} {numbers}"
-
-
 def _numbers(macs, parameters, *sizes):
-    words = ["" if size is None else f"{size / 1e6:.{3 if size < 1e9 else 1}f}" for size in sizes]
-    return f"{'?' if macs is None else f'{macs / 1e6:,.2f}':>10} {parameters:11,}  {' '.join(f'{w:>7}' for w in words)}"
+    """Return a line's numbers as text: millions of MACs, parameters, megabytes."""
+    words = ["" if size is None else f"{size / 1e6:,.{3 if size < 1e9 else 0}f}" for size in sizes]
+    return "?" if macs is None else f"{macs / 1e6:,.2f}", f"{parameters:,}", *words

@@ -262,7 +262,7 @@ def test_table():
     assert lines[1].split() == ["0", "Linear", "1.00", "500,500", "0.008", "0.004", "2.002", "0.008"]
     assert lines[3].split() == ["all", "1.00", "500,500", "0.012"]
     assert len(lines) == 4
-    assert len({line.rindex(last.split()[-1]) + len(last.split()[-1]) for line, last in zip(lines, lines)}) == 1
+    assert len({len(line) for line in lines}) == 1  # the last column ends in one line
 
 
 def test_an_empty_container_is_free():
