@@ -7,10 +7,12 @@ from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_
 from d2lmini.checks.placement import move, product_norms
 from d2lmini.checks.reuse import cannon, register_tile, tile_reads
 from d2lmini.checks.rings import recursive_doubling, ring_mean
+from d2lmini.checks.sets import checkpointed_peak, largest_batch, separable_macs, too_large
 from d2lmini.checks.shards import mean_gradient, split_batch
 
 __all__ = [
     "CHECKS", "Wrong", "attainable_product", "attempt", "brief", "bucket_hook", "bucket_plan", "cannon", "check",
-    "fit_line", "lines_in_flight", "mean_gradient", "move", "must_refuse", "pack", "prefetch", "product_norms",
-    "random_cycle", "recursive_doubling", "register_tile", "ring_mean", "split_batch", "tile_reads",
+    "checkpointed_peak", "fit_line", "largest_batch", "lines_in_flight", "mean_gradient", "move", "must_refuse", "pack",
+    "prefetch", "product_norms", "random_cycle", "recursive_doubling", "register_tile", "ring_mean", "separable_macs",
+    "split_batch", "tile_reads", "too_large",
 ]  # fmt: skip

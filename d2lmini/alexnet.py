@@ -1,0 +1,43 @@
+"""AlexNet, of Krizhevsky, Sutskever and Hinton (NeurIPS 2012), in the variants that go by this name.
+
+- `alexnet(groups=2, norm=True, dropout=0.5)` is the network of 2012, 60,965,224 parameters. Its two halves, the groups,
+  lay on two GPUs and met in conv3 and in the dense layers only.
+- `alexnet()` has the same widths in one tower, and neither normalisation nor dropout: 62,378,344 parameters.
+- `alexnet(widths=WIDTHS_2014)` is the one of Krizhevsky's "One weird trick for parallelizing convolutional neural
+  networks" (2014), and of torchvision but for the dropout: 61,100,840 parameters.
+"""
+
+from collections import OrderedDict
+
+from torch import nn
+
+WIDTHS_2012 = (96, 256, 384, 384, 256)
+WIDTHS_2014 = (64, 192, 384, 256, 256)
+
+
+def alexnet(groups=1, norm=False, dropout=0.0, widths=WIDTHS_2012, classes=1000):
+    """Return AlexNet for pictures [n, 3, 224, 224] as an `nn.Sequential` of named layers.
+
+    groups: 2 splits conv2, conv4 and conv5 into halves that see half of the channels each. norm: local response
+    normalisation after conv1 and conv2, with the constants of the paper. dropout: before fc6 and fc7, 0 for none.
+    """
+    a, b, c, d, e = widths
+    layers = OrderedDict(
+        conv1=nn.Conv2d(3, a, 11, 4, 2), relu1=nn.ReLU(), norm1=_norm(norm), pool1=nn.MaxPool2d(3, 2),
+        conv2=nn.Conv2d(a, b, 5, 1, 2, groups=groups), relu2=nn.ReLU(), norm2=_norm(norm), pool2=nn.MaxPool2d(3, 2),
+        conv3=nn.Conv2d(b, c, 3, 1, 1), relu3=nn.ReLU(),
+        conv4=nn.Conv2d(c, d, 3, 1, 1, groups=groups), relu4=nn.ReLU(),
+        conv5=nn.Conv2d(d, e, 3, 1, 1, groups=groups), relu5=nn.ReLU(), pool5=nn.MaxPool2d(3, 2), flat=nn.Flatten(),
+        drop6=_dropout(dropout), fc6=nn.Linear(e * 6 * 6, 4096), relu6=nn.ReLU(),
+        drop7=_dropout(dropout), fc7=nn.Linear(4096, 4096), relu7=nn.ReLU(),
+        fc8=nn.Linear(4096, classes),
+    )  # fmt: skip
+    return nn.Sequential(OrderedDict((name, layer) for name, layer in layers.items() if layer is not None))
+
+
+def _norm(wanted):
+    return nn.LocalResponseNorm(5, alpha=1e-4 * 5, beta=0.75, k=2) if wanted else None  # torch divides alpha by 5
+
+
+def _dropout(share):
+    return nn.Dropout(share) if share else None
