@@ -15,9 +15,10 @@ from d2lmini.sim.streams import PS
 
 
 def utilisation(load, step, workers=1):
-    """Return the share of the time in which the device computes, in the long run.
+    """Return the share of the time in which the device computes.
 
-    load: seconds in which one worker makes a batch. step: seconds in which the device trains on it, in the same unit.
+    load: seconds in which one worker makes a batch. step: seconds in which
+    the device trains on it. In the long run the slower stage sets the pace.
     """
     return min(1.0, workers * step / load) if load else 1.0
 

@@ -70,7 +70,10 @@ def measure_sweep(prepare, batches=BATCHES, device="cpu", repeat=7):
 
 
 def training_step(model, X, y, lr=0.01):
-    """Return a function that trains `model` for one step of plain SGD on a batch; it does not look at the loss."""
+    """Return a function that trains `model` for one step on a batch.
+
+    It is plain SGD, and nobody looks at the loss: the host need not wait.
+    """
     optimizer = torch.optim.SGD(model.parameters(), lr)
 
     def step():
@@ -146,9 +149,10 @@ def measure_threads(function, counts, repeat=7):
 
 
 def amdahl(serial, workers):
-    """Return how many times as fast `workers` are as one, where the share `serial` of the work is done by one alone.
+    """Return how many times as fast `workers` are as a single one.
 
-    Raises ValueError for a share outside 0 to 1 and for fewer than one worker.
+    serial: the share of the work that is done by one alone. Raises ValueError
+    for a share outside 0 to 1 and for fewer than one worker.
     """
     if not 0 <= serial <= 1 or workers < 1:
         raise ValueError(f"expected a share from 0 to 1 and at least 1 worker, got {serial} and {workers}")

@@ -144,3 +144,15 @@ def test_workers_that_help_each_other_have_a_negative_serial_fraction():
 def test_times_that_do_not_fall_have_no_serial_fraction():
     with pytest.raises(ValueError, match="do not grow"):
         throughput.serial_fraction([1, 2, 4], [1, 1.5, 2])
+
+
+def test_first_step_which_makes_the_gradients_is_not_in_the_trace():
+    weight = torch.empty(4, requires_grad=True, device="meta")
+
+    def step():
+        if weight.grad is not None:
+            weight.grad.zero_()
+        weight.sum().backward()
+
+    trace = throughput.foresee(step, build(1, "GTX 1080"))
+    assert [span.name for span in trace.spans if span.kind == "operation"].count("zero_") == 1
