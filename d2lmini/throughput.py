@@ -136,16 +136,18 @@ def threads(count):
 def measure_threads(function, counts, repeat=7):
     """Return count -> `Measurement` of ``function()`` with so many threads.
 
-    The counts take turns, after one unmeasured turn each, so that a machine that others use too is as slow for all.
+    The counts take turns, so that a machine that others use too is as slow for all. Each turn begins with an unmeasured
+    call: a change of their number stops threads and starts others, which takes longer than many an operation.
     """
     timers = {count: Timer(["cpu"]) for count in counts}
-    for _ in range(repeat + 1):
+    for _ in range(repeat):
         for count, timer in timers.items():
             with threads(count):
+                function()
                 timer.start()
                 function()
                 timer.stop()
-    return {count: Measurement(tuple(sorted(timer.times[1:]))) for count, timer in timers.items()}
+    return {count: Measurement(tuple(sorted(timer.times))) for count, timer in timers.items()}
 
 
 def amdahl(serial, workers):
