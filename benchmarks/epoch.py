@@ -16,10 +16,11 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 import d2lmini
 from d2lmini.data import Batches
+from d2lmini.loading import PerSample
 from d2lmini.timing import Measurement, Timer, human, provenance
 
 LR = 0.1
@@ -28,19 +29,6 @@ MODELS = {
     "mlp": lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)),
     "lenet": d2lmini.LeNet,
 }
-
-
-class PerSample(Dataset):
-    """A data set as most tutorials write it: one image is converted at a time, and a DataLoader stacks them."""
-
-    def __init__(self, images, labels):
-        self.images, self.labels = images.numpy(), labels.tolist()
-
-    def __len__(self):
-        return len(self.images)
-
-    def __getitem__(self, i):
-        return torch.from_numpy(self.images[i]).to(torch.float32).div(255), self.labels[i]
 
 
 def minimal_batches(images, labels, batch_size):

@@ -1,8 +1,8 @@
 """Predict the GPU columns of Table 7 of Shi et al. 2016 with the simulated clock, and say how far off it is.
 
-Run `python benchmarks/predict.py` from the repository's root; `--json FILE` writes the rows, `--fit` searches the
-efficiency figures of `d2lmini/costs.py` anew. Tensors live on the meta device: operations have shapes but no data, so
-a step takes no memory and a second or so.
+Run `python benchmarks/predict.py` from the repository's root; `--json FILE` writes the rows (the chapter on throughput
+draws those in chapters/results/predict.json), `--fit` searches the efficiency figures of `d2lmini/costs.py` anew.
+Tensors live on the meta device: operations have shapes but no data, so a step takes no memory and a second or so.
 
 Both cards run at base clock: a K80 boosts only while its power budget lasts, and the table's ratio of the two cards in
 FCN-R and FCN-S, 1.75 to 2.0, fits 4.61 to 2.81 TFLOPS (base) better than 4.98 to 4.37 (boost).
@@ -17,37 +17,24 @@ Two networks have a published best that cannot have done the work costed here, a
 import argparse
 import csv
 import itertools
-import json
 import statistics
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import torch
 from networks import NETWORKS
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from d2lmini import costs
 from d2lmini.machines import build, slower
-from d2lmini.sim.clock import Clock
+from d2lmini.results import write_json
 from d2lmini.sim.work import measure, signature
+from d2lmini.throughput import Reporting, foresee
 
 TABLE = Path(__file__).parent.parent / "chapters" / "data" / "shi2016_table7.csv"
 GRID = [share / 20 for share in range(8, 19)]
 CARDS = {"gtx980": "GTX 980", "k80": "K80 (one of two chips)"}
-
-
-class Reporting(TorchDispatchMode):
-    """Hands every operation inside the block to `report(func, args, kwargs, out)`."""
-
-    def __init__(self, report):
-        super().__init__()
-        self.report = report
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Run the operation, report it, return its result."""
-        out = func(*args, **(kwargs or {}))
-        self.report(func, args, kwargs or {}, out)
-        return out
 
 
 def make(name):
@@ -69,15 +56,17 @@ def step(model, optimizer, inputs, targets):
 
 def simulate(name, card):
     """Return the simulated seconds of one training step on `card`, from pageable inputs to the last update's end."""
-    clock = Clock(slower(build(1, card)))
     everything = make(name)
-    step(*everything)  # makes the gradients, which later steps keep
     inputs = everything[2]
-    clock.copy(None, 0, inputs.numel() * inputs.element_size(), pinned=False, blocking=True)
-    with Reporting(lambda *call: clock.operation(0, *call)):
+    return foresee(partial(step, *everything), slower(build(1, card)), inputs.numel() * inputs.element_size()).seconds
+
+
+def flops(name):
+    """Return the floating-point operations of one training step, a convolution by its direct algorithm."""
+    everything = make(name)
+    with FlopCounterMode(display=False) as counter:
         step(*everything)
-    clock.synchronize()
-    return clock.now()
+    return counter.get_total_flops()
 
 
 def published():
@@ -98,7 +87,7 @@ def rows():
     for (name, card), (seconds, tool) in sorted(published().items(), key=_order):
         simulated = simulate(name, CARDS[card])
         table.append({"network": name, "gpu": CARDS[card], "simulated_s": simulated, "published_s": seconds,
-                      "tool": tool, "error": simulated / seconds - 1})  # fmt: skip
+                      "tool": tool, "error": simulated / seconds - 1, "flops": flops(name)})  # fmt: skip
     return table
 
 
@@ -161,4 +150,5 @@ if __name__ == "__main__":
         result = rows()
         show(result)
         if options.json:
-            Path(options.json).write_text(json.dumps({"rows": result, "median_error": median(result)}, indent=1) + "\n")
+            where = f"simulated on a GTX 980 and one chip of a K80, both at base clock, torch {torch.__version__}"
+            write_json(options.json, {"where": where, "rows": result, "median_error": median(result)})

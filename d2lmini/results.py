@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 SCHEMA = 1
-FOREIGN = {"memory.json"}  # lies in the same folder, and is written by another benchmark
+FOREIGN = {"epoch.json", "memory.json", "predict.json"}  # lie in the same folder, written by other benchmarks
 ORIGIN = ("device", "card", "driver", "torch", "cuda", "date", "host_cpu", "clock", "provenance")  # all are texts
 
 

@@ -145,16 +145,18 @@ class Clock:
         if seconds < 0:
             raise ValueError(f"time goes forward only, got {seconds} s")
         with self.lock:
-            self.wait_until(self._host().now + round(seconds * PS), name)
+            self._spend("work", self._host().now + round(seconds * PS), name)
+
+    def beside(self, row, begin, end, name):
+        """Record that a process next to this program was busy, picoseconds; it is drawn as the host's row `row`."""
+        with self.lock:
+            if self.traces:
+                self._log(Span("work", "host", row, name, begin, end, 0))
 
     def wait_until(self, time, name):
         """Make the calling thread go on no earlier than `time`, in picoseconds; `name` says what it waits for."""
         with self.lock:
-            host = self._host()
-            if time > host.now:
-                if self.traces:
-                    self._log(Span("wait", "host", _row(host), name, host.now, time, 0))
-                host.now = time
+            self._spend("wait", time, name)
 
     def ask(self, time):
         """Return whether `time` has come; every question takes the host a microsecond, so that polling ends."""
@@ -186,6 +188,13 @@ class Clock:
         return Trace(self)
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _spend(self, kind, until, name):
+        host = self._host()
+        if until > host.now:
+            if self.traces:
+                self._log(Span(kind, "host", _row(host), name, host.now, until, 0))
+            host.now = until
 
     def _price(self, key, func, args, kwargs, out):
         work = measure(func, args, kwargs, out)

@@ -8,10 +8,11 @@ from d2lmini.sim.streams import PS
 Span = namedtuple("Span", "kind place row name start end nbytes")
 Span.__doc__ = """One thing that took time: `start` and `end` in picoseconds since the clock started.
 
-kind: "operation" on a device, "copy" on a wire, "launch" or "wait" on the host. place: "gpu0", "host" or a wire's name.
-row: the stream's number, or the host's thread. nbytes: read and written, or carried; 0 for the host.
+kind: "operation" on a device, "copy" on a wire, "launch", "work" or "wait" on the host. place: "gpu0", "host" or a
+wire's name. row: the stream's number, or the host's thread. nbytes: read and written, or carried; 0 for the host.
 """
-COLOURS = {"operation": "tab:blue", "copy": "tab:orange", "launch": "tab:green", "wait": "lightgrey"}
+COLOURS = {"operation": "tab:blue", "copy": "tab:orange", "launch": "tab:green", "work": "tab:red",
+           "wait": "lightgrey"}  # fmt: skip
 
 
 class Trace:

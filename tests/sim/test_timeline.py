@@ -88,6 +88,23 @@ def test_waits_of_the_host_are_seen(clock):
     assert waits[0].end == next(span.end for span in trace.spans if span.kind == "operation")
 
 
+def test_work_of_the_host_and_beside_it_is_told_from_waiting(clock, tmp_path):
+    with clock.trace() as trace:
+        clock.advance(1e-6, "reading")
+        clock.beside(2, 500_000, 3_000_000, "another process")
+        clock.wait_until(3_000_000, "the other")
+        clock.advance(0)
+    clock.beside(2, 0, 1, "after the block")
+    assert [(s.kind, s.row, s.name, s.start, s.end) for s in trace.spans] == [
+        ("work", 0, "reading", 0, 1_000_000), ("work", 2, "another process", 500_000, 3_000_000),
+        ("wait", 0, "the other", 1_000_000, 3_000_000),
+    ]  # fmt: skip
+    assert clock.now_ps() == 3_000_000
+    trace.save(tmp_path / "trace.json")
+    drawn = trace.draw(Figure().subplots())
+    assert [label.get_text() for label in drawn.get_yticklabels()] == ["host", "host thread 2"]
+
+
 def test_traces_nest_and_end_with_an_error(clock):
     with clock.trace() as outer:
         do(clock)

@@ -1,0 +1,84 @@
+"""Checks of the exercises on throughput: a batch that pays, workers, the serial share, a queue between two stages."""
+
+import math
+
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check
+from d2lmini.loading import finish_times, utilisation, workers_needed
+from d2lmini.throughput import amdahl
+
+
+@check
+def batch_for(function):
+    """``function(batches, seconds, share)``: the smallest batch with this share of the throughput's limit."""
+    batches = [2**k for k in range(11)]
+    for t0, t1 in ((1e-4, 7e-6), (5e-4, 3.1e-4), (2e-3, 1.3e-6)):
+        for share in (0.5, 0.8, 0.9, 0.05):
+            exact = [t0 + b * t1 for b in batches]
+            want = math.ceil(share / (1 - share) * t0 / t1)
+            given = f"t0 = {t0:g} s, t1 = {t1:g} s, share {share}"
+            _near(given, attempt(function, batches, exact, share, given=given), want, 0)
+    noisy = [(1e-4 + b * 7e-6) * (1 + 0.02 * (-1) ** i) for i, b in enumerate(batches)]
+    given = "t0 = 0.0001 s, t1 = 7e-06 s, 2 % of noise, share 0.9"
+    _near(given, attempt(function, batches, noisy, 0.9, given=given), 129, 0.1)
+    return "the right batch for any line and any share, also where it is none of those that were measured"
+
+
+def _near(given, got, want, tolerance):
+    if not isinstance(got, int) or abs(got - want) > tolerance * want:
+        about = " or so" if tolerance else ""
+        raise Wrong(f"{given}: expected a batch of {want}{about}, an int, got {brief(got)}")
+
+
+@check
+def worker_plan(function):
+    """``function(load, step, cores)``: the fewest workers for the best utilisation, at most `cores`, and that."""
+    for load, step, cores in ((624, 171, 16), (600, 200, 8), (601, 200, 8), (50, 200, 8), (900, 100, 4), (200, 200, 1),
+                              (1000, 3, 64), (7, 2, 2), (199, 100, 2)):  # fmt: skip
+        given = f"load {load} µs, step {step} µs, {cores} cores"
+        workers = min(workers_needed(load, step), cores)
+        want = (workers, utilisation(load, step, workers))
+        got = attempt(function, load, step, cores, given=given)
+        if not isinstance(got, (tuple, list)) or len(got) != 2 or not all(isinstance(x, (int, float)) for x in got):
+            raise Wrong(f"{given}: expected a pair (workers, utilisation), got {brief(got)}")
+        if got[0] != want[0]:
+            raise Wrong(f"{given}: expected {want[0]} workers, got {brief(got[0])}")
+        if not math.isclose(got[1], want[1], rel_tol=1e-6):
+            raise Wrong(f"{given}: {workers} workers keep the device busy for {want[1]:.1%} of the time, you say "
+                        f"{got[1]:.1%}")  # fmt: skip
+    return "as many workers as help and no more, and the share of the time that the device is busy with them"
+
+
+@check
+def serial_share(function):
+    """``function(threads, seconds)``: the share of the work that stays serial, also without a time for 1 thread."""
+    for threads in ([1, 2, 4, 8, 16], [1, 2], [2, 4, 8], [3, 5, 6, 12]):
+        for serial in (0.0, 0.03, 0.4, 1.0):
+            given = f"threads {threads}, made with a serial share of {serial}"
+            _try_share(function, given, threads, [7.5 / amdahl(serial, p) for p in threads], serial, 1e-6)
+    noisy = [2 / amdahl(0.2, p) * (1 + 0.02 * (-1) ** i) for i, p in enumerate([1, 2, 4, 8, 16])]
+    _try_share(function, "2 % of noise on a serial share of 0.2", [1, 2, 4, 8, 16], noisy, 0.2, 0.03)
+    return "found again in exact times, whether or not one thread was measured, and nearly so in noisy ones"
+
+
+def _try_share(function, given, threads, seconds, serial, tolerance):
+    got = attempt(function, threads, seconds, given=given)
+    if isinstance(got, bool) or not hasattr(got, "__float__") or not abs(float(got) - serial) <= tolerance:
+        raise Wrong(f"{given}: expected {serial}, got {brief(got)}")
+
+
+@check
+def bounded_queue(function):
+    """``function(loads, steps, capacity)``: when each step ends, with a queue of `capacity` batches in between."""
+    for loads, steps, capacity in (
+        ([2, 2, 2], [1, 1, 1], 1), ([1, 1, 1, 1], [3, 3, 3, 3], 1), ([5], [4], 2), ([], [], 1),
+        ([1, 1, 1, 9, 1], [4, 4, 4, 4, 4], 2), ([1, 1, 1, 9, 1], [4, 4, 4, 4, 4], 1), ([1] * 6 + [20], [3] * 7, 3),
+        ([3, 1, 4, 1, 5, 9, 2], [2, 7, 1, 8, 2, 8, 1], 2),
+    ):  # fmt: skip
+        given = f"loads {loads}, steps {steps}, capacity {capacity}"
+        want, got = finish_times(loads, steps, capacity), attempt(function, loads, steps, capacity, given=given)
+        if not isinstance(got, (list, tuple)) or len(got) != len(want):
+            raise Wrong(f"{given}: expected a list of {len(want)} times, got {brief(got)}")
+        for i, (a, b) in enumerate(zip(want, got)):
+            if a != b:
+                raise Wrong(f"{given}: step {i} ends at {a}, you say {brief(b)}")
+    return "every step ends when it should, whether the loader waits for room or the device for a batch"

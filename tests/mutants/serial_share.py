@@ -1,0 +1,31 @@
+"""Wrong answers that checks.serial_share must reject."""
+
+# what is wrong, text in the worked solution, text to put in its place
+EDITS = [
+    ("the parallel share", "stays / (stays + shared)", "shared / (stays + shared)"),
+    ("a ratio of the two", "stays / (stays + shared)", "stays / shared"),
+    ("of the first time", "stays / (stays + shared)", "stays / seconds[0]"),
+    ("a line in the number of threads", "[1 / p for p in threads]", "[p for p in threads]"),
+    ("the coefficients change places", "shared, stays = np", "stays, shared = np"),
+    ("in per cent", "return stays", "return 100 * stays"),
+    ("nothing is returned", "return stays", "stays"),
+]
+
+# what is wrong, a whole function
+FUNCTIONS = [
+    (
+        "the first time is taken for that of one thread",
+        """
+def serial_share(threads, seconds):
+    p, gain = threads[-1], seconds[0] / seconds[-1]
+    return (p / gain - 1) / (p - 1)
+""",
+    ),
+    (
+        "what is missing to the ideal",
+        """
+def serial_share(threads, seconds):
+    return 1 - seconds[0] / seconds[-1] * threads[0] / threads[-1]
+""",
+    ),
+]
