@@ -14,6 +14,7 @@ from d2lmini.sim.storage import storage_of
 
 _make, _guard = torch.Tensor._make_wrapper_subclass, torch._C._set_throw_on_mutable_data_ptr
 _strided = torch.strided
+_inference_mode = torch.is_inference_mode_enabled
 PRINT = torch._tensor_str.PRINT_OPTS
 
 
@@ -142,6 +143,9 @@ def wrap(real, index):
 
 def shell(real, gpu):
     """Return a new shell on `gpu` for a real tensor whose storage is counted already."""
+    if _inference_mode() and not real.is_inference():  # a view of a tensor from outside, which stays an ordinary one
+        with torch.inference_mode(False):
+            return shell(real, gpu)
     offset = real.storage_offset() or None  # which stands for 0, and is read faster
     out = _make(SimTensor, real.shape, real.stride(), offset, None, real.dtype, _strided, gpu.device)
     _guard(out)  # code in C++ that reads memory gets an error instead of a null pointer

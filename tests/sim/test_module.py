@@ -297,9 +297,6 @@ def test_without_gpus_every_question_is_answered_in_a_sentence():
         with pytest.raises(RuntimeError, match="No simulated GPUs are available"):
             ask()
     assert torch.sim.default_generators == ()
-    if not torch.backends.cuda.is_built():
-        with pytest.raises(RuntimeError, match="Cannot access accelerator device when none is available"):
-            torch.accelerator.synchronize()
 
 
 def test_a_current_device_that_was_taken_away_is_out_of_range():

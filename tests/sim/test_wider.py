@@ -154,6 +154,20 @@ def test_the_device_of_what_old_and_generic_code_makes():
         torch.sim.set_device(0)
 
 
+@pytest.mark.parametrize("change", [
+    lambda x: x.view(6), lambda x: x.t(), lambda x: x[0], lambda x: x.detach(), lambda x: x.chunk(2)[1],
+    lambda x: x.unsqueeze(0), lambda x: x.t_(), lambda x: x + 1, lambda x: (x + 1).view(6), lambda x: x.mul_(2),
+])  # fmt: skip
+def test_views_of_an_outer_tensor_in_inference_mode_are_ordinary_ones(change):
+    def looked(device):
+        x = torch.arange(6.0, device=device).view(2, 3)
+        with torch.inference_mode():
+            y = change(x)
+        return y.is_inference(), x._version, y.tolist(), x.tolist(), None if y.is_inference() else y._version
+
+    assert looked("sim:1") == looked("cpu")
+
+
 def test_a_padded_batch_passes_the_fast_path_of_a_transformer():
     torch.manual_seed(0)
     net = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval()
