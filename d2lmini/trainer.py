@@ -97,14 +97,17 @@ class Trainer:
         self.history, self.progress, self._resumed = History(provenance=self.engine.provenance()), Progress(), False
         if resume and exists(checkpoint, self.engine):
             self.load(checkpoint)
+        if not self._resumed or self._place is None:
+            self._place, self._resumed = self._find_place(train_iter), False
         while self.progress.epochs < num_epochs:
             self._epoch(train_iter, checkpoint, every)
             if test_iter is not None:
                 self.history.accuracy.append(self.evaluate(test_iter))
             if on_epoch:
+                self._place = self._find_place(train_iter)  # it may save, and draw random numbers
                 on_epoch(self.progress.epochs, self.history)
+            self._place = self._find_place(train_iter)
             if checkpoint:
-                self._place = self._find_place(train_iter)
                 self.save(checkpoint)
         return self.history
 
@@ -175,9 +178,8 @@ class Trainer:
         The iterator is started with the random numbers that it was started with then, so that it gives the same order,
         and what it gave already is passed over; after that the numbers go on where the checkpoint has them.
         """
-        resumed, self._resumed = self._resumed and self._place is not None, False
+        resumed, self._resumed = self._resumed, False
         if not resumed:
-            self._place = self._find_place(train_iter)
             return iter(train_iter)
         now = rng.get_state(self.devices)
         self._go_back(train_iter)

@@ -191,6 +191,29 @@ def test_a_finished_run_resumes_to_itself_and_can_be_lengthened(tmp_path):
     assert equal(longer, whole)
 
 
+@pytest.mark.parametrize("when", ["in on_epoch", "after fit"])
+def test_what_was_saved_by_hand_goes_on_with_the_next_epoch(tmp_path, when):
+    file, data = tmp_path / "c.pt", list(zip(torch.rand(33, 1, 4, 4, dtype=torch.float64), torch.arange(33) % 3))
+
+    def shuffled():
+        return DataLoader(data, 5, shuffle=True)  # its order is drawn from torch's random numbers
+
+    def save(epoch, history):
+        if epoch == 2:
+            trainer.save(file)
+
+    whole, trainer, resumed = (Trainer(network(dropout=0.5), MEAN, ADAM, ["cpu"]) for _ in range(3))
+    torch.manual_seed(1)
+    whole.fit(shuffled(), 4)
+    torch.manual_seed(1)
+    trainer.fit(shuffled(), 2, on_epoch=save if when == "in on_epoch" else None)
+    if when == "after fit":
+        trainer.save(file)
+    torch.manual_seed(2)
+    resumed.fit(shuffled(), 4, checkpoint=file, resume=True)
+    assert equal(whole, resumed)
+
+
 def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path):
     file = tmp_path / "c.pt"
     stopped(Trainer(network(), MEAN, ADAM, ["cpu"]), batches(), 3, checkpoint=file, every=1)
