@@ -5,8 +5,9 @@
     from then on             the batch is copied to where the recording reads it, replayed, and the losses copied out
 
 A replay repeats what the GPU did, and nothing that Python did. So a recording serves only as long as the tensors lie
-where they lay and the optimiser's settings, such as its learning rate, are what they were; after that it is made anew.
-What a module does in Python alone, and hooks, happen once a recording.
+where they lay, and the optimiser's settings, such as its learning rate, and the switches and rates of modules, such as
+``training``, are what they were; after that it is made anew. What else a module does in Python, and hooks, happen once
+a recording.
 
 Source: "Whole-network capture" in PyTorch's notes on CUDA semantics.
 """
@@ -14,10 +15,13 @@ Source: "Whole-network capture" in PyTorch's notes on CUDA semantics.
 import warnings
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 
 import torch
 
 from d2lmini.compiling import RECORDED
+
+_SWITCHES = (bool, float)  # of a module, such as ``training`` or a dropout's p; an int may well count calls
 
 
 def check(settings, devices, engine):
@@ -116,19 +120,27 @@ class CudaRecorder:
 
 
 def facts(engine):
-    """Return where the tensors of an engine with one replica lie, and all settings of its optimiser.
+    """Return where the tensors of an engine with one replica lie, and the settings of its optimiser and modules.
 
     Raises ValueError for an optimiser that keeps a tensor, such as its count of steps, in the host's memory.
     """
-    optimizer = engine.optimizers[0]
+    model, loss, optimizer = engine.modules[0], engine.losses[0], engine.optimizers[0]
+    if not model.training:
+        model.train()  # as the step would, which a replay does not
     kept = [value for state in optimizer.state.values() for value in state.values()]
     for value in kept:
         if isinstance(value, torch.Tensor) and value.device != engine.devices[0]:
             raise ValueError(f"compile={engine.settings.compile}: {type(optimizer).__name__} counts its steps in "
                              "host memory, which a CUDA graph leaves alone: make it with capturable=True")  # fmt: skip
-    own = (*engine.modules[0].parameters(), *engine.modules[0].buffers())
     settings = [value for group in optimizer.param_groups for name, value in group.items() if name != "params"]
-    return [_fact(value) for value in (*own, *kept, *settings)]
+    modules = chain(model.modules(), loss.modules() if isinstance(loss, torch.nn.Module) else ())
+    return [_fact(value) for value in (*kept, *settings, *chain.from_iterable(map(_own, modules)))]
+
+
+def _own(module):
+    """Return what a module has itself, without the modules in it: its tensors and its switches."""
+    switches = [value for value in vars(module).values() if type(value) in _SWITCHES]
+    return (*module._parameters.values(), *module._buffers.values(), *switches)
 
 
 def _fact(value):

@@ -172,7 +172,10 @@ def test_a_checkpoint_that_is_loaded_makes_recordings_anew(on_cpu, tmp_path):
     lambda t: next(t.replicas[0].parameters()).requires_grad_(False),
     lambda t: setattr(t.replicas[0][1].weight, "data", t.replicas[0][1].weight.data.clone()),
     lambda t: t.optimizers[0].state.clear(),
-], ids=["rate", "frozen", "moved", "forgotten"])  # fmt: skip
+    lambda t: t.replicas[0][2].eval(),
+    lambda t: setattr(t.replicas[0][4], "p", 0.9),
+    lambda t: setattr(t.replicas[0][2], "momentum", 0.9),
+], ids=["rate", "frozen", "moved", "forgotten", "one layer evaluates", "dropout", "a layer's rate"])  # fmt: skip
 def test_what_changes_between_steps_is_heeded(on_cpu, change):
     ours, plain = (Trainer(net(), MEAN, SGD, ["cpu"], compile=mode) for mode in ("cuda-graph", None))
     for trainer in (ours, plain):
@@ -183,6 +186,18 @@ def test_what_changes_between_steps_is_heeded(on_cpu, change):
             trainer.step(torch.full((8, 1, 4, 4), 0.1 * turn), torch.arange(8) % 3)
     check_same(ours, plain)
     assert counts(ours)[1] == 2
+
+
+def test_evaluating_makes_no_recording_anew(on_cpu):
+    ours, plain = (Trainer(net(), MEAN, SGD, ["cpu"], compile=mode) for mode in ("cuda-graph", None))
+    for trainer in (ours, plain):
+        torch.manual_seed(1)
+        for _ in range(6):
+            trainer.step(torch.ones(8, 1, 4, 4), torch.arange(8) % 3)
+            assert all(module.training for module in trainer.replicas[0].modules())
+            trainer.evaluate(batches(6, 3))
+    check_same(ours, plain)
+    assert counts(ours) == (2, 1, 4)
 
 
 def test_a_bad_batch_is_refused_each_time_and_never_recorded(on_cpu):

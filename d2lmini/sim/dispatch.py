@@ -187,6 +187,8 @@ class Plan:
     def _finish(self, out, args, kwargs, index):
         """Return the results: changed arguments as they were given, what is new in shells."""
         if not self.aliases:
+            if self.each and self.changed == ["self"]:  # torch counts what changes a tensor, but leaves lists to kernels
+                torch.autograd.graph.increment_version(args[0])
             return None
         outs = (out,) if len(self.aliases) == 1 else out
         results = []

@@ -21,18 +21,19 @@ def placed(roots, gradients):
     """
     if len(roots) != len(gradients):
         return gradients
-    return tuple(_placed(gradient, root.device, f"invalid gradient at index {place}")
-                 if isinstance(root, torch.Tensor) else gradient
+    return tuple(_placed(gradient, root.device, place) if isinstance(root, torch.Tensor) else gradient
                  for place, (root, gradient) in enumerate(zip(roots, gradients)))  # fmt: skip
 
 
-def _placed(gradient, device, problem):
+def _placed(gradient, device, place, node=None):
     ours = type(gradient) is SimTensor or (isinstance(gradient, torch.Tensor) and device.type == "sim")
     if not ours or gradient.device == device:
         return gradient
     if gradient.dim() == 0:
         return gradient.to(device)
-    raise RuntimeError(f"{problem} - expected device {device} but got {gradient.device}")
+    returned = f"Function {node.name()} returned an " if node else ""
+    raise RuntimeError(f"{returned}invalid gradient at index {place} - expected device {device} "
+                       f"but got {gradient.device}")  # fmt: skip
 
 
 def _checking(apply):
@@ -42,9 +43,8 @@ def _checking(apply):
         edges = (edge for edge in node.next_functions if edge[0] is not None)
         for place, wanted in enumerate(node.needs_input_grad[: len(listed)]):
             if wanted:
-                (below, number), problem = next(edges), f"Function {node.name()} returned an invalid gradient at index"
-                device = below._input_metadata[number].device
-                listed[place] = _placed(listed[place], device, f"{problem} {place}")
+                below, number = next(edges)
+                listed[place] = _placed(listed[place], below._input_metadata[number].device, place, node)
         return tuple(listed)
 
     return checking

@@ -6,6 +6,7 @@ takes no bytes, remembers its device, and becomes one of ours when its shape is 
 
 import torch
 from torch.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter, UninitializedTensorMixin
+from torch.utils._pytree import tree_map_only
 
 _TYPES = ("half", "float", "double", "char", "short", "int", "long")
 _moves = {name: getattr(torch.Tensor, name) for name in ("to", "cpu", "cuda", *_TYPES)}
@@ -41,18 +42,26 @@ def _remember(tensor, device):
 def _answer(cls, func, types, args=(), kwargs=None):
     """Run one of the few functions of a tensor without a shape: those that move or convert it change it."""
     name, kwargs = getattr(func, "__name__", None), kwargs or {}
-    here = getattr(args[0], "_sim_device", None)
+    tensor, *rest = args or (None,)
+    here = getattr(tensor, "_sim_device", None)
     if func == _get_device and here is not None:
         return here
     if name not in _moves:
         return _own_answer(cls, func, types, args, kwargs)
-    tensor, *rest = args
-    moved = _moves[name](torch.empty(0, dtype=_dtype(tensor), device=tensor.device), *rest, **kwargs)
+    if not isinstance(tensor, UninitializedTensorMixin):  # it only says where to: ``x.to(lazy)``
+        rest, kwargs = tree_map_only(UninitializedTensorMixin, _example, (rest, kwargs))
+        return func(tensor, *rest, **kwargs)
+    moved = _moves[name](_example(tensor), *rest, **kwargs)
     if moved.device.type != "sim" and here is None:
         return _own_answer(cls, _moves[name], types, args, kwargs)
     with torch._C.DisableTorchFunctionSubclass():
         tensor.data = torch.empty(0, dtype=moved.dtype, device="cpu" if moved.is_sim else moved.device)
     return _remember(tensor, moved.device)
+
+
+def _example(tensor):
+    """Return a tensor without elements that has the device and the type which a lazy one remembers."""
+    return torch.empty(0, dtype=_dtype(tensor), device=tensor.device)
 
 
 def _dtype(tensor):

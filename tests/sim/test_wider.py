@@ -83,6 +83,37 @@ def test_lazy_parameters_remember_their_device():
         nn.LazyLinear(2).to("sim:1").weight + 1
 
 
+def test_a_lazy_parameter_may_say_where_to_and_is_refused_elsewhere():
+    x, there = torch.ones(1, dtype=torch.float64), nn.LazyLinear(2).to("sim:1").weight
+    for moved in (x.to(there), x.to(tensor=there), x.to("sim:2").to(there)):
+        assert (str(moved.device), moved.dtype) == ("sim:1", torch.float32)
+    assert x.to(nn.LazyLinear(2).weight).dtype == torch.float32
+    for lazy in (there, nn.LazyLinear(2).weight):
+        for use in (lambda lazy: torch.sum(input=lazy), lambda lazy: torch.stack([lazy]), lambda lazy: x + lazy):
+            with pytest.raises(ValueError, match="uninitialized parameter"):
+                use(lazy)
+
+
+LISTS = [
+    lambda x: torch._foreach_add_([x], 1.0), lambda x: torch._foreach_mul_([x.detach(), x * 1], [2.0, 3.0]),
+    lambda x: torch._foreach_zero_([x]), lambda x: torch._foreach_copy_([x.view(3)], [x * 2]),
+    lambda x: torch._foreach_add_([x, torch.ones(2, device="cpu" if x.is_cpu else "sim:2")], 1.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", LISTS, ids=range(len(LISTS)))
+@pytest.mark.parametrize("device", ["cpu", "sim:1"])
+def test_a_list_that_changes_what_backward_needs_is_an_error(change, device):
+    w, x = torch.ones(3, device=device, requires_grad=True), torch.ones(3, device=device)
+    y = (w * x).sum()
+    change(x)
+    assert x._version == 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
+    with torch.inference_mode():
+        change(torch.ones(3, device=device))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint16, torch.float8_e5m2], ids=str)
 def test_a_storage_that_was_looked_at_is_still_torchs(dtype):
     x = torch.ones(4, device="sim:1").to(dtype)
