@@ -187,7 +187,7 @@ class Plan:
     def _finish(self, out, args, kwargs, index):
         """Return the results: changed arguments as they were given, what is new in shells."""
         if not self.aliases:
-            if self.each and self.changed == ["self"]:  # torch counts what changes a tensor, but leaves lists to kernels
+            if self.each and self.changed == ["self"]:  # torch counts changes itself, but not those of lists
                 torch.autograd.graph.increment_version(args[0])
             return None
         outs = (out,) if len(self.aliases) == 1 else out
