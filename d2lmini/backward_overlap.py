@@ -9,7 +9,7 @@ As PyTorch's DistributedDataParallel does it (Li et al. 2020, section 3.2), for 
 import threading
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from weakref import WeakMethod
+from weakref import WeakMethod, finalize
 
 import torch
 
@@ -25,7 +25,7 @@ class OverlappedAllreduce:
             loss.backward()       # the last of these starts the all-reduces
         reducer.finish()          # now p.grad is the sum, everywhere
 
-    Its hooks work as long as the object, or its `finish`, is kept somewhere.
+    Its hooks work as long as the object, or its `finish`, is kept somewhere, and go with it.
 
     replicas: lists of parameters, alike, one list a device. bucket_bytes: the most bytes of gradients in a bucket,
     unless one alone has more. allreduce: a function that replaces each tensor of a list, one a device, by the sum.
@@ -49,6 +49,7 @@ class OverlappedAllreduce:
             for rank, params in enumerate(self.replicas)
             for number, bucket in enumerate(self.buckets) for place in bucket
         ]  # fmt: skip
+        finalize(self, _remove, self.hooks).atexit = False
         self._restart()
 
     @contextmanager
@@ -72,8 +73,7 @@ class OverlappedAllreduce:
 
     def remove(self):
         """Take the hooks away."""
-        for hook in self.hooks:
-            hook.remove()
+        _remove(self.hooks)
 
     def _restart(self):
         """Wait for every gradient of every bucket anew. A mark says when a replica's stream is past a bucket."""
@@ -114,6 +114,11 @@ def _call(method, *details):
     method = method()
     if method is not None:
         method(*details)
+
+
+def _remove(hooks):
+    for hook in hooks:
+        hook.remove()
 
 
 def _streams(device):

@@ -131,3 +131,16 @@ def test_replicas_are_given_back_with_it():
     del reducer, parameters
     gc.collect()
     assert watched() is None
+
+
+def test_its_hooks_go_with_it():
+    """A model may be trained by one trainer after another."""
+    layer, called = nn.Linear(2, 2), []
+    layer.weight.register_post_accumulate_grad_hook(called.append)
+    for _ in range(3):
+        finish = OverlappedAllreduce([list(layer.parameters())], allreduce=lambda tensors: None).finish
+    assert [len(p._post_accumulate_grad_hooks) for p in layer.parameters()] == [2, 1]
+    del finish
+    assert [len(p._post_accumulate_grad_hooks) for p in layer.parameters()] == [1, 0]
+    layer(torch.ones(1, 2)).sum().backward()
+    assert called == [layer.weight]
