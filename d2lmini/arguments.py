@@ -182,9 +182,8 @@ def _add_processes(group):
                        "and without --compile")  # fmt: skip
     group.add_argument("--patience", type=number(float, 0, above=True), default=20.0, metavar="S",
                        help="seconds after which all processes end when one is silent, or rests while others wait for "
-                       "it, or computes on a batch 30 times as long as it ever did on one of its size, or, if it "
-                       "never did, as the others; one that compiles, reads or writes may take 30 times as many "
-                       "seconds")  # fmt: skip
+                       "it, or computes on a batch 30 times as long as on any before of its size; one that does "
+                       "something new, compiles, reads or writes may take 30 times as many seconds")  # fmt: skip
 
 
 def _add_training(group):

@@ -63,7 +63,7 @@ class ProcessReplica(Replicas):
 
     def learn(self, X, y):
         """Learn from one batch as `Replicas` does, which takes as long as with other batches of its size."""
-        with familiar("learn", X.shape, self.rank < len(X)):  # whether it has a shard: else it has hardly any work
+        with familiar("learn", X.shape):
             return super().learn(X, y)
 
     def _learn_shards(self, X, y, n):

@@ -7,8 +7,7 @@ The rank with the fewest marks is thus the one that the others wait for. What it
 
     slow         it reads or writes files, or torch compiles: it may even rest for long
     familiar     it does what it has done before, such as learning from a batch of this size: it is known how long that
-                 takes, in seconds of the processor, which do not become more where other programs want it too; of the
-                 first of a kind it may be known how long they take the others
+                 takes, in seconds of the processor, which do not become more where other programs want it too
 """
 
 import time
@@ -23,21 +22,20 @@ WARM_UP = 2  # how often a work is done before its time counts: code is loaded, 
 class Pulse:
     """How many marks this process has passed, how many nested `slow` sections it is in, and its `familiar` work.
 
-    work: its kind or that of the last one, when that began, the longest that one of its kind took, and when it ended,
-    all in seconds of the processor; None where not known yet. lasted: how long those of each kind took that were done.
+    work: when that began and the longest that one of its kind took, both in seconds of the processor; None outside, and
+    in one that is not known yet. lasted: how long those of each kind took that were done.
     """
 
     marks: int = 0
     slow: int = 0
     compiling: bool = False
-    work: tuple[tuple, float, float | None, float | None] = ((), 0.0, None, 0.0)
+    work: tuple[float, float] | None = None
     lasted: dict = field(default_factory=dict)
 
     def working(self):
-        """Return its work's kind, seconds so far, longest before, and whether it has ended: then the last one's."""
-        kind, began, longest, ended = self.work  # once: another thread may be asking
-        done = ended is not None
-        return repr(kind), (ended if done else time.process_time()) - began, longest, done
+        """Return the seconds that its familiar work has taken so far, and the longest before; or 0 and None."""
+        work = self.work  # once: another thread may be asking
+        return (time.process_time() - work[0], work[1]) if work else (0.0, None)
 
 
 pulse = Pulse()
@@ -71,13 +69,13 @@ def familiar(*kind):
     """
     count, longest = pulse.lasted.get(kind, (0, None))
     began = time.process_time()
-    pulse.work = (kind, began, longest, None)
+    pulse.work = None if longest is None else (began, longest)
     try:
         yield
     finally:
-        ended = time.process_time()
-        pulse.work = (kind, began, longest, ended)
-    pulse.lasted[kind] = (count + 1, max(ended - began, longest or 0.0) if count >= WARM_UP else None)
+        pulse.work = None
+    took = time.process_time() - began
+    pulse.lasted[kind] = (count + 1, max(took, longest or 0.0) if count >= WARM_UP else None)
 
 
 def compiling_is_slow():

@@ -3,8 +3,7 @@
     beat of rank r      number 1, 2, 3, …   marks it has passed   seconds busy        slow?   where   its process
     no new beat         killed, stopped, or cut off from the network
     fewest marks        the others wait for it: it is asleep if it uses no processor; else it computes, which may take
-                        long, but not very many times as long as ever before in a work that is familiar, nor as the
-                        others took for the first of a kind
+                        long, but not very many times as long as ever before in a work that is familiar
 """
 
 import os
@@ -30,7 +29,7 @@ class Beat:
     """What a rank tells: see the module. `done`: it has nothing left to do with the others.
 
     `host`: the name to show; `machine`: what processes have in common that see each other's numbers, `pid`.
-    `kind`: of the work that it is in, or `idle` was in last; `spent_s` on that one; `longest_s` before, where known.
+    `spent_s`: on the work that it is in, if it is a familiar one, whose `longest_s` before is then known.
     """
 
     number: int
@@ -42,10 +41,8 @@ class Beat:
     machine: str
     pid: int
     done: bool = False
-    kind: str = ""
     spent_s: float = 0.0
     longest_s: float | None = None
-    idle: bool = True
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ def verdict(seen, patience):
     seen: by rank. patience: seconds that a rank may be silent, or asleep while others wait for it; at least
     `TO_BEGIN_S` for one that has not begun, and `LONGER` times as many for one that computes, reads or writes. A
     familiar work, however, is endless once it has had the processor for `AWAKE` of patience and for `LONGER` times as
-    long as ever before; the first ones of a kind, as long as those took that wait.
+    long as ever before.
     """
     going = {rank: s for rank, s in seen.items() if not (s.beat and s.beat.done)}
     ended = {rank: f"{_who(s.beat)} was killed or has ended" for rank, s in going.items() if s.beat and _gone(s.beat)}
@@ -117,37 +114,26 @@ def _behind(going, patience):
     Of one that falls silent nobody knows what it does: it is judged by its silence.
     """
     marks = {rank: s.beat.marks for rank, s in going.items() if s.beat}
-    if len(marks) < len(going):
-        return {}
-    fewest, found = min(marks.values(), default=0), {}
-    ahead = [going[rank].beat for rank in marks if marks[rank] > fewest]
-    for rank, s in going.items():
-        if ahead and marks[rank] == fewest and s.silent_s < patience / 2 and s.still_s >= patience:
-            does = _does(s, ahead, patience)
+    found = {}
+    for rank in marks if marks and len(marks) == len(going) else ():
+        s = going[rank]
+        behind = marks[rank] == min(marks.values()) < max(marks.values())
+        if behind and s.silent_s < patience / 2 and s.still_s >= patience:
+            does = _does(s, patience)
             found |= {rank: f"{_who(s.beat)} {does}"} if does else {}
     return found
 
 
-def _does(s, ahead, patience):
-    """Return what a rank did for `patience` seconds while those `ahead` waited, or None where it may take longer."""
+def _does(s, patience):
+    """Return what a rank did for `patience` seconds while others waited, or None where it may take longer."""
     beat, waited = s.beat, f"for {s.still_s:.0f} s while others waited"
     where, spent = f"it is in {beat.place}", beat.busy_s - s.rested_at
     if not beat.slow and spent < ASLEEP * s.still_s:
         return f"has done nothing {waited}: {where}"
-    longest, whose = _longest(beat, ahead)
-    if not beat.slow and longest is not None and beat.spent_s >= max(AWAKE * patience, LONGER * longest):
-        whose = f"{whose} took {human(longest)}"
-        return f"has computed on one batch {waited}, {whose}: {where}; raise --patience if that is honest"
+    if not beat.slow and beat.longest_s is not None and beat.spent_s >= max(AWAKE * patience, LONGER * beat.longest_s):
+        longest = f"the longest before took {human(beat.longest_s)}"
+        return f"has computed on one batch {waited}, {longest}: {where}; raise --patience if that is honest"
     return f"has come no further {waited}: {where}" if s.still_s >= LONGER * patience else None
-
-
-def _longest(beat, ahead):
-    """Return how long such a work as this took at most, or None, and whom: the rank itself, else those `ahead`."""
-    if beat.idle:
-        return None, ""
-    if beat.longest_s is not None:
-        return beat.longest_s, "the longest before"
-    return max((other.spent_s for other in ahead if other.kind == beat.kind), default=None), "the longest of the others"
 
 
 def _who(beat):
