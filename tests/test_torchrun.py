@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +144,28 @@ def test_by_default_a_rank_that_stops_is_found_and_killed_within_half_a_minute()
     patience = arguments.parse([]).patience
     turn_s = min(1.0, patience / 5)
     assert 10 <= patience + (watch.LOOSE_TURNS + 2) * turn_s < 30  # seen, said by the others, and killed by its guard
+
+
+STUCK = """
+import re
+import torch.distributed as dist
+from d2lmini.distributed.watch import Board, Watch
+store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+Watch(Board(store, "program"), 0, 1, patience=1000)
+print("begun", flush=True)
+re.match(r"(a+)+$", "a" * 100 + "b")
+"""
+
+
+def test_who_is_told_to_end_in_code_that_lets_no_other_thread_run_is_killed_although_patience_is_long():
+    process = subprocess.Popen([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, text=True, cwd=HERE.parent)
+    try:
+        assert process.stdout.readline() == "begun\n"
+        process.terminate()
+        assert process.wait(100) == -signal.SIGKILL
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_a_rank_has_the_gpu_of_its_local_rank_where_all_can_have_one(monkeypatch):

@@ -32,6 +32,7 @@ from d2lmini.distributed.verdict import Beat, Seen, look, machine, missing, verd
 from d2lmini.distributed.worker import place
 
 SAID, WHO = "d2lmini/said", "d2lmini/beat{}"
+ALIVE, TOLD = b".", b"!"  # what the guard is told: that the watch runs, and that this process was told to end
 LOOSE_TURNS = 5  # after a signal, how many turns to wait for a cause before the signal itself is taken for it
 CONSEQUENCES = (ConnectionError, TimeoutError, dist.DistError)  # what a rank sees when another has failed
 
@@ -90,12 +91,12 @@ class Watch:
         self.turn_s = min(1.0, patience / 5)
         self.seen, self.number, self.signal, self.left = dict.fromkeys(range(world_size), Seen()), 0, None, False
         self.main, self.host = threading.get_ident(), socket.gethostname()
-        self.guard = _guard(round(patience / self.turn_s) + 2, self.turn_s)
+        self.guard = _guard(round(patience / self.turn_s) + 2, LOOSE_TURNS, self.turn_s)
         self.waking, theirs = socket.socketpair()
         theirs.setblocking(False)
         self._theirs = theirs
         self._before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
-        self._handler = signal.signal(signal.SIGTERM, lambda *_: None)  # only so that it wakes the watch
+        self._handler = signal.signal(signal.SIGTERM, lambda *_: self._tell_guard(TOLD))  # and it wakes the watch
         self.thread = threading.Thread(target=self._watch, name="watch", daemon=True)
         self.thread.start()
 
@@ -153,8 +154,11 @@ class Watch:
         beat = Beat(self.number, pulse.marks, busy_s(), pulse.slow > 0 or pulse.compiling, where, self.host, machine(),
                     os.getpid(), self.left, *pulse.working())  # fmt: skip
         self.board.store.set(WHO.format(self.rank), json.dumps(asdict(beat)))
+        self._tell_guard(ALIVE)
+
+    def _tell_guard(self, word):
         with suppress(OSError):
-            os.write(self.guard.stdin.fileno(), b".")
+            os.write(self.guard.stdin.fileno(), word)
 
     def _look(self):
         store = self.board.store
@@ -177,21 +181,26 @@ class Watch:
 
 GUARD = """
 import os, select, signal, sys
-limit, turn_s, rank, silent = int(sys.argv[1]), float(sys.argv[2]), os.getppid(), 0
+limit, told, turn_s, rank, silent = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), os.getppid(), 0
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_IGN)
 while silent < limit:
     if not select.select([0], [], [], turn_s)[0]:
         silent += 1
-    elif os.read(0, 4096):
-        silent = 0
-    else:
+        continue
+    words = os.read(0, 4096)
+    if not words:
         sys.exit()
+    silent, limit = 0, told if b"!" in words else limit
 if os.getppid() == rank:
     os.kill(rank, signal.SIGKILL)
 """
 
 
-def _guard(limit, turn_s):
-    """Start the process that kills this one after so many turns without a word from its watch."""
-    return subprocess.Popen([sys.executable, "-S", "-E", "-c", GUARD, str(limit), str(turn_s)], stdin=subprocess.PIPE)
+def _guard(limit, told, turn_s):
+    """Start what kills this process after `limit` turns without a word from its watch, `told` once it was told to end.
+
+    Code that lets no other thread run may do so for a moment when a signal comes: enough for a word, not for the end.
+    """
+    words = map(str, (limit, told, turn_s))
+    return subprocess.Popen([sys.executable, "-S", "-E", "-c", GUARD, *words], stdin=subprocess.PIPE)
