@@ -1,5 +1,7 @@
 """Processes agree on a name for their attempt, whatever earlier attempts left in the store; here they are threads."""
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -52,3 +54,22 @@ def test_nobody_waits_for_rank_0_for_ever(store, monkeypatch):
     monkeypatch.setattr(rollcall, "WAIT_S", 0.3)
     with pytest.raises(TimeoutError, match=r"rank 0 has given no sign of life for 0\.3 s"):
         rollcall.attempt(store.clone(), 1, 2)
+
+
+LEAVES = """
+import sys
+import time
+import torch.distributed as dist
+from d2lmini.distributed import rollcall
+
+store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+rollcall.LOOK_S = 0.0005  # so that rank 0 is nearly always inside torch
+rollcall.attempt(store, 0, 2)
+time.sleep(0.05)
+sys.exit(2)
+"""
+
+
+def test_rank_0_may_end_while_it_still_answers():
+    processes = [subprocess.Popen([sys.executable, "-c", LEAVES], stderr=subprocess.PIPE) for _ in range(4)]
+    assert [(process.communicate(timeout=200)[1], process.returncode) for process in processes] == [(b"", 2)] * 4

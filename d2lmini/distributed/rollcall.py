@@ -7,6 +7,7 @@ is each machine's own, and differs where one machine's processes failed and anot
     rank r > 0    makes a token, "roll/r"       ──►  is my token there? then the name is not an earlier attempt's
 """
 
+import atexit
 import json
 import threading
 import time
@@ -25,8 +26,18 @@ def attempt(store, rank, world_size):
     token = uuid.uuid4().hex
     if rank:
         return _join(store, rank, token)
-    threading.Thread(target=_answer, args=(store.clone(), token, world_size), name="roll call", daemon=True).start()
+    ended = threading.Event()
+    task = store.clone(), token, world_size, ended
+    thread = threading.Thread(target=_answer, args=task, name="roll call", daemon=True)
+    thread.start()
+    atexit.register(_end, thread, ended)
     return token
+
+
+def _end(thread, ended):
+    """Let the thread end first: one that is inside torch when the interpreter goes ends the process with SIGABRT."""
+    ended.set()
+    thread.join()
 
 
 def _join(store, rank, token):
@@ -42,13 +53,13 @@ def _join(store, rank, token):
     raise TimeoutError(f"rank 0 has given no sign of life for {WAIT_S:g} s")
 
 
-def _answer(store, name, world_size):
+def _answer(store, name, world_size, ended):
     others, tokens = range(1, world_size), None
     with suppress(RuntimeError):  # the store may go while one is still missing: `watch` says so
-        while not all(store.check([f"{name}/here{rank}"]) for rank in others):
+        while not ended.is_set() and not all(store.check([f"{name}/here{rank}"]) for rank in others):
             there = [rank for rank in others if store.check([f"roll/{rank}"])]
             found = {rank: store.get(f"roll/{rank}").decode() for rank in there}
             if found != tokens:
                 store.set("roll/0", json.dumps([name, found]))
                 tokens = found
-            time.sleep(LOOK_S)
+            ended.wait(LOOK_S)
