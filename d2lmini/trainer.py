@@ -69,6 +69,7 @@ class Trainer:
         self.replicas, self.optimizers = self.engine.modules, self.engine.optimizers
         recording.record_steps(self.engine)
         self.history, self.progress = History(), Progress()
+        self._data = None  # the batches of the last `fit`
         self._place, self._resumed = None, False  # where the epoch began, and whether a checkpoint told so
 
     def step(self, X, y):
@@ -97,16 +98,13 @@ class Trainer:
         self.history, self.progress, self._resumed = History(provenance=self.engine.provenance()), Progress(), False
         if resume and exists(checkpoint, self.engine):
             self.load(checkpoint)
-        if not self._resumed or self._place is None:
-            self._place, self._resumed = self._find_place(train_iter), False
+        self._data = train_iter
         while self.progress.epochs < num_epochs:
             self._epoch(train_iter, checkpoint, every)
             if test_iter is not None:
                 self.history.accuracy.append(self.evaluate(test_iter))
             if on_epoch:
-                self._place = self._find_place(train_iter)  # it may save, and draw random numbers
                 on_epoch(self.progress.epochs, self.history)
-            self._place = self._find_place(train_iter)
             if checkpoint:
                 self.save(checkpoint)
         return self.history
@@ -120,8 +118,10 @@ class Trainer:
 
     def save(self, path):
         """Write a checkpoint: model, optimiser, progress, history, random numbers; raises CheckpointError."""
+        between = self._data is not None and not self.progress.batches  # two epochs: the next will begin here
         state = {"engine": self.engine.state_dict(), "progress": asdict(self.progress), "history": asdict(self.history),
-                 "rng": rng.get_state(self.devices), "place": self._place}  # fmt: skip
+                 "rng": rng.get_state(self.devices),
+                 "place": self._find_place(self._data) if between else self._place}  # fmt: skip
         self.engine.first(partial(write, path, state))
 
     def load(self, path):
@@ -178,8 +178,9 @@ class Trainer:
         The iterator is started with the random numbers that it was started with then, so that it gives the same order,
         and what it gave already is passed over; after that the numbers go on where the checkpoint has them.
         """
-        resumed, self._resumed = self._resumed, False
+        resumed, self._resumed = self._resumed and self._place is not None, False
         if not resumed:
+            self._place = self._find_place(train_iter)
             return iter(train_iter)
         now = rng.get_state(self.devices)
         self._go_back(train_iter)
