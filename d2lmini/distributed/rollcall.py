@@ -15,6 +15,7 @@ import uuid
 from contextlib import suppress
 
 LOOK_S = 0.05  # between two looks
+LEAVE_S = 5.0  # for the thread at the end: a store that is cut off may not answer at all
 WAIT_S = 60.0  # for rank 0, which may have to load torch from a slow disk
 
 
@@ -37,7 +38,7 @@ def attempt(store, rank, world_size):
 def _end(thread, ended):
     """Let the thread end first: one that is inside torch when the interpreter goes ends the process with SIGABRT."""
     ended.set()
-    thread.join()
+    thread.join(LEAVE_S)
 
 
 def _join(store, rank, token):
