@@ -19,8 +19,8 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import d2lmini
-from d2lmini.data import Batches
-from d2lmini.loading import PerSample
+from d2lmini.data.datasets import Batches
+from d2lmini.measure.loading import PerSample
 from d2lmini.timing import Measurement, Timer, human, provenance
 
 LR = 0.1

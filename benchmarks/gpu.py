@@ -39,11 +39,12 @@ try:
     import gpu_parts as parts
     import torch
 
-    from d2lmini import results, sim, timing
-    from d2lmini.compiling import MODES, RECORDED
+    from d2lmini import sim, timing
     from d2lmini.devices import cpu, processor
-    from d2lmini.hardware import GPUS
+    from d2lmini.hardware.catalog import GPUS
+    from d2lmini.measure import results
     from d2lmini.timing import human
+    from d2lmini.trainer.compiled import MODES, RECORDED
 except ModuleNotFoundError as absent:
     sys.exit(missing(absent))
 

@@ -11,13 +11,15 @@ from networks import NETWORKS
 from torch import nn
 from torch.utils.data import DataLoader
 
-from d2lmini import collectives, sim, transfers
-from d2lmini.data import Batches, load_data_digits
-from d2lmini.models import LeNet
-from d2lmini.results import quantity, seconds
-from d2lmini.schedule_costs import busbw
+from d2lmini import sim
+from d2lmini.collectives import on_devices
+from d2lmini.collectives.cost_model import busbw
+from d2lmini.data.datasets import Batches, load_data_digits
+from d2lmini.measure import transfers
+from d2lmini.measure.results import quantity, seconds
+from d2lmini.models.lenet import LeNet
 from d2lmini.timing import Measurement, Timer, measure
-from d2lmini.trainer import Trainer
+from d2lmini.trainer.trainer import Trainer
 
 WARMUP = 3  # epochs: with CUDA graphs a size of batch is compiled in the first, recorded in the second, then replayed
 ONE_GRAPH = {"cuda-graph": "a step one CUDA graph", "compiled-cuda-graph": "compiled, a step one CUDA graph"}
@@ -119,7 +121,7 @@ def scaling(data, batch_size, devices, rounds, nbytes):
 
 def _allreduce(devices, nbytes, rounds):
     tensors = [torch.zeros(nbytes // 4, device=device) for device in devices]
-    found = measure(lambda: collectives.allreduce(tensors), rounds, WARMUP, devices)
+    found = measure(lambda: on_devices.allreduce(tensors), rounds, WARMUP, devices)
     rate = partial(busbw, nbytes, world_size=len(devices))
     ends = [rate(end) for end in reversed(found.interval)]
     return {"allreduce": seconds(found), "size": quantity(nbytes, "bytes"),

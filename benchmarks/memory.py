@@ -11,8 +11,9 @@ import statistics
 import time
 from pathlib import Path
 
-from d2lmini import host, memory, roofline
-from d2lmini.levels import contrast, doubts, levels, size
+from d2lmini.hardware import host
+from d2lmini.measure import memory_hierarchy, roofline
+from d2lmini.measure.levels import contrast, doubts, levels, size
 from d2lmini.timing import human, provenance
 
 CHAINS = (1, 2, 4, 8, 16, 32)
@@ -23,10 +24,10 @@ def sweep():
     """Return name -> points of the ladder and the sweep, and the seconds that measuring took, compiling included."""
     start = time.perf_counter()
     curves = {
-        "random": memory.latency(), "in order": memory.latency(in_order=True),
-        "read": memory.bandwidth(kernel="read"), "triad": memory.bandwidth(kernel="triad"),
+        "random": memory_hierarchy.latency(), "in order": memory_hierarchy.latency(in_order=True),
+        "read": memory_hierarchy.bandwidth(kernel="read"), "triad": memory_hierarchy.bandwidth(kernel="triad"),
     }  # fmt: skip
-    curves["STREAM by PyTorch"] = [memory.stream(curves["triad"][-1].nbytes)]
+    curves["STREAM by PyTorch"] = [memory_hierarchy.stream(curves["triad"][-1].nbytes)]
     return curves, time.perf_counter() - start
 
 
@@ -36,17 +37,18 @@ def pairs():
     The two take turns, and the middle one of the ratios counts: on a machine shared with others the bandwidth of main
     memory can be half of what it was a second ago, for both.
     """
-    nbytes, found = memory.working_sets()[-1], []
+    nbytes, found = memory_hierarchy.working_sets()[-1], []
     for _ in range(PAIRS):
-        ours, other = memory.bandwidth([nbytes], repeat=6)[0], memory.stream(nbytes, repeat=6)
+        ours, other = memory_hierarchy.bandwidth([nbytes], repeat=6)[0], memory_hierarchy.stream(nbytes, repeat=6)
         found.append((ours.bytes_per_s / other.bytes_per_s, other.bytes_per_s))
     return tuple(map(statistics.median, zip(*found, strict=True)))
 
 
 def chained():
     """Return number of chains -> points, a working set every octave."""
-    sizes = [nbytes for nbytes in memory.working_sets()[::2] if nbytes >= 2 * memory.LINE * max(CHAINS)]
-    rows = [memory.latency_of_chains(CHAINS, nbytes) for nbytes in sizes]
+    least = 2 * memory_hierarchy.LINE * max(CHAINS)
+    sizes = [nbytes for nbytes in memory_hierarchy.working_sets()[::2] if nbytes >= least]
+    rows = [memory_hierarchy.latency_of_chains(CHAINS, nbytes) for nbytes in sizes]
     return {count: [row[place] for row in rows] for place, count in enumerate(CHAINS)}
 
 

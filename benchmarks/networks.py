@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from torch import nn
 
-from d2lmini.alexnet import alexnet
-from d2lmini.resnet import resnet50, resnet56
+from d2lmini.models.alexnet import alexnet
+from d2lmini.models.resnet import resnet50, resnet56
 
 WORDS, STEPS = 10_000, 32
 

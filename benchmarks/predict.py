@@ -26,11 +26,11 @@ import torch
 from networks import NETWORKS
 from torch.utils.flop_counter import FlopCounterMode
 
-from d2lmini import costs
-from d2lmini.machines import build, slower
-from d2lmini.results import write_json
-from d2lmini.sim.work import measure, signature
-from d2lmini.throughput import Reporting, foresee
+from d2lmini.hardware import costs
+from d2lmini.hardware.machines import build, slower
+from d2lmini.measure.results import write_json
+from d2lmini.measure.throughput import Reporting, foresee
+from d2lmini.sim.model.work import measure, signature
 
 TABLE = Path(__file__).parent.parent / "chapters" / "data" / "shi2016_table7.csv"
 GRID = [share / 20 for share in range(8, 19)]

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from d2lmini import sim
-from d2lmini.models import LeNet
+from d2lmini.models.lenet import LeNet
 from d2lmini.timing import provenance
 
 SETTINGS = {"clock and counting off": {"clock": False, "counting": False}, "clock off": {"clock": False}, "all on": {}}

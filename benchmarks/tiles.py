@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from d2lmini.loops import compiled, loops_ijk, loops_ikj, loops_packed, loops_tiled
+from d2lmini.reuse.loop_order import compiled, loops_ijk, loops_ikj, loops_packed, loops_tiled
 from d2lmini.timing import Measurement, Timer, human, provenance
 
 

@@ -28,11 +28,11 @@ import torch.distributed as dist
 from torch import nn
 
 from d2lmini import sim
-from d2lmini.data import load_data_digits
+from d2lmini.data.datasets import load_data_digits
 from d2lmini.distributed import run
-from d2lmini.models import LeNet
+from d2lmini.models.lenet import LeNet
 from d2lmini.timing import human, provenance
-from d2lmini.trainer import Trainer
+from d2lmini.trainer.trainer import Trainer
 
 SGD = partial(torch.optim.SGD, lr=0.1)
 MODELS = {

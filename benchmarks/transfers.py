@@ -11,10 +11,10 @@ import json
 import statistics
 from pathlib import Path
 
-from d2lmini import fits, overlap, transfers
 from d2lmini.devices import cpu, try_all_gpus
+from d2lmini.measure import copy_overlap, line_fit, transfers
+from d2lmini.measure.transfers import SIZES, Route
 from d2lmini.timing import human
-from d2lmini.transfers import SIZES, Route
 
 LEAST, WANTED = 2**16, 0.20
 
@@ -22,7 +22,7 @@ LEAST, WANTED = 2**16, 0.20
 def predicted(route, most, pool=transfers.POOL):
     """Fit one run, predict another, and return the figures of both as a row."""
     (sizes, first, origin), (_, second, _) = (_run(route, most, pool) for _ in range(2))
-    line = fits.fit(sizes, first)
+    line = line_fit.fit(sizes, first)
     errors = [abs(line.predict(n) / t - 1) for n, t in zip(sizes, second) if n >= LEAST]
     return {"route": f"{route}{'' if pool else ', the same bytes'}", "origin": origin, "alpha_s": line.alpha,
             "alpha_interval_s": line.alpha_interval, "beta_bytes_per_s": line.beta,
@@ -54,9 +54,9 @@ def main(file=None, most=SIZES[-1]):
     print(*dict.fromkeys(row["origin"] for row in rows), sep="\n")
     figures = {"rows": rows}
     for gpu in gpus:
-        times = overlap.measure_overlap(gpu)
-        figures[f"hidden on {gpu}"] = overlap.hidden(times)
-        print(f"{gpu}: a second stream hides {overlap.hidden(times):.0%} of the shorter of copy and products")
+        times = copy_overlap.measure_overlap(gpu)
+        figures[f"hidden on {gpu}"] = copy_overlap.hidden(times)
+        print(f"{gpu}: a second stream hides {copy_overlap.hidden(times):.0%} of the shorter of copy and products")
     if file:
         Path(file).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 

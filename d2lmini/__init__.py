@@ -12,15 +12,11 @@ _HOMES = {
     "timing": "Measurement Timer compare human measure provenance",
     "data": "Batches FASHION_MNIST_LABELS load_data_digits load_data_fashion_mnist load_data_mnist",
     "models": "LeNet he lenet lenet_params",
-    "data_parallel": "allreduce evaluate_accuracy_gpu get_params sgd split_batch train_batch",
-    "history": "DivergedError History",
-    "checkpoint": "CheckpointError",
-    "sync_batch_norm": "SyncBatchNorm",
-    "parallel_module": "DataParallel",
-    "backward_overlap": "OverlappedAllreduce",
-    "trainer": "Trainer",
-    "plots": "Animator",
-    "widgets": "explore",
+    "data_parallel": "DataParallel OverlappedAllreduce SyncBatchNorm allreduce evaluate_accuracy_gpu get_params sgd "
+                     "split_batch train_batch",
+    "trainer": "CheckpointError DivergedError History Trainer",
+    "figures.plots": "Animator",
+    "figures.widgets": "explore",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import torch
 
-from d2lmini import host, sim
+from d2lmini import sim
+from d2lmini.hardware import host
 
 CHOICES = ("real", "sim", "cpu")
 

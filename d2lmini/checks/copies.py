@@ -10,11 +10,12 @@ from unittest import mock
 
 import torch
 
-from d2lmini import machines, sim
+from d2lmini import sim
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many
-from d2lmini.sim.clock import Clock
-from d2lmini.sim.state import state
-from d2lmini.sim.tensor import SimTensor
+from d2lmini.hardware import machines
+from d2lmini.sim.device.state import state
+from d2lmini.sim.device.tensor import SimTensor
+from d2lmini.sim.model.clock import Clock
 
 FEATURES = 256
 PRODUCTS = 8  # on a batch; on the slow GPU they take about as long as five copies of one

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check
-from d2lmini.tiles import CountedMatrix, tiled_product
+from d2lmini.reuse.tiling import CountedMatrix, tiled_product
 
 
 @check

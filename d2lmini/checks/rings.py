@@ -6,11 +6,13 @@ from itertools import pairwise
 
 import torch
 
-from d2lmini import costs, machines, schedules, sim
+from d2lmini import sim
 from d2lmini.checks.mechanism import Wrong, brief, check, many
-from d2lmini.collectives import run
-from d2lmini.schedule_costs import bound_seconds
-from d2lmini.sim.streams import PS
+from d2lmini.collectives import schedules
+from d2lmini.collectives.cost_model import bound_seconds
+from d2lmini.collectives.on_devices import run
+from d2lmini.hardware import costs, machines
+from d2lmini.sim.model.streams import PS
 
 RING = machines.build(8, "GTX 1080", "PCIe3-x16", peer=True)  # a slot for each: bytes, not latency, decide
 SWITCH = machines.MACHINES["8xH200"]

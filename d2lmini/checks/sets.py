@@ -5,10 +5,10 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from d2lmini.alexnet import alexnet
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check
-from d2lmini.models import LeNet
-from d2lmini.profile import profile
+from d2lmini.measure.layer_costs import profile
+from d2lmini.models.alexnet import alexnet
+from d2lmini.models.lenet import LeNet
 
 
 @check

@@ -23,8 +23,8 @@ from contextlib import suppress
 from importlib import import_module
 from multiprocessing import connection
 
-from d2lmini import host
 from d2lmini.distributed import worker
+from d2lmini.hardware import host
 
 GRACE_S = 0.5  # how long to wait for further reports after the first failure, to name the cause and not a consequence
 LEAVE_S = 5.0  # how long a rank that has returned may take to leave

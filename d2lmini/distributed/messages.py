@@ -16,9 +16,9 @@ from functools import lru_cache
 import torch
 import torch.distributed as dist
 
+from d2lmini.collectives.schedules import ALLREDUCE
 from d2lmini.distributed.agreement import Call, must_agree, whom_it_lacks
 from d2lmini.distributed.plan import ASK, SEND, WAIT, plan
-from d2lmini.schedules import ALLREDUCE
 
 SEGMENT = 4 * 1024 * 1024  # bytes; a message costs both processors some 50 µs, so short ones lose more than they win
 SMALL = 64 * 1024  # bytes up to which asking early is worth one more copy

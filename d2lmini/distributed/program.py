@@ -12,7 +12,7 @@ Nothing here knows of tensors or processes; `plan` puts it into an order, and `m
 
 from dataclasses import dataclass, field
 
-from d2lmini.schedules import messages
+from d2lmini.collectives.schedules import messages
 
 
 @dataclass

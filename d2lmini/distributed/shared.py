@@ -24,10 +24,10 @@ memory (`SharedAllreduce.buffer`) is not copied: rank r reads slice r of all buf
 
 import torch
 
+from d2lmini.collectives.schedules import offsets
 from d2lmini.distributed.agreement import Call, must_agree, must_not_differ
 from d2lmini.distributed.messages import COMBINE, must_be_possible
 from d2lmini.distributed.segment import ENTERED, KEY, WRITTEN, Segment
-from d2lmini.schedules import offsets
 
 BLOCK = 1024 * 1024  # bytes of a rank's tensor that pass at a time
 SLOTS = 3

@@ -10,9 +10,9 @@ Importing this package changes nothing in torch; `enable` does, for the rest of 
 
 import torch
 
-from d2lmini import machines
-from d2lmini.sim.memory import Memory
-from d2lmini.sim.state import Gpu, state
+from d2lmini.hardware import machines
+from d2lmini.sim.device.state import Gpu, state
+from d2lmini.sim.model.memory import Memory
 
 __all__ = ["enable", "has_clock", "is_enabled", "machine", "now", "one_launch", "trace"]
 
@@ -39,8 +39,8 @@ def enable(gpus=None, gpu="GTX 1080", link="PCIe3-x16", *, machine=None, memory=
     if not isinstance(capacity, int) or capacity < 0:
         raise ValueError(f"expected the memory of a GPU as a number of bytes, got {memory!r}")
     _register()
-    from d2lmini.sim import live
-    from d2lmini.sim.clock import Clock
+    from d2lmini.sim.device import live
+    from d2lmini.sim.model.clock import Clock
 
     tensors = live.settle(chosen.count, capacity) if state.gpus else []
     state.machine, state.counting = chosen, counting
@@ -56,7 +56,8 @@ def disable():
     The device type stays known to torch. Raises RuntimeError when a tensor is left on one of them.
     """
     if state.gpus:
-        from d2lmini.sim import current, live
+        from d2lmini.sim.device import live
+        from d2lmini.sim.patches import current
 
         live.settle(0, 0)
         state.gpus.clear()
@@ -119,18 +120,19 @@ def _register():
     global _registered
     if _registered:
         return
-    from d2lmini.sim import hooks, module
+    from d2lmini.sim.device import api, register
 
-    lacking = hooks.missing()
+    lacking = register.missing()
     if lacking:
         raise RuntimeError(f"simulated GPUs need torch 2.11 or later; this is {torch.__version__}, without {lacking}")
-    hooks.register(module)
+    register.register(api)
     _registered = True
 
 
 def _resize(count, capacity):
     """Keep the devices that stay, drop or add others."""
-    from d2lmini.sim import current, random
+    from d2lmini.sim.device import random
+    from d2lmini.sim.patches import current
 
     del state.gpus[count:]
     for index in range(len(state.gpus), count):

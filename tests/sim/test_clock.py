@@ -7,10 +7,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from d2lmini.costs import COPY_S, KERNEL_S, LAUNCH_S, LINK_SHARE, operation_seconds
-from d2lmini.machines import MACHINES, build
-from d2lmini.sim.clock import Clock
-from d2lmini.sim.work import measure, signature
+from d2lmini.hardware.costs import COPY_S, KERNEL_S, LAUNCH_S, LINK_SHARE, operation_seconds
+from d2lmini.hardware.machines import MACHINES, build
+from d2lmini.sim.model.clock import Clock
+from d2lmini.sim.model.work import measure, signature
 
 aten = torch.ops.aten
 PS = 10**12
@@ -158,7 +158,7 @@ def test_a_changing_number_makes_no_new_cost(clock):
 
 
 def test_costs_remembered_have_a_limit(clock, monkeypatch):
-    monkeypatch.setattr("d2lmini.sim.clock._MOST_COSTS", 10)
+    monkeypatch.setattr("d2lmini.sim.model.clock._MOST_COSTS", 10)
     for size in range(1, 100):
         do(clock, size=size)
     assert len(clock._costs) <= 10

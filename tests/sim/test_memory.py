@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from d2lmini import sim
-from d2lmini.sim.memory import Memory, human
+from d2lmini.sim.model.memory import Memory, human
 
 MIB = 2**20
 pytestmark = pytest.mark.usefixtures("gpus")

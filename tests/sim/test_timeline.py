@@ -6,9 +6,9 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from d2lmini.machines import build
-from d2lmini.sim.clock import Clock
-from d2lmini.sim.timeline import Span, Trace, _covered
+from d2lmini.hardware.machines import build
+from d2lmini.sim.model.clock import Clock
+from d2lmini.sim.model.timeline import Span, Trace, _covered
 
 X = torch.empty(4096, 4096, device="meta")
 

@@ -1,0 +1,25 @@
+"""Collectives between devices: written as data, run, counted, and priced.
+
+    schedules/    who sends which chunk to whom, step by step: no tensor, no device, no clock
+        │
+    on_devices ── operands (what may be combined)     runs a schedule over tensors, one on each device
+        │     └── ledger                              the messages that it sent
+    buckets                                           many small tensors in few messages
+    cost_model                                        what a schedule should take on a machine
+"""
+
+from d2lmini.collectives.buckets import allreduce_buckets
+from d2lmini.collectives.on_devices import (
+    all_gather,
+    allreduce,
+    broadcast,
+    gather,
+    reduce,
+    reduce_scatter,
+    run,
+    scatter,
+)
+
+__all__ = [
+    "all_gather", "allreduce", "allreduce_buckets", "broadcast", "gather", "reduce", "reduce_scatter", "run", "scatter",
+]  # fmt: skip

@@ -1,0 +1,91 @@
+"""What a schedule costs on a named machine: α + bytes · β for a message, bytes · γ for adding it up.
+
+α, a message's fixed part, and β, the seconds a byte takes on a link, are `costs.copy_seconds`; γ, the seconds a byte
+takes to be read and added, is `costs.operation_seconds`. A step lasts as long as its slowest message, or as its busiest
+wire if several messages share one, and then as long as its slowest addition; steps follow one another.
+
+The model is Hockney's, extended by γ: Thakur, Rabenseifner and Gropp, 2005. What it leaves out: ranks that are ready
+early do not start early.
+"""
+
+from collections import Counter
+
+from d2lmini.collectives.schedules import messages
+from d2lmini.hardware.costs import LAUNCH_S, copy_seconds, operation_seconds
+
+
+def predict(schedule, n, machine, itemsize=4):
+    """Return the seconds that `schedule` takes on buffers of n elements of `itemsize` bytes, rank r on GPU r.
+
+    Raises ValueError when the machine has fewer GPUs than the schedule has ranks.
+    """
+    if schedule.world_size > machine.count:
+        raise ValueError(f"{schedule.name} needs {schedule.world_size} GPUs, {machine.name} has {machine.count}")
+    return LAUNCH_S + sum(step_seconds(schedule, n, machine, itemsize))
+
+
+def step_seconds(schedule, n, machine, itemsize=4):
+    """Return the seconds of each step, a list; a step without messages takes none."""
+    steps = [[] for _ in schedule.steps]
+    for step, send, first, last in messages(schedule, n):
+        steps[step].append((send, (last - first) * itemsize))
+    return [_longest_message(sends, machine) + _longest_addition(sends, machine, itemsize) for sends in steps]
+
+
+def _longest_message(sends, machine):
+    longest, busy = 0.0, Counter()
+    for send, nbytes in sends:
+        hops = [(hop.wires, copy_seconds(nbytes, hop.link)) for hop in machine.route(send.src, send.dst)]
+        longest = max(longest, sum(seconds for _, seconds in hops))
+        for wires, seconds in hops:
+            busy.update(dict.fromkeys(wires, seconds))
+    return max([longest, *busy.values()])
+
+
+def _longest_addition(sends, machine, itemsize):
+    adding = Counter()
+    for send, nbytes in sends:
+        if send.op == "reduce":  # reads both operands, writes one
+            elements = nbytes // itemsize
+            adding[send.dst] += operation_seconds(elements, 3 * nbytes, machine.gpu, "pointwise")
+    return max(adding.values(), default=0.0)
+
+
+def algbw(nbytes, seconds):
+    """Return the algorithm bandwidth in bytes a second: a rank's buffer over the time of the collective."""
+    return nbytes / seconds
+
+
+def busbw(nbytes, seconds, world_size):
+    """Return the bus bandwidth of an all-reduce in bytes a second, as nccl-tests defines it: algbw · 2(P − 1)/P.
+
+    For an algorithm that sends no more than it must this is the rate of each rank's link in one direction, whatever P.
+    """
+    return algbw(nbytes, seconds) * 2 * (world_size - 1) / world_size
+
+
+def bound_seconds(nbytes, world_size, bytes_per_s):
+    """Return the least time of an all-reduce of `nbytes` where each rank's link carries `bytes_per_s` each way.
+
+    A rank must send at least 2(P − 1)/P of its buffer (Patarasuk and Yuan, 2009, which the chapter retells).
+    """
+    return 2 * (world_size - 1) / world_size * nbytes / bytes_per_s
+
+
+def crossover(slow_start, fast_end, machine, itemsize=4, most=2**40):
+    """Return the n from which on schedule `fast_end` is predicted to take no longer than `slow_start`.
+
+    At n − 1 it still loses. It is taken to win at longer buffers, where the lengths next to n may still go either way:
+    with a remainder, one chunk is longer than the others. Raises ValueError when it still loses at `most` elements.
+    """
+
+    def wins(n):
+        return predict(fast_end, n, machine, itemsize) <= predict(slow_start, n, machine, itemsize)
+
+    if not wins(most):
+        raise ValueError(f"{fast_end.name} is slower than {slow_start.name} up to {most:,} elements")
+    low, high = 0, most  # loses at low (or low is 0), wins at high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if wins(middle) else (middle, high)
+    return high

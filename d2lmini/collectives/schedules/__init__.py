@@ -1,0 +1,27 @@
+"""Collectives as data: who sends which chunk to whom, step by step. No tensor, no device, no clock.
+
+Every rank has one buffer of n elements, cut into the schedule's `chunks`. A schedule is executed on devices by
+`collectives`, between processes by `distributed`, priced by `schedule_costs`, and `check` verifies it.
+
+All sends of one step happen at the same time: each reads what was there before the step. An empty chunk (fewer elements
+than chunks) is not sent at all.
+"""
+
+from d2lmini.collectives.schedules.allreduce import (
+    ALLREDUCE,
+    allreduce_halving_doubling,
+    allreduce_hierarchical,
+    allreduce_naive,
+    allreduce_ring,
+    allreduce_tree,
+)
+from d2lmini.collectives.schedules.rings import all_gather, reduce_scatter, ring_order
+from d2lmini.collectives.schedules.schedule import Schedule, Send, messages, offsets
+from d2lmini.collectives.schedules.trees import broadcast, gather, reduce, scatter, tree
+from d2lmini.collectives.schedules.verify import check, promised, states
+
+__all__ = [
+    "ALLREDUCE", "Schedule", "Send", "all_gather", "allreduce_halving_doubling", "allreduce_hierarchical",
+    "allreduce_naive", "allreduce_ring", "allreduce_tree", "broadcast", "check", "gather", "messages", "offsets",
+    "promised", "reduce", "reduce_scatter", "ring_order", "scatter", "states", "tree",
+]  # fmt: skip

@@ -1,0 +1,239 @@
+"""Data sets that fit in memory, and iterators that make their batches on the device where the data lives.
+
+    files or scikit-learn ─> uint8 images [N, 1, H, W], int64 labels [N] ─> (resized once) ─> Batches ─> (X, y)
+"""
+
+import copy
+import hashlib
+import os
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch.nn.functional import interpolate
+
+from d2lmini.data.download import fetch
+from d2lmini.data.idx import read_examples
+
+FASHION_MNIST_LABELS = (
+    "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
+)  # fmt: skip
+DIGITS_FOR_TRAINING = 1500
+DIGITS_PEAK = 16  # the largest value of a pixel in scikit-learn's digits
+RESIZE_CHUNK = 256  # images resized at a time: bounds the float64 copies
+
+
+@dataclass(frozen=True)
+class IdxFiles:
+    """A data set published as four IDX files: training images, their labels, test images, their labels.
+
+    `name`: its folder in the cache and in D2LMINI_DATA. `mirrors`: addresses of folders with the files, tried in order.
+    `files`: each file's name -> (sha256 in hex, size in bytes).
+    """
+
+    name: str
+    mirrors: tuple
+    files: dict
+
+
+MNIST = IdxFiles(
+    "mnist",
+    ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
+    {
+        "train-images-idx3-ubyte.gz": ("440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 9912422),
+        "train-labels-idx1-ubyte.gz": ("3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28881),
+        "t10k-images-idx3-ubyte.gz": ("8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1648877),
+        "t10k-labels-idx1-ubyte.gz": ("f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4542),
+    },
+)
+
+FASHION_MNIST = IdxFiles(
+    "fashion_mnist",
+    ("https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"),
+    {
+        "train-images-idx3-ubyte.gz": ("3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84", 26421880),
+        "train-labels-idx1-ubyte.gz": ("a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845", 29515),
+        "t10k-images-idx3-ubyte.gz": ("346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073", 4422102),
+        "t10k-labels-idx1-ubyte.gz": ("67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5", 5148),
+    },
+)
+
+
+class Batches:
+    """An iterator over a data set in memory: yields X float32 [B, 1, H, W] in [0, 1] and y int64 [B].
+
+    `images`: uint8 [N, 1, H, W]; `labels`: [N]. Both are copied to `device` once (None: they stay where they are) and
+    each batch is made there. The last batch is short when `batch_size` does not divide N, or left out with `drop_last`.
+    `shuffle` draws a new order for each epoch, from `seed` and the epoch's number alone: the same on every device, and
+    torch's global generator is left alone. `epoch` counts the epochs begun; set it to repeat or to resume one.
+
+    Raises ValueError for a batch size that is not a positive int, images that are not uint8 or not 4-dimensional,
+    labels that are not integers or not as many as the images, and an empty data set.
+    """
+
+    def __init__(self, images, labels, batch_size, shuffle=False, seed=0, device=None, drop_last=False):
+        """Check the data and copy it to the device; every argument is described above."""
+        _check_positive("batch_size", batch_size)
+        _check_examples(images, labels)
+        self.images = images.to(device=device).contiguous()
+        self.labels = labels.to(device=device, dtype=torch.int64).contiguous()
+        self.batch_size, self.shuffle, self.seed, self.drop_last = batch_size, shuffle, seed, drop_last
+        self.epoch = 0
+
+    @property
+    def num_examples(self):
+        """How many examples the data set has, whatever `drop_last` leaves out."""
+        return len(self.images)
+
+    def __len__(self):
+        """Return the number of batches in an epoch."""
+        full, rest = divmod(self.num_examples, self.batch_size)
+        return full + bool(rest and not self.drop_last)
+
+    def __iter__(self):
+        """Begin an epoch and return its batches; also ``next(iter(batches))`` begins one."""
+        epoch, self.epoch = self.epoch, self.epoch + 1
+        return self._shuffled(epoch) if self.shuffle else self._in_order()
+
+    def to(self, device):
+        """Return the same iterator, at the same epoch, over a copy of the data on `device`."""
+        moved = copy.copy(self)
+        moved.images, moved.labels = self.images.to(device), self.labels.to(device)
+        return moved
+
+    def _in_order(self):
+        labels = self.labels.clone()  # y is the caller's to write into; one copy an epoch is less than one a batch
+        parts = zip(self.images.split(self.batch_size), labels.split(self.batch_size), strict=True)
+        for images, y in islice(parts, len(self)):
+            yield _scaled(images), y
+
+    def _shuffled(self, epoch):
+        order = _order(self.num_examples, self.seed, epoch).to(self.images.device)
+        labels = self.labels.index_select(0, order)
+        parts = zip(order.split(self.batch_size), labels.split(self.batch_size), strict=True)
+        for part, y in islice(parts, len(self)):
+            yield _scaled(self.images.index_select(0, part)), y
+
+
+def load_data_digits(batch_size, resize=28, seed=0, device=None):
+    """Return (train_iter, test_iter) over 1,797 real handwritten digits, of which the first 1,500 are for training.
+
+    They come with scikit-learn, so nothing is downloaded: 8×8 images with values 0 to 16, here enlarged bilinearly to
+    [1, resize, resize] (None: left at 8×8) and scaled to 0 to 255. The source is "Optical Recognition of Handwritten
+    Digits" of the UCI repository (Alpaydin and Kaynak 1998), whose test part scikit-learn bundles.
+    Raises ValueError for a batch size or `resize` that is not a positive int.
+    """
+    _check_sizes(batch_size, resize)
+    from sklearn.datasets import load_digits  # takes a second: only who loads the digits pays for it
+
+    digits = load_digits()
+    images, labels = torch.from_numpy(digits.images).unsqueeze(1), torch.from_numpy(digits.target)
+    images = _resized(images, images.shape[-1] if resize is None else resize, peak=DIGITS_PEAK)
+    n = DIGITS_FOR_TRAINING
+    return _iterators((images[:n], labels[:n]), (images[n:], labels[n:]), batch_size, seed, device)
+
+
+def load_data_mnist(batch_size, resize=None, root=None, device=None, seed=0):
+    """Return (train_iter, test_iter) over MNIST: 60,000 and 10,000 images [1, 28, 28], or [1, resize, resize].
+
+    `root`: a folder with the four IDX files, gzipped or unpacked. If None, the folder that the environment variable
+    D2LMINI_DATA names, or its subfolder ``mnist``. These are only read. Without either, the files are downloaded once
+    to the cache folder, ``$XDG_CACHE_HOME/d2lmini/mnist`` (``~/.cache/d2lmini/mnist``).
+    Raises ValueError for bad arguments or files (see `d2lmini.idx`), FileNotFoundError when a folder that was given
+    lacks a file, DownloadError when a download fails. Source: LeCun, Cortes and Burges.
+    """
+    return _load_idx(MNIST, batch_size, resize, root, device, seed)
+
+
+def load_data_fashion_mnist(batch_size, resize=None, root=None, device=None, seed=0):
+    """Return (train_iter, test_iter) over Fashion-MNIST: 60,000 and 10,000 images of clothes, like `load_data_mnist`.
+
+    Its subfolder is ``fashion_mnist``. The four files have the same names as MNIST's, so keep the two apart. Names of
+    the classes: `FASHION_MNIST_LABELS`. Source: Xiao, Rasul and Vollgraf 2017.
+    """
+    return _load_idx(FASHION_MNIST, batch_size, resize, root, device, seed)
+
+
+def _load_idx(dataset, batch_size, resize, root, device, seed):
+    _check_sizes(batch_size, resize)
+    files = _files(dataset, root)
+    train, test = read_examples(*files[:2]), read_examples(*files[2:])
+    if resize is not None:
+        train, test = ((_resized(images, resize), labels) for images, labels in (train, test))
+    return _iterators(train, test, batch_size, seed, device)
+
+
+def _iterators(train, test, batch_size, seed, device):
+    train_iter = Batches(*train, batch_size, shuffle=True, seed=seed, device=device)
+    return train_iter, Batches(*test, batch_size, device=device)
+
+
+def _files(dataset, root):
+    """Return the paths of the four files: the reader's folder if there is one, else the cache."""
+    given = os.environ.get("D2LMINI_DATA") or None if root is None else root
+    if given is None:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "d2lmini" / dataset.name
+        return [fetch(name, dataset.mirrors, *facts, cache) for name, facts in dataset.files.items()]
+    folder = Path(given).expanduser()
+    if root is None and (folder / dataset.name).is_dir():
+        folder = folder / dataset.name
+    paths = [_find(folder, name) for name in dataset.files]
+    missing = [name for name, path in zip(dataset.files, paths, strict=True) if path is None]
+    if missing:
+        raise FileNotFoundError(f"{folder}: expected {', '.join(missing)} (gzipped or unpacked) in this folder")
+    return paths
+
+
+def _find(folder, name):
+    plain = name.removesuffix(".gz")
+    spellings = (plain, plain.replace("-idx", ".idx"))
+    paths = [folder / (spelling + ending) for spelling in spellings for ending in ("", ".gz")]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _resized(images, size, peak=255):
+    """Return images [N, 1, H, W] with values 0 to `peak` as uint8 [N, 1, size, size] with values 0 to 255."""
+    result = torch.empty(len(images), 1, size, size, dtype=torch.uint8, device=images.device)
+    for chunk, out in zip(images.split(RESIZE_CHUNK), result.split(RESIZE_CHUNK), strict=True):
+        values = interpolate(chunk.double(), size=(size, size), mode="bilinear", antialias=True) * (255 / peak)
+        # An exact half must round alike on every processor, whatever the last bit of its sum: hence the nudge.
+        out.copy_((values + 1e-6).round())
+    return result
+
+
+def _scaled(images):
+    return images.to(torch.float32).div_(255)
+
+
+def _order(n, seed, epoch):
+    # Hashed, because seed + epoch would give seed 0 the orders of seed 1, one epoch later.
+    mixed = int.from_bytes(hashlib.sha256(f"{seed} {epoch}".encode()).digest()[:4], "big")
+    return torch.randperm(n, generator=torch.Generator("cpu").manual_seed(mixed), device="cpu")
+
+
+def _check_sizes(batch_size, resize):
+    """Refuse them before anything is read or downloaded."""
+    _check_positive("batch_size", batch_size)
+    if resize is not None:
+        _check_positive("resize", resize)
+
+
+def _check_positive(name, value):
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}: expected a positive int, got {value!r}")
+
+
+def _check_examples(images, labels):
+    for name, values in (("images", images), ("labels", labels)):
+        if not isinstance(values, torch.Tensor):
+            raise ValueError(f"{name}: expected a tensor, got {type(values).__name__}")
+    if images.dtype != torch.uint8 or images.dim() != 4:
+        raise ValueError(f"images: expected uint8 [N, 1, H, W], got {images.dtype} {list(images.shape)}")
+    if labels.dim() != 1 or labels.is_floating_point():
+        raise ValueError(f"labels: expected int64 [N], got {labels.dtype} {list(labels.shape)}")
+    if len(images) != len(labels):
+        raise ValueError(f"expected as many labels as images, got {len(images)} images and {len(labels)} labels")
+    if not len(images):
+        raise ValueError("expected at least one example, got an empty data set")

@@ -1,0 +1,15 @@
+"""Measuring machines and networks.
+
+    transfers, copy_overlap, line_fit              what a copy takes, alone and beside others
+    memory_hierarchy ── memory_loops, levels       time and bandwidth by working set, and which cache it fits
+    roofline                                       what bounds an operation here
+    macs, layer_costs, footprint                   what a network's layers compute, keep and take
+    throughput, loading                            examples a second, and what feeds them
+    results                                        records of real cards
+"""
+
+from d2lmini.measure.footprint import Footprint
+from d2lmini.measure.layer_costs import profile
+from d2lmini.measure.transfers import Route
+
+__all__ = ["Footprint", "Route", "profile"]

@@ -1,0 +1,124 @@
+"""Loading data: batches that take time to make, on the simulated clock, and data sets for PyTorch's own loader.
+
+A training loop is a pipeline of two stages: the loader makes a batch, the device trains on it. In the long run it is as
+fast as the slower of the two, and the device is busy for the share min(1, step ÷ load) of the time.
+"""
+
+import math
+import time
+
+import torch
+from torch.utils.data import Dataset
+
+from d2lmini.sim.device.state import state
+from d2lmini.sim.model.streams import PS
+
+
+def utilisation(load, step, workers=1):
+    """Return the share of the time in which the device computes.
+
+    load: seconds in which one worker makes a batch. step: seconds in which
+    the device trains on it. In the long run the slower stage sets the pace.
+    """
+    return min(1.0, workers * step / load) if load else 1.0
+
+
+def workers_needed(load, step):
+    """Return the fewest workers that keep the device busy, if they do not get in each other's way; at least one."""
+    return max(1, math.ceil(load / step))
+
+
+def finish_times(loads, steps, capacity):
+    """Return when each step ends, of a loader and a device with a queue between them.
+
+    loads, steps: for each batch the time that it takes to load and to train on. capacity: how many finished batches the
+    queue holds; a loader that finds it full waits. Raises ValueError for lists of unequal length or a capacity below 1.
+    """
+    if len(loads) != len(steps) or capacity < 1:
+        raise ValueError(f"expected a load for each step and a capacity of at least 1, got {len(loads)} loads, "
+                         f"{len(steps)} steps, capacity {capacity}")  # fmt: skip
+    taken, ends, queued = [], [], 0
+    for i, (load, step) in enumerate(zip(loads, steps)):
+        room = taken[i - capacity] if i >= capacity else 0
+        queued = max(queued + load, room)
+        taken.append(max(queued, ends[-1] if ends else 0))
+        ends.append(taken[-1] + step)
+    return ends
+
+
+class SimulatedLoader:
+    """Yields the given batches, each of which takes `seconds` of the simulated clock to make.
+
+    With no workers the program makes each batch itself when it is asked for, and does nothing else meanwhile. With
+    workers, processes beside it make them, in turn, as those of PyTorch's DataLoader do: `prefetch` batches a worker
+    are ordered ahead, and for each that is handed out one more is ordered. Raises RuntimeError when there is no clock.
+    """
+
+    def __init__(self, batches, seconds, workers=0, prefetch=2):
+        """Take the batches as they are; making them is only waited for."""
+        self.batches, self.seconds, self.workers, self.prefetch = batches, seconds, workers, prefetch
+
+    def __len__(self):
+        """Return the number of batches."""
+        return len(self.batches)
+
+    def __iter__(self):
+        """Begin an epoch."""
+        if state.clock is None:
+            raise RuntimeError("expected simulated GPUs with a clock: call sim.enable(...) first")
+        return self._with_workers(state.clock) if self.workers else self._alone(state.clock)
+
+    def _alone(self, clock):
+        for i, batch in enumerate(self.batches):
+            clock.advance(self.seconds, f"load batch {i}")
+            yield batch
+
+    def _with_workers(self, clock):
+        free, ready = [0] * self.workers, []
+
+        def order(i):
+            begin = max(clock.now_ps(), free[i % self.workers])
+            free[i % self.workers] = end = begin + round(self.seconds * PS)
+            clock.beside(1 + i % self.workers, begin, end, f"load batch {i}")
+            ready.append(end)
+
+        for i in range(min(self.workers * self.prefetch, len(self.batches))):
+            order(i)
+        for i, batch in enumerate(self.batches):
+            clock.wait_until(ready[i], "wait for the loader")
+            if len(ready) < len(self.batches):
+                order(len(ready))
+            yield batch
+
+
+class PerSample(Dataset):
+    """Images as most tutorials load them: each is converted on its own, when it is asked for."""
+
+    def __init__(self, images, labels):
+        """Take images uint8 [N, 1, H, W] and labels [N] from the CPU."""
+        self.images, self.labels = images.numpy(), labels.tolist()
+
+    def __len__(self):
+        """Return the number of images."""
+        return len(self.images)
+
+    def __getitem__(self, i):
+        """Return image i as float32 [1, H, W] in [0, 1], and its label."""
+        return torch.from_numpy(self.images[i]).to(torch.float32).div(255), self.labels[i]
+
+
+class Waiting(Dataset):
+    """Examples that take `seconds` each to arrive, as from a slow disk: the processor has nothing to do meanwhile."""
+
+    def __init__(self, count, seconds):
+        """Hold `count` examples, the numbers from 0."""
+        self.count, self.seconds = count, seconds
+
+    def __len__(self):
+        """Return the number of examples."""
+        return self.count
+
+    def __getitem__(self, i):
+        """Wait, and return example i."""
+        time.sleep(self.seconds)
+        return torch.tensor(float(i))

@@ -1,0 +1,209 @@
+"""The memory hierarchy of this machine, measured: latency and bandwidth against the size of the working set.
+
+Every array is written before it is measured: fresh zeros all lie in one page, however many they are. NumPy asks Linux
+for large pages for big arrays, so that translating addresses costs little.
+"""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from d2lmini.hardware import host
+from d2lmini.measure.memory_loops import ARRAYS, MOVED, compiled
+from d2lmini.timing import Measurement, measure
+
+LINE = 64  # bytes a cache line on x86 and most ARM processors; Apple's have 128, and a chase then visits half lines
+WORDS = LINE // 8  # of 8 bytes, in a line
+PAGE = 4096
+LAP_S = 2e-3  # the shortest time that is measured at once; calling a compiled loop costs a ten-thousandth of it
+ROOM = 4  # main memory is what a working set of this many times the largest cache is in
+
+
+@dataclass(frozen=True)
+class Point:
+    """What was measured for one working set: its `nbytes`, and the `seconds` that one load, or one byte, took."""
+
+    nbytes: int
+    seconds: Measurement
+
+    @property
+    def bytes_per_s(self):
+        """The median bandwidth, where `seconds` is for one byte."""
+        return 1 / self.seconds.median
+
+
+def working_sets(least=4 * 2**10, most=None):
+    """Return sizes in bytes, two an octave, from `least` to `most`: by default, to twice ROOM times the largest cache.
+
+    Where no cache is known that end is 256 MiB, and it is never over 1 GiB or a quarter of the memory that is free.
+    Raises ValueError unless 0 < least <= most.
+    """
+    if most is None:
+        largest = max([cache.nbytes for cache in host.caches()], default=2**25)
+        most = min(max(2 * ROOM * largest, 2**26), 2**30, host.main_memory().free // 4)
+    if not 0 < least <= most:
+        raise ValueError(f"expected sizes from at least 1 byte to no less than that, got {least} to {most} bytes")
+    octaves = range(int(np.log2(most / least)) + 1)
+    return [size for k in octaves for size in (least << k, 3 * least << k >> 1) if size <= most]
+
+
+def cycle(visit):
+    """Return what `chase` follows to visit cache lines as `visit` lists them.
+
+    The first word of a line is the place of the next line's first word.
+    """
+    order = np.zeros(len(visit) * WORDS, dtype=np.uint64)
+    order[visit * WORDS] = np.roll(visit, -1) * WORDS
+    return order
+
+
+def latency(sizes=None, in_order=False, repeat=11):
+    """Return a `Point` for each working set: the seconds from one dependent load to the next, on one core.
+
+    The lines are visited at random, or with `in_order` as they lie, which the processor foresees. Raises ValueError for
+    a size of less than two lines, MemoryError for more than is free, RuntimeError without Numba.
+    """
+    chase, points = compiled("chase"), []
+    for nbytes in _checked(sizes, 2 * LINE, overhead=0.5):
+        lines = nbytes // LINE
+        run = _follower(chase, cycle(np.arange(lines) if in_order else _shuffled(lines)))
+        run(min(lines, 2**19))  # once around, so that the cache holds what it can
+        points.append(Point(lines * LINE, repeated(run, 1, repeat)))
+    return points
+
+
+def latency_of_chains(chains, nbytes, repeat=11):
+    """Return for each number in `chains` a `Point`: the seconds a load when so many chains are followed at once.
+
+    Chains do not wait for each other, so a core has several loads under way. Raises what `latency` raises.
+    """
+    (nbytes,) = _checked([nbytes], 2 * LINE * max(chains), overhead=0.5)
+    loop, points, visit = compiled("chase_many"), [], _shuffled(nbytes // LINE)
+    order = cycle(visit)
+    for count in chains:
+        places = (visit[:: len(visit) // count][:count] * WORDS).astype(np.uint64)
+        points.append(Point(nbytes, repeated(lambda steps, places=places: loop(order, places, steps), count, repeat)))
+    return points
+
+
+def bandwidth(sizes=None, kernel="triad", dtype="float64", threads=1, repeat=11):
+    """Return a `Point` for each working set, all arrays together: the seconds a byte, as STREAM counts bytes.
+
+    kernel: "read", one array; "triad", two arrays read and one written; "update", one of two overwritten. STREAM counts
+    3 elements for a step of triad; a cache that fetches a line before it is overwritten moves 4, but for update the 3
+    that are counted. threads: cores at work, each on arrays of its own. Raises ValueError for a kernel, type or number
+    of threads that is not to be had and for a size of less than a line an array, MemoryError for more than is free,
+    RuntimeError without Numba.
+    """
+    if kernel not in ARRAYS:
+        raise ValueError(f"unknown kernel {kernel!r}: choose one of {', '.join(ARRAYS)}")
+    if not 1 <= threads <= host.usable_cores():
+        raise ValueError(f"expected 1 to {host.usable_cores()} threads, the cores this process may use, got {threads}")
+    loop, points, share = compiled(kernel, dtype), [], threads * ARRAYS[kernel] * LINE
+    with ThreadPoolExecutor(threads) as pool:
+        for nbytes in _checked(sizes, share):
+            parts = [_arguments(kernel, nbytes // share * LINE, dtype) for _ in range(threads)]
+
+            def run(passes, parts=parts):
+                if threads == 1:
+                    return loop(*parts[0], passes)
+                return list(pool.map(lambda part: loop(*part, passes), parts))
+
+            used = nbytes // share * share
+            points.append(Point(used, repeated(run, used // ARRAYS[kernel] * MOVED[kernel], repeat)))
+    return points
+
+
+def stream(nbytes, repeat=11):
+    """Return a `Point` by another method: PyTorch's own loop for a = b + scale × c, compiled from C++, on one core.
+
+    STREAM's bytes and working set are those of `bandwidth`, so the two should agree. Raises ValueError for a size of
+    less than a line an array, MemoryError for more than is free.
+    """
+    (nbytes,) = _checked([nbytes], 3 * LINE)
+    a, b, c = (torch.from_numpy(array) for array in _arrays(3, nbytes // (3 * LINE) * LINE, "float64"))
+
+    def run(passes):
+        for _ in range(passes):
+            torch.add(b, c, alpha=3.0, out=a)
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return Point(3 * a.nbytes, repeated(run, 3 * a.nbytes, repeat))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def repeated(run, units, repeat=11):
+    """Return the `Measurement` of one unit's seconds, where ``run(count)`` does `count` times `units`.
+
+    The count doubles until a lap is long enough; the shorter of two tries counts, since an interruption lengthens one.
+    """
+    count = 1
+    while min(_seconds(run, count), _seconds(run, count)) < LAP_S:
+        count *= 2
+    laps = measure(lambda: run(count), repeat, warmup=0, devices=["cpu"])
+    return Measurement(tuple(seconds / (count * units) for seconds in laps.seconds))
+
+
+def _seconds(run, count):
+    start = time.perf_counter()
+    run(count)
+    return time.perf_counter() - start
+
+
+def _checked(sizes, least, overhead=0.0):
+    """Return the sizes, all at least `least` bytes and together with their overhead not more than is free."""
+    sizes = working_sets() if sizes is None else list(sizes)
+    if not sizes or min(sizes) < least:
+        got = f"{min(sizes)} bytes" if sizes else "none"
+        raise ValueError(f"expected working sets of at least {least} bytes, got {got}")
+    host.require_memory(int(max(sizes) * (1 + overhead)), f"a working set of {max(sizes) / 2**20:,.0f} MiB")
+    return sizes
+
+
+def _follower(chase, order):
+    """Return a function that chases for a number of steps, on from where it last ended.
+
+    From the start again, it would visit the few lines that it has just brought into the cache.
+    """
+    at = np.uint64(0)
+
+    def run(steps):
+        nonlocal at
+        at = np.uint64(chase(order, at, steps))
+
+    return run
+
+
+def _shuffled(lines):
+    """Return the lines in random order. `cycle` makes one cycle of any order, and of a random one each as likely.
+
+    Following a random permutation itself would not do: it falls apart into cycles, and a chase stays in one of them.
+    """
+    return np.random.default_rng(0).permutation(lines)
+
+
+def _arrays(count, nbytes, dtype):
+    """Return `count` arrays of ones in one block, each beginning with a line.
+
+    They lie three lines apart, or equal places of two arrays could differ by whole pages; some processors take a load
+    for one from the other, and stall.
+    """
+    gap = 3 * LINE
+    block = np.empty(count * (nbytes + gap) + PAGE, dtype=np.uint8)
+    start = -block.ctypes.data % PAGE
+    starts = [start + k * (nbytes + gap) for k in range(count)]
+    arrays = [block[start : start + nbytes].view(dtype) for start in starts]
+    for array in arrays:
+        array.fill(1)
+    return arrays
+
+
+def _arguments(kernel, nbytes, dtype):
+    arrays = _arrays(ARRAYS[kernel], nbytes, dtype)
+    return tuple(arrays) if kernel == "read" else (*arrays, np.dtype(dtype).type(0.5))

@@ -1,0 +1,181 @@
+"""The roofline: how fast an operation can be, given how much it computes for each byte that it moves.
+
+A machine is two figures, its arithmetic and its memory's bandwidth. An operation of `intensity` FLOPs a byte can't be
+faster than the smaller of peak and intensity × bandwidth (Williams, Waterman and Patterson, Communications of the ACM
+52(4), 2009). The two meet at the ridge: left of it memory decides, right of it arithmetic does.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from d2lmini.hardware import costs, host
+from d2lmini.measure import memory_hierarchy
+from d2lmini.measure.memory_loops import ARRAYS
+from d2lmini.sim.model.work import measure as measure_work
+from d2lmini.sim.model.work import signature
+from d2lmini.timing import SLOWING, Measurement, provenance
+
+# What would hold a measurement of this machine's best back: the settings of `timing`, and those that limit threads.
+HELD = (*SLOWING, "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Roof:
+    """A machine, or a kind of operation on it: the most FLOP/s, and the most bytes/s of its main memory."""
+
+    name: str
+    flops_per_s: float
+    bytes_per_s: float
+
+    @property
+    def ridge(self):
+        """The intensity, in FLOPs a byte, from which on arithmetic is what limits."""
+        return self.flops_per_s / self.bytes_per_s
+
+    def attainable(self, intensity):
+        """Return the most FLOP/s that an operation of `intensity` FLOPs a byte can reach."""
+        return min(self.flops_per_s, intensity * self.bytes_per_s)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What one call computes and moves: FLOPs, bytes, and the kind and type that `costs` tells apart."""
+
+    name: str
+    flops: int
+    nbytes: int
+    kind: str
+    dtype: str
+
+    @property
+    def intensity(self):
+        """FLOPs a byte."""
+        return self.flops / self.nbytes
+
+
+class _Calls(TorchDispatchMode):
+    """Keeps every call inside the block that costs something, with its work."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if signature(func, args, kwargs or {}, out) is not None:
+            formula = flop_registry.get(func._overloadpacket)
+            work = measure_work(func, args, kwargs or {}, out)
+            flops = formula(*args, **(kwargs or {}), out_val=out) if formula else _largest((args, out))
+            self.found.append(work._replace(flops=flops))  # without the simulated GPU's rounding up to whole tiles
+        return out
+
+
+def count(name, function, *args):
+    """Return the `Operation` that ``function(*args)`` is; on tensors of the meta device nothing is computed.
+
+    FLOPs are those of `torch.utils.flop_counter`, and one for each element of the largest tensor where that has no
+    formula, as for an addition or a sum. Bytes are each operand read and each result written once, as in `sim.work`.
+    Raises ValueError unless exactly one operation is called.
+    """
+    with _Calls() as calls:
+        function(*args)
+    if len(calls.found) != 1:
+        names = ", ".join(work.name for work in calls.found) or "none"
+        raise ValueError(f"{name}: expected a call of one operation, got {len(calls.found)} ({names})")
+    (work,) = calls.found
+    return Operation(name, work.flops, work.nbytes, work.kind, work.dtype)
+
+
+def gpu_roof(gpu, kind="gemm", dtype="float32"):
+    """Return the roof of `gpu`, a `hardware.GPU`, for a kind of operation and a type: its published figures."""
+    return Roof(gpu.name, costs.peak_flops_per_s(gpu, kind, dtype), gpu.memory_bytes_per_s)
+
+
+def gpu_flops_per_s(operation, gpu):
+    """Return the FLOP/s that the cost model of the simulated GPUs expects: below the roof, by its shares of it."""
+    work = (operation.flops, operation.nbytes, gpu, operation.kind, operation.dtype)
+    return operation.flops / costs.operation_seconds(*work)
+
+
+def examples(elements=2**24, device="cpu"):
+    """Return name -> (function, tensors): operations of a network; `elements` is the size of those that only stream."""
+    side = int(elements**0.5) // 64 * 64
+
+    def new(*shape):
+        return torch.ones(shape, device=device)
+
+    streamed = {"add": (torch.Tensor.add_, new(elements), new(elements)), "sum": (torch.sum, new(elements)),
+                "matrix × vector": (torch.mm, new(side, side), new(side, 1))}  # fmt: skip
+    products = {f"matmul {n}": (torch.mm, new(n, n), new(n, n)) for n in (64, 256, 1024, 2048)}
+    conv = {"convolution 3×3": (torch.conv2d, new(8, 64, 58, 58), new(64, 64, 3, 3))}
+    return {name: (call[0], call[1:]) for name, call in {**streamed, **products, **conv}.items()}
+
+
+def measure_here(repeat=7):
+    """Measure this machine with all the cores that this process may use; return what `measured` reads.
+
+    The peak is that of the fastest operation, the bandwidth the best of the operations and of the loops of `kernels` on
+    arrays of a size that no cache holds, both from their shortest run, as STREAM has it: a roof is what can be reached.
+    Raises MemoryError where there is not enough memory for these.
+    """
+    largest, cores = memory_hierarchy.working_sets()[-1], host.usable_cores()
+    host.require_memory(4 * largest, "the roofline")
+    torch.set_num_threads(cores)
+    points = [memory_hierarchy.bandwidth([largest], kernel, threads=cores)[0] for kernel in ARRAYS]
+    rows = []
+    for name, (function, args) in examples(largest // 8).items():
+        operation = count(name, function, *args)
+        seconds = memory_hierarchy.repeated(_caller(function, args), 1, repeat).seconds
+        rows.append({"operation": asdict(operation), "seconds": seconds})
+    peak = max(row["operation"]["flops"] / row["seconds"][0] for row in rows)
+    rates = [1 / point.seconds.seconds[0] for point in points]
+    rate = max(*rates, *(row["operation"]["nbytes"] / row["seconds"][0] for row in rows))
+    return {"where": provenance(["cpu"]), "flops_per_s": peak, "bytes_per_s": rate, "operations": rows}
+
+
+def measured(timeout=300):
+    """Return this machine's `Roof`, [(`Operation`, `Measurement`)], and where and when they were measured.
+
+    It is measured in a process of its own, without the settings that hold this one back (`HELD`): one thread, say, or
+    older instructions. Raises RuntimeError with the last line of what went wrong there.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in HELD}
+    path = [str(Path(__file__).resolve().parents[2]), environment.get("PYTHONPATH")]
+    environment |= {"PYTHONPATH": os.pathsep.join(filter(None, path)), "D2LMINI_DEVICES": "cpu"}
+    command = [sys.executable, "-m", "d2lmini.measure.roofline"]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"measuring the roofline did not finish within {timeout} s") from None
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
+        raise RuntimeError(f"measuring the roofline failed: {reason}")
+    told = json.loads(done.stdout)
+    rows = [(Operation(**row["operation"]), Measurement(tuple(row["seconds"]))) for row in told["operations"]]
+    return Roof("this machine", told["flops_per_s"], told["bytes_per_s"]), rows, told["where"]
+
+
+def _caller(function, args):
+    def run(calls):
+        for _ in range(calls):
+            function(*args)
+
+    return run
+
+
+def _largest(value):
+    if isinstance(value, torch.Tensor):
+        return value.numel()
+    return max(map(_largest, value), default=0) if isinstance(value, (list, tuple)) else 0
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure_here()))

@@ -1,0 +1,172 @@
+"""Throughput: examples a second by the size of a batch, and what more threads bring.
+
+A step on a batch of b examples takes about ``t0 + b·t1`` seconds, so b examples arrive in that time: small batches pay
+for t0, large ones approach 1 ÷ t1 examples a second, and the batch n½ = t0 ÷ t1 reaches half of that. It is the line
+of `fits`, with examples for bytes: α is t0, β is 1 ÷ t1.
+
+Work of which the share s must be done by one worker is at most 1 ÷ s times as fast with many (Amdahl, "Validity of the
+single processor approach to achieving large scale computing capabilities", AFIPS Spring Joint Computer Conference,
+1967): with p of them, p ÷ (1 + s·(p − 1)) times.
+"""
+
+import contextlib
+import textwrap
+from dataclasses import dataclass
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from d2lmini.measure import line_fit
+from d2lmini.sim.model.clock import Clock
+from d2lmini.timing import Measurement, Timer, human, measure, provenance, simulated
+
+BATCHES = tuple(2**k for k in range(11))
+WIDTH = 70  # characters in a line of text
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Steps on batches of several sizes: for each of `batches`, in examples, a `timing.Measurement` of one step.
+
+    origin: what `timing.provenance` says, a simulated machine or this one.
+    """
+
+    batches: tuple
+    measurements: tuple
+    origin: str
+
+    @property
+    def seconds(self):
+        """The median of each batch size: the latency of a step."""
+        return tuple(m.median for m in self.measurements)
+
+    @property
+    def rates(self):
+        """Examples a second at each batch size: the throughput."""
+        return tuple(b / t for b, t in zip(self.batches, self.seconds))
+
+    def fit(self, least=1):
+        """Return the `fits.Fit` of t0 and t1 to the batches of at least `least` examples; `beta` is examples/s."""
+        points = [(b, t) for b, t in zip(self.batches, self.seconds) if b >= least]
+        return line_fit.fit(*map(list, zip(*points)))
+
+    def __str__(self):
+        lines = ["examples   a step   examples/s"]
+        lines += [f"{b:8}  {human(t):>7}  {r:11,.0f}" for b, t, r in zip(self.batches, self.seconds, self.rates)]
+        return "\n".join(lines + textwrap.wrap(self.origin, WIDTH))
+
+
+def measure_sweep(prepare, batches=BATCHES, device="cpu", repeat=7):
+    """Measure steps on batches of several sizes and return the `Sweep`.
+
+    prepare: a function of the batch size that returns a function without arguments, the step to measure. Simulated
+    steps are exact, so 6 of them after one to warm up are enough. Raises ValueError for a batch size below 1.
+    """
+    if min(batches) < 1:
+        raise ValueError(f"a batch has at least one example, got a batch size of {min(batches)}")
+    repeat, warmup = (6, 1) if simulated([device]) else (repeat, 2)
+    done = [measure(prepare(batch), repeat, warmup, [device]) for batch in batches]
+    return Sweep(tuple(batches), tuple(done), provenance([device]))
+
+
+def training_step(model, X, y, lr=0.01):
+    """Return a function that trains `model` for one step on a batch.
+
+    It is plain SGD, and nobody looks at the loss: the host need not wait.
+    """
+    optimizer = torch.optim.SGD(model.parameters(), lr)
+
+    def step():
+        loss = torch.nn.functional.cross_entropy(model(X), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+class Reporting(TorchDispatchMode):
+    """Hands every operation inside the block to ``report(func, args, kwargs, out)``."""
+
+    def __init__(self, report):
+        """Remember whom to tell."""
+        super().__init__()
+        self.report = report
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        """Run the operation, report it, return its result."""
+        out = func(*args, **(kwargs or {}))
+        self.report(func, args, kwargs or {}, out)
+        return out
+
+
+def foresee(step, machine, uploaded=0):
+    """Return the `timeline.Trace` of ``step()`` on GPU 0 of `machine`, a `machines.Machine`, without computing it.
+
+    The step's tensors are on the meta device: they have shapes and no data, so a step of any size takes no memory and
+    hardly any time. It runs once unseen, so that gradients exist. uploaded: bytes copied to the GPU before the step,
+    from pageable memory. The trace ends when the host has seen the step's end.
+    """
+    step()
+    clock = Clock(machine)
+    with clock.trace() as trace:
+        clock.copy(None, 0, uploaded, pinned=False, blocking=True)
+        with Reporting(lambda *call: clock.operation(0, *call)):
+            step()
+        clock.synchronize()
+    return trace
+
+
+def host_seconds(trace):
+    """Return the seconds that the host spent launching operations in a `timeline.Trace`."""
+    return sum(span.end - span.start for span in trace.spans if span.kind == "launch") / 1e12
+
+
+@contextlib.contextmanager
+def threads(count):
+    """Let PyTorch's operations use `count` threads of the CPU inside the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def measure_threads(function, counts, repeat=7):
+    """Return count -> `Measurement` of ``function()`` with so many threads.
+
+    The counts take turns, so that a machine that others use too is as slow for all. Each turn begins with an unmeasured
+    call: a change of their number stops threads and starts others, which takes longer than many an operation.
+    """
+    timers = {count: Timer(["cpu"]) for count in counts}
+    for _ in range(repeat):
+        for count, timer in timers.items():
+            with threads(count):
+                function()
+                timer.start()
+                function()
+                timer.stop()
+    return {count: Measurement(tuple(sorted(timer.times))) for count, timer in timers.items()}
+
+
+def amdahl(serial, workers):
+    """Return how many times as fast `workers` are as a single one.
+
+    serial: the share of the work that is done by one alone. Raises ValueError
+    for a share outside 0 to 1 and for fewer than one worker.
+    """
+    if not 0 <= serial <= 1 or workers < 1:
+        raise ValueError(f"expected a share from 0 to 1 and at least 1 worker, got {serial} and {workers}")
+    return workers / (1 + serial * (workers - 1))
+
+
+def serial_fraction(workers, seconds):
+    """Return the share of the work that did not get faster, fitted to the times of several numbers of workers.
+
+    Amdahl's law is a line in 1 ÷ p: the seconds that stay, and those that p workers share. It is fitted with relative
+    residuals, as in `fits`; below 0 the workers are faster together than Amdahl allows, as when their caches add up.
+    Raises ValueError as `fits.fit` does, and for times that do not fall at all.
+    """
+    line = line_fit.fit([1 / p for p in workers], seconds)
+    return line.half / (1 + line.half)  # half: the seconds that stay ÷ those that are shared

@@ -1,0 +1,239 @@
+"""Copies between memories: how long they take, by size, by route and by kind of host memory.
+
+`measure_copies` tries every route between the given devices: real GPUs, simulated ones or, on a machine with neither,
+from one place in the host's memory to another. On simulated GPUs the times are simulated, else measured.
+
+Caches would flatter a measurement that copies the same bytes again and again. So each copy on the wall clock takes the
+next bytes of a pool that is larger than caches are, and comes back to the first when all others were used since. Copies
+within the host run on one thread: PyTorch shares large ones out among all, which bends the line where it begins to,
+and on a busy machine waits for the last of them.
+"""
+
+import contextlib
+import itertools
+import textwrap
+from dataclasses import dataclass
+
+import torch
+
+from d2lmini.devices import cpu, memory_info, synchronize, try_all_gpus
+from d2lmini.hardware import host
+from d2lmini.measure import line_fit
+from d2lmini.timing import Measurement, human, measure, provenance, simulated
+
+SIZES = tuple(2**k for k in range(10, 29))  # bytes: 1 KiB to 256 MiB
+POOL = 2**28  # bytes: at each end of a route; the largest caches of common processors have some 100 MiB
+LARGE = 2**24  # bytes: from here on a copy is repeated only as often as an interval needs
+REPEAT, FEWEST = 11, 6
+BATCH = 64  # copies within the host are too short to be timed one at a time
+WIDTH = 66  # columns of text, so that a line fits on a page
+
+
+@dataclass(frozen=True)
+class Route:
+    """From one memory to another.
+
+    src, dst: torch.devices. pinned: whether the host's end is page-locked. staged: whether a copy between two GPUs is
+    made in two steps, to pinned memory of the host and on from there. Raises ValueError where these make no sense.
+    """
+
+    src: torch.device
+    dst: torch.device
+    pinned: bool = False
+    staged: bool = False
+
+    def __post_init__(self):
+        if self.pinned and self.host_ends != 1:
+            raise ValueError(f"pinned memory serves copies between the host and a GPU, not {self.src} → {self.dst}")
+        if self.staged and (self.host_ends or self.src == self.dst):
+            raise ValueError(f"only a copy between two GPUs can be staged, not {self.src} → {self.dst}")
+
+    @property
+    def host_ends(self):
+        """How many of the two ends are in the host's memory."""
+        return (self.src.type == "cpu") + (self.dst.type == "cpu")
+
+    def __str__(self):
+        """Name both ends, and the kind of the host's memory where that matters."""
+        kind = "staged" if self.staged else "pinned" if self.pinned else "pageable"
+        return f"{self.src} → {self.dst}{f', {kind}' if self.staged or self.host_ends == 1 else ''}"
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Measured copies along one route: for each of `sizes`, in bytes, a `timing.Measurement` of one copy.
+
+    origin: what `timing.provenance` says, a simulated machine or this one.
+    """
+
+    route: Route
+    sizes: tuple
+    measurements: tuple
+    origin: str
+
+    @property
+    def seconds(self):
+        """The median of each size."""
+        return tuple(m.median for m in self.measurements)
+
+    def fit(self, confidence=0.95):
+        """Return the `fits.Fit` of α and β to the medians."""
+        return line_fit.fit(self.sizes, self.seconds, confidence)
+
+    def __str__(self):
+        lines = [str(self.route), f"{'bytes':>11}  {'median':>8}  {'95 % interval':>20}  {'GB/s':>7}"]
+        for n, m in zip(self.sizes, self.measurements):
+            ends = " to ".join(map(human, m.interval))
+            lines.append(f"{n:11,}  {human(m.median):>8}  {ends:>20}  {n / m.median / 1e9:7.3f}")
+        return "\n".join(lines + textwrap.wrap(self.origin, WIDTH))
+
+
+def routes(*devices):
+    """Return every `Route` between the host and each of the devices, inside each, and between every two of them.
+
+    With no argument, for all accelerators; with none there, or only the CPU given, the one route within the host.
+    """
+    gpus = [d for d in map(torch.device, devices or try_all_gpus()) if d.type != "cpu"]
+    found = []
+    for gpu in gpus:
+        found += [Route(*ends, pinned) for ends in ((cpu(), gpu), (gpu, cpu())) for pinned in (False, True)]
+        found.append(Route(gpu, gpu))
+    for pair in itertools.combinations(gpus, 2):
+        found += [Route(*pair), Route(*pair, staged=True)]
+    return found or [Route(cpu(), cpu())]
+
+
+def measure_copies(*devices, most=SIZES[-1], sizes=SIZES, dtype=torch.float32, pool=POOL):
+    """Measure the copies along all `routes` between `devices`, and return a `Copies` for each.
+
+    sizes: bytes, of which those up to `most` are taken. dtype: of the numbers that are copied. pool: bytes at each end
+    that the copies on the wall clock take turns with; 0 copies the same bytes again and again, from the caches.
+
+    Raises ValueError for a size that is not a positive number of whole `dtype`s, for a device that does not exist and
+    for a type that a device does not take; MemoryError, before anything is allocated, when memory is too small.
+    """
+    return [measure_route(route, most=most, sizes=sizes, dtype=dtype, pool=pool) for route in routes(*devices)]
+
+
+def measure_route(route, *, most=SIZES[-1], sizes=SIZES, dtype=torch.float32, pool=POOL):
+    """Measure the copies along one `Route`; for the rest see `measure_copies`."""
+    ends = [route.src, route.dst]
+    chosen = _check_sizes(sizes, most, dtype)
+    _check_devices(ends, dtype)
+    pool = max(chosen[-1], 0 if simulated(ends) else pool)
+    _check_memory(route, pool, chosen[-1])
+    numbers = pool // dtype.itemsize
+    dst, src = (_Pool(numbers, end, dtype, route.pinned) for end in (route.dst, route.src))
+    stage = _host_tensor(chosen[-1] // dtype.itemsize, dtype, pinned=True) if route.staged else None
+    with _one_thread() if route.host_ends == 2 else contextlib.nullcontext():
+        done = [_time(nbytes, nbytes // dtype.itemsize, dst, src, stage, ends) for nbytes in chosen]
+        return Copies(route, chosen, tuple(done), provenance(ends))
+
+
+def table(results):
+    """Return a line of text for each `Copies`: route, α, β and n½ of its fit, and the median error of the fit."""
+    lines = [f"{'route':22}  {'α':>8}  {'β':>11}  {'n½':>9}  {'error':>6}"]
+    for copies in results:
+        f = copies.fit()
+        lines.append(f"{copies.route!s:22}  {human(f.alpha):>8}  {f.beta / 1e9:6.2f} GB/s  {f.half / 1e3:6.0f} kB"
+                     f"  {f.median_error():6.1%}")  # fmt: skip
+    for origin in dict.fromkeys(copies.origin for copies in results):
+        lines += textwrap.wrap(origin, WIDTH)
+    return "\n".join(lines)
+
+
+class _Pool:
+    """Memory of `numbers` numbers that is handed out piece by piece, from the beginning again when it is used up."""
+
+    def __init__(self, numbers, device, dtype, pinned):
+        on_host = device.type == "cpu"
+        self.numbers = _host_tensor(numbers, dtype, pinned) if on_host else torch.ones(
+            numbers, dtype=dtype, device=device)  # fmt: skip
+        self.at = 0
+
+    def take(self, count):
+        """Return the next `count` numbers."""
+        if self.at + count > len(self.numbers):
+            self.at = 0
+        self.at += count
+        return self.numbers[self.at - count : self.at]
+
+
+def _host_tensor(numbers, dtype, pinned):
+    """Return a tensor of the host whose memory was touched: the system hands out a page when it is first written."""
+    ones = torch.ones(numbers, dtype=dtype)
+    return ones.pin_memory() if pinned else ones
+
+
+@contextlib.contextmanager
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _time(nbytes, count, dst, src, stage, ends):
+    """Return the `Measurement` of copying `count` numbers; each copy takes its own piece of both pools."""
+    batch = max(1, min(BATCH, LARGE // nbytes)) if {end.type for end in ends} == {"cpu"} else 1
+    repeat = FEWEST if simulated(ends) or nbytes >= LARGE else REPEAT
+    warmup = 0 if simulated(ends) else 2
+    pieces = iter([(dst.take(count), src.take(count)) for _ in range(batch * (repeat + warmup))])
+    middle = None if stage is None else stage[:count]
+
+    def copy():
+        for to, of in itertools.islice(pieces, batch):
+            if middle is not None:
+                of = middle.copy_(of)
+            to.copy_(of)
+
+    laps = measure(copy, repeat, warmup, ends)
+    return Measurement(tuple(seconds / batch for seconds in laps.seconds))
+
+
+def _check_sizes(sizes, most, dtype):
+    """Return the sizes up to `most`, smallest first."""
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"expected a torch.dtype such as torch.float32, got {dtype!r}")
+    for nbytes in sizes:
+        if not isinstance(nbytes, int) or nbytes < 1 or nbytes % dtype.itemsize:
+            raise ValueError(f"a copy's size must be a positive number of bytes that holds whole numbers of {dtype} "
+                             f"({dtype.itemsize} bytes each), got {nbytes!r}")  # fmt: skip
+    chosen = tuple(sorted(nbytes for nbytes in sizes if nbytes <= most))
+    if not chosen:
+        raise ValueError(f"expected a size of at most {most} bytes, got {list(sizes)}")
+    return chosen
+
+
+def _check_devices(ends, dtype):
+    """Try one number of the type at both ends."""
+    for end in ends:
+        module = getattr(torch, end.type, None)
+        count = 1 if end.type == "cpu" else module.device_count() if hasattr(module, "device_count") else 0
+        if (end.index or 0) >= count:
+            raise ValueError(f"there is no {end} on this machine, which has {count} devices of type {end.type}")
+        try:
+            torch.ones(1, dtype=dtype, device=end)
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(f"{end} holds no {dtype}: {str(error).splitlines()[0]}") from error
+
+
+def _check_memory(route, pool, largest):
+    """Raise MemoryError unless each end has room for its pool, and the host for the stage between them."""
+    needed = {}
+    for end in (route.src, route.dst):
+        needed[end] = needed.get(end, 0) + pool * (2 if route.pinned and end.type == "cpu" else 1)
+    if route.staged:
+        needed[cpu()] = 2 * largest  # pinning makes a copy, and then frees the original
+    what = f"copying {route}"
+    for device, nbytes in needed.items():
+        if device.type == "cpu":
+            host.require_memory(nbytes, what)
+            continue
+        synchronize(device)
+        free, _ = memory_info(device)
+        if free is not None and nbytes > free:
+            raise MemoryError(f"{what} needs {nbytes / 2**20:,.0f} MiB on {device}, where {free / 2**20:,.0f} MiB "
+                              "are free: take a smaller size")  # fmt: skip

@@ -1,0 +1,200 @@
+"""``torch.sim``: what ``torch.cuda`` is for NVIDIA's GPUs, with its names and signatures, for simulated ones.
+
+A device is given as an index, a string, a torch.device, or None for the current device. An index that does not exist
+raises torch.AcceleratorError with CUDA's sentence.
+"""
+
+import contextlib
+from dataclasses import dataclass
+
+import torch
+
+from d2lmini.sim.device.state import index_of, state
+from d2lmini.sim.model.memory import human
+from d2lmini.sim.patches.current import select
+
+_initialized = True  # only then torch.utils.checkpoint keeps the generators' states for the second forward pass
+
+OutOfMemoryError = torch.OutOfMemoryError
+
+
+def __getattr__(name):
+    """Return ``default_generators``, a tuple of as many generators as there are devices now."""
+    if name != "default_generators":
+        raise AttributeError(f"module 'torch.sim' has no attribute {name!r}")
+    return tuple(gpu.generator for gpu in state.gpus)
+
+
+# -- devices ---------------------------------------------------------------------------------------------------------
+
+
+def is_available():
+    """Return whether there is at least one simulated GPU."""
+    return bool(state.gpus)
+
+
+def is_initialized():
+    """Return True: there is nothing left to start."""
+    return True
+
+
+def init():
+    """Do nothing: simulated GPUs need no start."""
+
+
+def device_count():
+    """Return the number of simulated GPUs."""
+    return len(state.gpus)
+
+
+def current_device():
+    """Return the index of the calling thread's current device."""
+    return state.current
+
+
+def set_device(device):
+    """Make a device the calling thread's current one; a negative index changes nothing."""
+    if not (isinstance(device, int) and device < 0):
+        select(index_of(device))
+
+
+class device(contextlib.ContextDecorator):  # the name that torch.cuda has
+    """Make a device the current one inside a ``with``; None or a negative index changes nothing."""
+
+    def __init__(self, device):
+        self.idx = -1 if device is None or (isinstance(device, int) and device < 0) else index_of(device)
+        self.prev_idx = -1
+
+    def __enter__(self):
+        self.prev_idx = state.current
+        if self.idx >= 0:
+            select(self.idx)
+
+    def __exit__(self, *exc):
+        select(self.prev_idx)
+        return False
+
+
+class device_of(device):
+    """Make the device of a tensor the current one; a tensor elsewhere changes nothing."""
+
+    def __init__(self, obj):
+        super().__init__(obj.get_device() if obj.device.type == "sim" else -1)
+
+
+def synchronize(device=None):
+    """Wait until all streams of a device have finished."""
+    index = index_of(device)
+    if state.clock is not None:
+        state.clock.synchronize(index)
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What `get_device_properties` returns: name, bytes of memory, compute capability, number of multiprocessors."""
+
+    name: str
+    total_memory: int
+    multi_processor_count: int
+    major: int = 0
+    minor: int = 0
+
+
+def get_device_properties(device=None):
+    """Return the `Properties` of a device."""
+    gpu = state.gpus[index_of(device)]
+    return Properties(get_device_name(device), gpu.memory.capacity, state.machine.gpu.multiprocessors)
+
+
+def get_device_name(device=None):
+    """Return the name of the hardware that a device stands for, which says that it is simulated."""
+    index_of(device)
+    return f"Simulated {state.machine.gpu.name}"
+
+
+def can_device_access_peer(device, peer_device):
+    """Return whether copies between two different devices need not go through the host."""
+    device, peer = index_of(device), index_of(peer_device)
+    return device != peer and state.machine.peer(device, peer)
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+def _memory(device):
+    return state.gpus[index_of(device)].memory
+
+
+def memory_allocated(device=None):
+    """Return the bytes that tensors on a device use now, each storage rounded up to 512."""
+    return _memory(device).allocated
+
+
+def max_memory_allocated(device=None):
+    """Return the most bytes in use since the start or the last `reset_peak_memory_stats`."""
+    return _memory(device).peak
+
+
+memory_reserved, max_memory_reserved = memory_allocated, max_memory_allocated  # nothing is kept for later
+
+
+def reset_peak_memory_stats(device=None):
+    """Start looking for the largest use anew."""
+    _memory(device).reset_peak()
+
+
+def reset_accumulated_memory_stats(device=None):
+    """Set the numbers of allocations and of failed ones to zero."""
+    memory = _memory(device)
+    memory.count = memory.failures = 0
+
+
+def mem_get_info(device=None):
+    """Return the free and the total bytes of a device."""
+    memory = _memory(device)
+    return memory.free(), memory.capacity
+
+
+def memory_stats(device=None):
+    """Return the counts under the names that ``torch.cuda.memory_stats`` has for them."""
+    memory = _memory(device)
+    now, ever = memory.blocks(), memory.count
+    stats = {"num_ooms": memory.failures, "allocation.all.current": now, "allocation.all.allocated": ever,
+             "allocation.all.freed": ever - now}  # fmt: skip
+    for kind in ("allocated", "reserved", "active"):
+        stats |= {f"{kind}_bytes.all.current": memory.allocated, f"{kind}_bytes.all.peak": memory.peak}
+    return stats
+
+
+def memory_summary(device=None, abbreviated=False):
+    """Return a small table of a device's memory as text."""
+    index = index_of(device)
+    memory = state.gpus[index].memory
+    rows = [("In use", memory.allocated), ("Most in use", memory.peak), ("Free", memory.free()),
+            ("Capacity", memory.capacity)]  # fmt: skip
+    title = f"Memory of sim:{index}, {get_device_name(index)}"
+    lines = [title, "-" * len(title), *(f"{label:<12}{human(size):>14}" for label, size in rows)]
+    if not abbreviated:
+        lines += [f"{'Storages':<12}{memory.blocks():>14}", f"{'Failures':<12}{memory.failures:>14}"]
+    return "\n".join(lines)
+
+
+def empty_cache():
+    """Do nothing: memory is given back at once."""
+
+
+def _is_in_bad_fork():
+    return False
+
+
+# -- autocast --------------------------------------------------------------------------------------------------------
+
+
+def get_amp_supported_dtype():
+    """Return the types that ``torch.autocast("sim")`` can use."""
+    return [torch.float16, torch.bfloat16, torch.float32]
+
+
+def is_bf16_supported(including_emulation=True):
+    """Return whether bfloat16 works: always, since the CPU computes it."""
+    return True

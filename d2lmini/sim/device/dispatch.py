@@ -1,0 +1,238 @@
+"""How an operation on simulated GPUs runs: check the devices, run it on the real tensors, put shells on what is new.
+
+For each operation (an ``OpOverload``) a plan is made once, from its schema: which arguments are tensors, which results
+are new, views or arguments that were changed, whether it draws random numbers, whether the host must wait for it.
+Nothing here knows single operations; those that differ are in `special`.
+
+Inputs on two devices raise torch's own error. Zero-dimensional host tensors may take part where CUDA lets them.
+"""
+
+import torch
+
+from d2lmini.sim.device import result_sizes, rules
+from d2lmini.sim.device.fused import KERNELS
+from d2lmini.sim.device.interrupts import keep_handler
+from d2lmini.sim.device.random import draw
+from d2lmini.sim.device.state import state
+from d2lmini.sim.device.tensor import SimTensor, own, resync, shell, wrap
+
+_WAITS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+_handlers = {}  # OpOverload -> function(func, args, kwargs)
+
+
+def dispatch(func, types, args=(), kwargs=None):
+    """Run one operation: what torch calls as ``SimTensor.__torch_dispatch__``."""
+    keep_handler()
+    handler = _handlers.get(func)
+    if handler is None:
+        handler = _handlers[func] = _handler(func)
+    return handler(func, args, kwargs or {})
+
+
+def handles(*funcs):
+    """Make the decorated function the handler of these operations, in place of a plan."""
+    def register(function):
+        _handlers.update(dict.fromkeys(funcs, function))
+        return function
+    return register
+
+
+def _handler(func):
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        return _composite
+    plan = Plan(func)
+    return plan.reshape if plan.reshapes else plan.run
+
+
+def _composite(func, args, kwargs):
+    """Run an operation that is made of others: it arrives here whole only in inference mode."""
+    return func.decompose(*args, **kwargs)
+
+
+@handles(torch.ops.aten.detach.default)
+def _detach(func, args, kwargs):
+    """Give a result to autograd's keeping: a view like any other, the most common one, and free on every clock.
+
+    It shares the real tensor too, until one of the two changes its shape.
+    """
+    (x,) = args
+    return shell(x._real, state.gpus[x._index])
+
+
+class Plan:
+    """What is known of one operation before it runs, and how to run it."""
+
+    def __init__(self, func):
+        schema, tags = func._schema, func.tags
+        self.call, self.replaced = KERNELS.get(func, func._op), func in KERNELS
+        self.on_host = rules.RESULTS_ON_HOST.get(rules.name(func), ())
+        self.each = rules.name(func).startswith("_foreach_")
+        kinds = [str(argument.type) for argument in schema.arguments]
+        places = [i for i, argument in enumerate(schema.arguments) if not argument.kwarg_only]
+        self.tensors = tuple(i for i in places if kinds[i] in ("Tensor", "Optional[Tensor]"))
+        self.lists = tuple(i for i in places if "List[" in kinds[i] and "Tensor" in kinds[i])
+        written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        self.changed = [argument.name for argument in written]
+        self.aliases = [_source(schema, r) for r in schema.returns]
+        self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+        self.reshapes = torch.Tag.inplace_view in tags or schema.name in rules.RESHAPES or (
+            any(argument.kwarg_only for argument in written))  # ``out=``
+        self.random = torch.Tag.nondeterministic_seeded in tags
+        returns_numbers = any("Tensor" not in str(r.type) for r in schema.returns)
+        self.waits = returns_numbers or not _WAITS.isdisjoint(tags)
+        self.takes = not self.each and not self.views and (None in self.aliases or self.reshapes)  # new memory
+        self.stretches, self.pointwise = result_sizes.stretches(func), torch.Tag.pointwise in tags
+        self.in_place = self.aliases == [0]  # the most common case of a changed argument
+        self.single = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor" and self.aliases == [None]
+
+    def run(self, func, args, kwargs):
+        """Run `func` and return its result as torch expects it."""
+        index, reals, hosts = None, list(args), False
+        given = len(reals)
+        for i in self.tensors:
+            if i >= given:
+                break
+            tensor = reals[i]
+            if type(tensor) is SimTensor:
+                if tensor._index != index:
+                    if index is not None:
+                        rules.mixed(func, args, kwargs)
+                    index = tensor._index
+                reals[i] = tensor._real
+            elif tensor is not None:
+                hosts = True
+        if self.lists:
+            if self.each and rules.spread(args):
+                return _one_by_one(func, args, kwargs)
+            for i in self.lists:
+                if i < given and reals[i] is not None:
+                    reals[i] = [t._real if type(t) is SimTensor else t for t in reals[i]]
+                    index, hosts = self._list(func, args, kwargs, args[i], index, hosts)
+        kwargs_real = kwargs
+        if kwargs:
+            index, kwargs_real, hosts = self._keywords(func, args, kwargs, index, hosts)
+        if hosts:
+            rules.check_hosts(func, args, kwargs)
+        if self.takes and state.counting:
+            self._foresee(func, reals, kwargs_real, state.gpus[index].memory)
+        out = self._draw(func, reals, kwargs_real, index) if self.random else self.call(*reals, **kwargs_real)
+        clock = state.clock
+        if clock is not None:
+            clock.operation(index, func, reals, kwargs_real, out)
+            if self.waits:
+                clock.synchronize(index)
+        if self.single:
+            return shell(out, state.gpus[index]) if self.views else wrap(out, index)
+        return args[0] if self.in_place else self._finish(out, args, kwargs, index)
+
+    def reshape(self, func, args, kwargs):
+        """Run `func`, which may change the shapes of tensors that it is given, and make their shells follow."""
+        given = [kwargs.get(name, args[0] if args else None) for name in self.changed]
+        changed = [t for ts in given for t in (ts if isinstance(ts, (list, tuple)) else (ts,)) if type(t) is SimTensor]
+        for tensor in changed:
+            own(tensor)
+        out = self.run(func, args, kwargs)
+        for tensor in changed:
+            follow(tensor)
+        return out
+
+    def _list(self, func, args, kwargs, tensors, index, hosts):
+        """Return the device after a look at a list's tensors too, and whether one of them is the host's."""
+        for tensor in tensors:
+            if type(tensor) is SimTensor:
+                if tensor._index != index:
+                    if index is not None:
+                        rules.mixed(func, args, kwargs)
+                    index = tensor._index
+            elif tensor is not None:
+                hosts = True
+        return index, hosts
+
+    def _keywords(self, func, args, kwargs, index, hosts):
+        """Return the device after a look at the keyword arguments too, the real ones, and whether one is the host's."""
+        real = {}
+        for name, value in kwargs.items():
+            if type(value) is SimTensor:
+                real[name] = value._real
+                index, hosts = self._list(func, args, kwargs, (value,), index, hosts)
+            elif rules.is_tensors(value):
+                real[name] = [t._real if type(t) is SimTensor else t for t in value]
+                index, hosts = self._list(func, args, kwargs, value, index, hosts)
+            else:
+                real[name] = value
+                hosts = hosts or isinstance(value, torch.Tensor)
+        return index, real, hosts
+
+    def _foresee(self, func, reals, kwargs, memory):
+        """Raise torch.OutOfMemoryError if the results are sure not to fit, before the host's memory is taken."""
+        operands, free = list(self._operands(reals)), memory.free()
+        if self.stretches:
+            fits = result_sizes.stretched_fits(operands * self.stretches, reals, free)
+        else:
+            fits = result_sizes.fits(operands, free) or (self.pointwise and result_sizes.broadcast_fits(operands, free))
+        if not fits:
+            memory.check(result_sizes.needed(func, self.call, reals, kwargs))
+
+    def _operands(self, reals):
+        """Yield the tensors of a call, without the plain numbers and None that may stand for some."""
+        for place in (*self.tensors, *self.lists):
+            value = reals[place] if place < len(reals) else None
+            for tensor in value if isinstance(value, list) else (value,):
+                if isinstance(tensor, torch.Tensor):
+                    yield tensor
+
+    def _draw(self, func, reals, kwargs, index):
+        return draw(func, self.call, reals, kwargs, index, self.replaced)
+
+    def _finish(self, out, args, kwargs, index):
+        """Return the results: changed arguments as they were given, what is new in shells."""
+        if not self.aliases:
+            if self.each and self.changed == ["self"]:  # torch counts changes itself, but not those of lists
+                torch.autograd.graph.increment_version(args[0])
+            return None
+        outs = (out,) if len(self.aliases) == 1 else out
+        results = []
+        for place, (real, source) in enumerate(zip(outs, self.aliases)):
+            if place in self.on_host:
+                results.append(real)
+            elif source is None:
+                results.append(_outer(real, index, self.views))
+            else:
+                results.append(kwargs[source] if isinstance(source, str) else args[source])
+        return results[0] if len(self.aliases) == 1 else tuple(results)
+
+
+def _one_by_one(func, args, kwargs):
+    """Run a ``_foreach_`` operation whose lists go over several devices place by place, as CUDA's slow path does."""
+    length = len(next(a for a in args if rules.is_tensors(a)))
+    results = [func(*(a[i : i + 1] if isinstance(a, (list, tuple)) and len(a) == length else a for a in args), **kwargs)
+               for i in range(length)]  # fmt: skip
+    return None if results[0] is None else [r[0] for r in results]
+
+
+def follow(tensor):
+    """Make a shell and the memory's count follow a real tensor that changed its shape or its storage's size."""
+    if state.counting:
+        state.gpus[tensor._index].memory.add(tensor._real.untyped_storage())
+    resync(tensor)
+
+
+def _outer(real, index, view):
+    if isinstance(real, torch.Tensor):
+        return shell(real, state.gpus[index]) if view else wrap(real, index)
+    if isinstance(real, (list, tuple)):
+        return [_outer(r, index, view) for r in real]
+    return real
+
+
+def _source(schema, result):
+    """Return which argument a result is, a place or a keyword, or None if it is a tensor of its own."""
+    if result.alias_info is None or not result.alias_info.is_write:
+        return None
+    for place, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.before_set & result.alias_info.before_set:
+            return argument.name if argument.kwarg_only else place
+    return None
+
+
+SimTensor.__torch_dispatch__ = staticmethod(dispatch)

@@ -1,0 +1,82 @@
+"""Which devices an operation's tensors may be on, as CUDA's kernels have it, and the sentences when they are not."""
+
+import torch
+
+from d2lmini.sim.device.tensor import SimTensor, refusal
+
+aten = torch.ops.aten
+
+# Besides the operations tagged pointwise: these take a host tensor with no dimensions.
+_SCALARS = {
+    "fill", "fill_", "masked_fill", "masked_fill_", "index_fill", "index_fill_", "where", "lerp", "lerp_",
+    "index_put", "index_put_", "_index_put_impl_", "linspace", "logspace", "full", "isin", "searchsorted", "bucketize",
+    "clamp", "clamp_", "clamp_min", "clamp_max", "rsub", "scatter", "_efficientzerotensor",
+}  # fmt: skip
+# These take host tensors of any shape under these names.
+_ON_HOST = {
+    "index": {"indices"}, "index_put": {"indices"}, "index_put_": {"indices"}, "_index_put_impl_": {"indices"},
+    "_unsafe_index": {"indices"}, "_unsafe_index_put": {"indices"},
+    "_pack_padded_sequence": {"lengths"}, "_pack_padded_sequence_backward": {"batch_sizes"},
+}  # fmt: skip
+# Operations that change a tensor's shape or storage without the tag that says so.
+RESHAPES = {"aten::resize_", "aten::resize_as_", "aten::set_"}
+# Results that stay on the host, by place.
+RESULTS_ON_HOST = {"_pack_padded_sequence": {1}}
+
+
+def is_tensors(value):
+    """Return whether a value is a list of tensors that is not empty."""
+    return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], torch.Tensor)
+
+
+def spread(args):
+    """Return whether lists of tensors go over several simulated GPUs."""
+    return len({t._index for a in args if is_tensors(a) for t in a if type(t) is SimTensor}) > 1
+
+
+def name(func):
+    """Return the bare name of an operation: ``add`` for ``aten.add.Tensor``."""
+    return func._schema.name.split("::")[1]
+
+
+def check_hosts(func, args, kwargs):
+    """Raise the error for a host tensor among the operands unless the operation allows it there."""
+    bare = name(func)
+    allowed = _ON_HOST.get(bare, ())
+    scalars = torch.Tag.pointwise in func.tags or bare in _SCALARS or bare.startswith(("_foreach_", "_fused_"))
+    for argument, tensor in _operands(func, args, kwargs):
+        if type(tensor) is SimTensor or argument.name in allowed:
+            continue
+        written = argument.alias_info is not None and argument.alias_info.is_write
+        if bare.startswith("_foreach_") and argument.name == "scalars":
+            continue
+        if tensor.device.type != "cpu" or written or not scalars or tensor.dim() > 0:
+            mixed(func, args, kwargs)
+
+
+def mixed(func, args, kwargs):
+    """Raise the error for operands on different devices, with the sentence that CUDA has for this operation."""
+    for _, tensor in _operands(func, args, kwargs):
+        if tensor.layout is not torch.strided:
+            raise refusal(str(tensor.layout).removeprefix("torch."))
+    anywhere = _ON_HOST.get(name(func), ())
+    operands = [(argument.name, tensor.device) for argument, tensor in _operands(func, args, kwargs)
+                if argument.name not in anywhere or tensor.device.type != "cpu"]  # fmt: skip
+    first = next(device for _, device in operands if device.type != "cpu")
+    other = next((pair for pair in operands if pair[1] != first), None)
+    start = "Expected all tensors to be on the same device, but "
+    if torch.Tag.pointwise in func.tags:
+        raise RuntimeError(f"{start}found at least two devices, {first} and {other[1]}!")
+    raise RuntimeError(
+        f"{start}got {other[0]} is on {other[1]}, different from other tensors on {first} "
+        f"(when checking argument in method wrapper_sim_{name(func)})"
+    )
+
+
+def _operands(func, args, kwargs):
+    """Yield each tensor of a call with its argument in the schema."""
+    for place, argument in enumerate(func._schema.arguments):
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        for tensor in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(tensor, torch.Tensor):
+                yield argument, tensor

@@ -1,0 +1,67 @@
+"""What the simulated GPUs of this process are: one object that the other modules of this package read.
+
+There is one set of devices a process, as with CUDA. `enable` in the package changes it; nothing else does.
+"""
+
+import threading
+from dataclasses import dataclass
+
+import torch
+
+from d2lmini.sim.model.memory import Memory
+
+
+@dataclass
+class Gpu:
+    """One simulated GPU: its place in the list, its torch.device, its memory, and its random numbers."""
+
+    index: int
+    device: torch.device
+    memory: Memory
+    generator: torch.Generator
+
+
+class State:
+    """The simulated GPUs, the clock or None, whether memory is counted, and the hardware they stand for."""
+
+    def __init__(self):
+        self.gpus, self.clock, self.counting, self.machine = [], None, True, None
+        self.leads = False  # whether sim, and not a real accelerator, is what torch.accelerator names
+        self._thread = threading.local()
+
+    @property
+    def current(self):
+        """The index of the calling thread's current device, 0 unless it was set."""
+        return getattr(self._thread, "current", 0)
+
+    @current.setter
+    def current(self, index):
+        self._thread.current = index
+
+    def check(self, index):
+        """Return `index` if there is such a device; raises torch.AcceleratorError with CUDA's sentence if not."""
+        if not self.gpus:
+            raise RuntimeError("No simulated GPUs are available: call d2lmini.sim.enable() first")
+        if not 0 <= index < len(self.gpus):
+            raise torch.AcceleratorError(
+                "sim error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs? "
+                f"There are {len(self.gpus)}, sim:0 to sim:{len(self.gpus) - 1}; got sim:{index}."
+            )
+        return index
+
+    def index(self, device):
+        """Return the index that a torch.device of type ``sim`` means, the current device's when it has none."""
+        return self.check(self.current if device.index is None else device.index)
+
+
+state = State()
+
+
+def index_of(which=None):
+    """Return the index of a device given in any way; raises ValueError for a device of another type."""
+    if which is None or isinstance(which, int):
+        return state.check(state.current if which is None else which)
+    given = torch.device(which)
+    if given.type != "sim":
+        raise ValueError(f"Expected a sim device, but got: {given}")
+    return state.index(given)

@@ -1,0 +1,39 @@
+"""Tensors that simulated GPUs do not hold: sparse, quantised, mkldnn and nested ones. Whatever makes one is refused."""
+
+import torch
+
+from d2lmini.sim.device.dispatch import handles
+from d2lmini.sim.device.tensor import refusal
+
+aten = torch.ops.aten
+_libraries = []
+
+
+def register():
+    """Refuse every operation on them; only once a process."""
+    for kind, key in (
+        ("sparse", "SparsePrivateUse1"), ("sparse", "SparseCsrPrivateUse1"), ("quantised", "QuantizedPrivateUse1"),
+        ("nested", "NestedTensorPrivateUse1"),
+    ):  # fmt: skip
+        library = torch.library.Library("_", "IMPL", key)
+        library.fallback(_refuse(kind))
+        _libraries.append(library)
+
+
+def _refuse(kind):
+    def fallback(func, *args, **kwargs):
+        raise refusal(kind)
+
+    return fallback
+
+
+@handles(aten._nested_tensor_from_tensor_list.default, aten._nested_tensor_from_mask.default,
+         aten._nested_view_from_buffer.default, aten._nested_from_padded.default)  # fmt: skip
+def _nested(func, args, kwargs):
+    raise refusal("nested")
+
+
+@handles(aten._nested_tensor_from_mask_left_aligned.default)
+def _never_aligned(func, args, kwargs):
+    """Tell ``nn.TransformerEncoder`` not to make a nested tensor of a padded batch, but to work on it as it is."""
+    return False

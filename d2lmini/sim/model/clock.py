@@ -1,0 +1,243 @@
+"""The simulated clock: what a program would cost on a named machine, the same to the last digit on every run.
+
+Time is kept in integer picoseconds. A cost is rounded once, when it is first worked out; after that there are only
+sums and maxima of integers, so no order of additions and no length of a run can make two results differ.
+
+    host      ──launch──launch──launch──────────wait──▶        each thread of the program has its own
+    stream         └─matmul──────┘└─add─┘└─copy─┘              each starts after the one before and after its launch
+    wire                                 └─bytes─┘             one copy at a time in each direction, in order of asking
+
+The host goes on after a launch. It waits only where CUDA makes it wait: `synchronize`, a blocking copy from or to
+pinned memory, and any copy from or to pageable memory.
+
+Threads: a thread that first appears starts at the time of the thread that made the clock, and once it has ended, that
+thread goes on no earlier than the other's last moment. Real threads interleave by chance, but the result does not
+depend on it as long as threads queue work on different devices and over different wires, and the thread that started
+them waits, which is what `torch.nn.parallel.parallel_apply` does. They are taken to run side by side.
+"""
+
+import contextlib
+import threading
+
+from d2lmini.hardware.costs import LAUNCH_S, copy_seconds, operation_seconds
+from d2lmini.sim.model.streams import PS, Event, Stream
+from d2lmini.sim.model.timeline import Span, Trace
+from d2lmini.sim.model.work import measure, signature
+
+_LAUNCH, _ASK = round(LAUNCH_S * PS), PS // 10**6  # asking whether something is done takes a microsecond (assumed)
+_MOST_COSTS = 20_000  # remembered; past that they are worked out again
+
+
+class _Host:
+    """One thread's time, its row in a timeline, and its stream on each device where that is not the default one.
+
+    The row is 0 for the thread that made the clock, else 1 + the first device that the thread gives work, so that it
+    does not depend on which thread happens to come first.
+    """
+
+    def __init__(self, now, row=None):
+        self.now, self.row, self.streams, self.launch = now, row, {}, _LAUNCH
+
+
+class Clock:
+    """The clock of `machine`, a `machines.Machine`. Devices are 0 to machine.count − 1."""
+
+    Stream, Event = Stream, Event
+
+    def __init__(self, machine):
+        self.machine, self.lock = machine, threading.RLock()
+        self._default = [Stream(self, device, 0) for device in range(machine.count)]
+        self._ends, self._numbers = [0] * machine.count, [0] * machine.count
+        self._wires, self._costs, self._routes, self.traces = {}, {}, {}, ()
+        self._main, self._others, self._local = _Host(0, row=0), [], threading.local()
+        self._local.host = self._main
+
+    # -- what the devices report -------------------------------------------------------------------------------------
+
+    def operation(self, device, func, args, kwargs, out):
+        """Queue one operation on the device's current stream; views and other changes of metadata are free.
+
+        func: a `torch._ops.OpOverload`. args, kwargs, out: the real tensors, or tensors on the meta device.
+        """
+        key = signature(func, args, kwargs, out)
+        if key is None:
+            return
+        cost = self._costs.get(key) or self._price(key, func, args, kwargs, out)
+        with self.lock:
+            host = self._host()
+            launched = host.now = host.now + host.launch
+            stream = host.streams.get(device) or self._default[device]
+            start = stream.end if stream.end > launched else launched
+            stream.end = end = start + cost[0]
+            if end > self._ends[device]:
+                self._ends[device] = end
+            if self.traces:
+                name, nbytes = cost[1], cost[2]
+                if host.launch:
+                    self._log(Span("launch", "host", _row(host, device), name, launched - _LAUNCH, launched, 0))
+                self._log(Span("operation", f"gpu{device}", stream.number, name, start, end, nbytes))
+
+    def copy(self, src, dst, nbytes, pinned, blocking):
+        """Queue a copy between two places, each a device or None for the host.
+
+        Between devices it takes its turn in the current streams of both and the host never waits. From or to the host,
+        the host waits when `blocking`, and always when its memory is not `pinned`.
+        """
+        if nbytes == 0:
+            return
+        with self.lock:
+            host = self._host()
+            host.now += host.launch
+            streams = [host.streams.get(end) or self._default[end] for end in (src, dst) if end is not None]
+            time = max([host.now, *(stream.end for stream in streams)])
+            name = f"copy {_place(src)}→{_place(dst)}"
+            for hop in self._route(src, dst):
+                seconds = copy_seconds(nbytes, hop.link, pinned or None not in (src, dst))
+                time = self._occupy(hop.wires, time, round(seconds * PS), name, nbytes)
+            for stream in streams:
+                stream.end = time
+                self._ends[stream.device] = max(self._ends[stream.device], time)
+            if None in (src, dst) and (blocking or not pinned):
+                self.wait_until(time, name)
+
+    def synchronize(self, device=None):
+        """Make the host wait until the device, or with None every device, has finished all its streams."""
+        with self.lock:
+            self.wait_until(max(self._ends) if device is None else self._ends[device], "synchronize")
+
+    # -- streams, events and the host's own time ---------------------------------------------------------------------
+
+    def stream(self, device):
+        """Return a new stream on the device."""
+        with self.lock:
+            self._numbers[device] += 1
+            return Stream(self, device, self._numbers[device])
+
+    def event(self, enable_timing=False):
+        """Return a new event."""
+        return Event(self, enable_timing)
+
+    def current_stream(self, device):
+        """Return the stream on which the calling thread queues work for the device."""
+        with self.lock:
+            return self._host().streams.get(device) or self._default[device]
+
+    def default_stream(self, device):
+        """Return the device's stream number 0, on which every thread begins."""
+        return self._default[device]
+
+    def set_stream(self, stream):
+        """Make `stream` the calling thread's current stream on its device."""
+        with self.lock:
+            self._host().streams[stream.device] = stream
+
+    def now(self):
+        """Return the calling thread's simulated time, in seconds since the clock started."""
+        return self.now_ps() / PS
+
+    def now_ps(self):
+        """Return the calling thread's simulated time in picoseconds, an integer."""
+        with self.lock:
+            return self._host().now
+
+    def advance(self, seconds, name="host work"):
+        """Let the host be busy for `seconds`, as when it reads and decodes data. Raises ValueError when negative."""
+        if seconds < 0:
+            raise ValueError(f"time goes forward only, got {seconds} s")
+        with self.lock:
+            self._spend("work", self._host().now + round(seconds * PS), name)
+
+    def beside(self, row, begin, end, name):
+        """Record that a process next to this program was busy, picoseconds; it is drawn as the host's row `row`."""
+        with self.lock:
+            if self.traces:
+                self._log(Span("work", "host", row, name, begin, end, 0))
+
+    def wait_until(self, time, name):
+        """Make the calling thread go on no earlier than `time`, in picoseconds; `name` says what it waits for."""
+        with self.lock:
+            self._spend("wait", time, name)
+
+    def ask(self, time):
+        """Return whether `time` has come; every question takes the host a microsecond, so that polling ends."""
+        with self.lock:
+            host = self._host()
+            host.now += _ASK
+            return time <= host.now
+
+    def mark(self, stream):
+        """Return the time at which `stream` gets past all it holds now."""
+        with self.lock:
+            stream.end = max(stream.end, self._host().now)
+            return stream.end
+
+    @contextlib.contextmanager
+    def one_launch(self):
+        """Let all that the calling thread queues inside cost the host one launch, as a replayed CUDA graph does."""
+        with self.lock:
+            host = self._host()
+            before, host.launch = host.launch, 0
+            host.now += before
+        try:
+            yield
+        finally:
+            host.launch = before
+
+    def trace(self):
+        """Return a context manager that records what happens while it is open: a `timeline.Trace`."""
+        return Trace(self)
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _spend(self, kind, until, name):
+        host = self._host()
+        if until > host.now:
+            if self.traces:
+                self._log(Span(kind, "host", _row(host), name, host.now, until, 0))
+            host.now = until
+
+    def _price(self, key, func, args, kwargs, out):
+        work = measure(func, args, kwargs, out)
+        seconds = operation_seconds(work.flops, work.nbytes, self.machine.gpu, work.kind, work.dtype)
+        if len(self._costs) >= _MOST_COSTS:
+            self._costs.clear()
+        cost = self._costs[key] = (round(seconds * PS), work.name, work.nbytes)
+        return cost
+
+    def _occupy(self, wires, earliest, duration, name, nbytes):
+        start = max([earliest, *(self._wires.get(wire, 0) for wire in wires)])
+        for wire in wires:
+            self._wires[wire] = start + duration
+            if self.traces:
+                self._log(Span("copy", wire, 0, name, start, start + duration, nbytes))
+        return start + duration
+
+    def _route(self, src, dst):
+        if (src, dst) not in self._routes:
+            self._routes[src, dst] = self.machine.route(src, dst)
+        return self._routes[src, dst]
+
+    def _host(self):
+        host = getattr(self._local, "host", None)
+        if host is None:
+            host = self._local.host = _Host(self._main.now)
+            self._others.append((threading.current_thread(), host))
+        elif self._others and host is self._main:
+            ended = [pair for pair in self._others if not pair[0].is_alive()]
+            host.now = max([host.now, *(other.now for _, other in ended)])
+            self._others = [pair for pair in self._others if pair not in ended]
+        return host
+
+    def _log(self, span):
+        for trace in self.traces:
+            trace.spans.append(span)
+
+
+def _place(end):
+    return "host" if end is None else f"gpu{end}"
+
+
+def _row(host, device=0):
+    if host.row is None:
+        host.row = 1 + device
+    return host.row

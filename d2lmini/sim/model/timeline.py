@@ -1,0 +1,124 @@
+"""What happened between two moments of the simulated clock: a list of spans, sums over it, a file and a figure."""
+
+import json
+from collections import defaultdict, namedtuple
+
+from d2lmini.sim.model.streams import PS
+
+Span = namedtuple("Span", "kind place row name start end nbytes")
+Span.__doc__ = """One thing that took time: `start` and `end` in picoseconds since the clock started.
+
+kind: "operation" on a device, "copy" on a wire, "launch", "work" or "wait" on the host. place: "gpu0", "host" or a
+wire's name. row: the stream's number, or the host's thread. nbytes: read and written, or carried; 0 for the host.
+"""
+COLOURS = {"operation": "tab:blue", "copy": "tab:orange", "launch": "tab:green", "work": "tab:red",
+           "wait": "lightgrey"}  # fmt: skip
+
+
+class Trace:
+    """Records while used as a context manager; read it afterwards.
+
+    spans: the events, in order of time. begin, end: the first and last moment in picoseconds; work that was queued
+    inside and ends later than the block counts.
+    """
+
+    def __init__(self, clock):
+        self.clock, self.spans, self.begin, self.end = clock, [], 0, 0
+
+    def __enter__(self):
+        with self.clock.lock:
+            self.begin = self.clock.now_ps()
+            self.clock.traces += (self,)
+        return self
+
+    def __exit__(self, *error):
+        with self.clock.lock:
+            self.clock.traces = tuple(trace for trace in self.clock.traces if trace is not self)
+            self.spans.sort()  # threads may have added theirs in any order
+            self.spans.sort(key=lambda span: span.start)
+            self.end = max([self.clock.now_ps(), *(span.end for span in self.spans)])
+
+    @property
+    def seconds(self):
+        """Simulated seconds from the block's beginning to the end of the last thing queued in it."""
+        return (self.end - self.begin) / PS
+
+    def busy_seconds(self):
+        """Return, for each device, the seconds in which at least one of its streams ran an operation."""
+        return {place: _covered(self._spans(place)) / PS for place in self._devices()}
+
+    def idle_seconds(self):
+        """Return, for each device, the seconds in which no operation ran."""
+        return {place: self.seconds - busy for place, busy in self.busy_seconds().items()}
+
+    def link_bytes(self):
+        """Return the bytes that each wire carried, for wires that carried any."""
+        total = defaultdict(int)
+        for span in self.spans:
+            if span.kind == "copy":
+                total[span.place] += span.nbytes
+        return dict(sorted(total.items()))
+
+    def save(self, path):
+        """Write JSON in Chrome's trace format, which Perfetto and chrome://tracing open; times in microseconds."""
+        places = list(dict.fromkeys(["host", *self._devices(), *self.link_bytes()]))
+        events = [_name("process_name", pid, 0, f"{place} (simulated {self.clock.machine.name})")
+                  for pid, place in enumerate(places)]  # fmt: skip
+        for place, row in sorted({(span.place, span.row) for span in self.spans}):
+            events.append(_name("thread_name", places.index(place), row, _row_name(place, row)))
+        events += [{"ph": "X", "name": span.name, "cat": span.kind, "pid": places.index(span.place), "tid": span.row,
+                    "ts": span.start / 1e6, "dur": (span.end - span.start) / 1e6, "args": {"bytes": span.nbytes}}
+                   for span in self.spans]  # fmt: skip
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"traceEvents": events, "displayTimeUnit": "ns"}, file, ensure_ascii=False)
+
+    def draw(self, axes):
+        """Draw the timeline on matplotlib's `axes`: one line for the host, each stream and each wire; return `axes`."""
+        rows = list(dict.fromkeys((span.place, span.row) for span in self.spans))
+        rows.sort(key=lambda row: (row[0] != "host", not row[0].startswith("gpu"), row))
+        longest = max(self.end - self.begin, 1)
+        unit, name = next((pair for pair in _UNITS if longest >= pair[0]), _UNITS[-1])
+        for line, (place, row) in enumerate(rows):
+            for kind, colour in COLOURS.items():
+                spans = [s for s in self.spans if (s.place, s.row, s.kind) == (place, row, kind)]
+                bars = [((s.start - self.begin) / unit, (s.end - s.start) / unit) for s in spans]
+                axes.broken_barh(bars, (line - 0.4, 0.8), color=colour, edgecolor="white", linewidth=0.3)
+        axes.set_yticks(range(len(rows)), [f"{place} {_row_name(place, row)}".strip() for place, row in rows])
+        axes.invert_yaxis()
+        axes.set(xlabel=f"simulated time on {self.clock.machine.name} ({name})", xlim=(0, longest / unit))
+        return axes
+
+    def __str__(self):
+        lines = [f"simulated on {self.clock.machine.name}: {self.seconds * 1e3:.3f} ms"]
+        for place, busy in self.busy_seconds().items():
+            lines.append(f"  {place}: busy {busy * 1e3:.3f} ms, idle {(self.seconds - busy) * 1e3:.3f} ms")
+        lines += [f"  {wire}: {count:,} bytes" for wire, count in self.link_bytes().items()]
+        return "\n".join(lines)
+
+    def _devices(self):
+        return [f"gpu{device}" for device in range(self.clock.machine.count)]
+
+    def _spans(self, place):
+        return sorted((s.start, s.end) for s in self.spans if s.place == place and s.kind == "operation")
+
+
+_UNITS = ((PS, "s"), (PS // 10**3, "ms"), (PS // 10**6, "µs"))
+
+
+def _covered(intervals):
+    """Return the length of the union of sorted (start, end) intervals."""
+    total, reached = 0, 0
+    for start, end in intervals:
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def _row_name(place, row):
+    if place == "host":
+        return f"thread {row}" if row else ""
+    return f"stream {row}" if place.startswith("gpu") else ""
+
+
+def _name(kind, pid, tid, name):
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}

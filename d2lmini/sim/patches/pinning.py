@@ -1,0 +1,98 @@
+"""Pinned host memory where no real accelerator gives it: an ordinary copy that remembers that it was pinned.
+
+The simulated clock copies from it faster, as a DMA engine does from memory that cannot move. On a machine with CUDA
+the real thing is used, and counts as pinned here too.
+
+``torch.empty(..., pin_memory=True)`` asks torch's C++ hooks for an allocator, which Python cannot give. So the
+factories below are replaced by ones that take ordinary memory and mark it; any other call they only pass on.
+"""
+
+import functools
+import warnings
+
+import torch
+from torch.utils import _device
+
+from d2lmini.sim.device.dispatch import handles
+from d2lmini.sim.device.random import SimGenerator
+
+_FACTORIES = (
+    "arange", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like", "linspace",
+    "logspace", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm",
+    "tensor", "zeros", "zeros_like",
+)  # fmt: skip
+_OWN = torch._C.DispatchKey.CompositeExplicitAutograd  # where torch's own kernels are; with any other key it crashes
+_library = None
+
+
+def is_marked(tensor):
+    """Return whether a host tensor lies in pinned memory."""
+    return getattr(tensor.untyped_storage(), "_sim_pinned", False) or (torch.cuda.is_available() and tensor.is_pinned())
+
+
+def register():
+    """Answer ``x.pin_memory()``, ``x.is_pinned()`` and ``pin_memory=True`` for host tensors; only once a process."""
+    global _library
+    # Python need not name the accelerator any more, but must here: without a name torch's kernels would ask for ours.
+    warnings.filterwarnings("ignore", "The argument 'device' of Tensor.*pin.* is deprecated")
+    _library = torch.library.Library("aten", "IMPL", "CPU")
+    _library.impl("_pin_memory", _pin_memory)
+    _library.impl("is_pinned", _is_pinned)
+    _device._device_constructors()  # keeps torch's own functions, by which `with torch.device` knows them
+    for name in _FACTORIES:
+        own = getattr(torch, name)
+        setattr(torch, name, _pinning(own))
+        torch.jit._builtins._register_builtin(getattr(torch, name), f"aten::{name}")  # torch.jit.script knows it too
+
+
+def _pinning(function):
+    @functools.wraps(function)
+    def factory(*args, **options):
+        if not options.get("pin_memory") or torch.cuda.is_available():
+            made = function(*args, **options)
+            if type(options.get("generator")) is SimGenerator and made.device.type != "sim":
+                raise RuntimeError(f"Expected a '{made.device.type}' device type for generator but found 'sim'")
+            return made
+        made = function(*args, **{**options, "pin_memory": False})
+        if made.device.type != "cpu":
+            raise RuntimeError(f"Only dense CPU tensors can be pinned, expected no pin_memory for one on {made.device}")
+        made.untyped_storage()._sim_pinned = True
+        return made
+
+    factory.__module__, factory.__qualname__ = "torch", function.__name__
+    return factory
+
+
+def _pin_memory(x, device=None):
+    real = _real_accelerator(device)
+    if real is not None:
+        return torch.ops.aten._pin_memory.default._op_dk(_OWN, x, real)
+    copy = x.clone(memory_format=torch.preserve_format)
+    copy.untyped_storage()._sim_pinned = True
+    return copy
+
+
+def _is_pinned(x, device=None):
+    if getattr(x.untyped_storage(), "_sim_pinned", False):
+        return True
+    real = _real_accelerator(device)
+    return real is not None and torch.ops.aten.is_pinned.default._op_dk(_OWN, x, real)
+
+
+def _real_accelerator(device):
+    """Return the real device to ask about pinned memory, or None."""
+    if device is not None and device.type != "sim":
+        return device
+    return torch.device("cuda") if torch.cuda.is_available() else None
+
+
+@handles(torch.ops.aten.is_pinned.default)
+def _is_pinned_there(func, args, kwargs):
+    """Memory on a device is never pinned."""
+    return False
+
+
+@handles(torch.ops.aten._pin_memory.default)
+def _pin_memory_there(func, args, kwargs):
+    """Memory on a device cannot be pinned; CUDA's sentence."""
+    raise RuntimeError(f"cannot pin '{args[0].type()}' only dense CPU tensors can be pinned")

@@ -1,0 +1,52 @@
+"""``torch.Generator``, ``torch.Stream``, ``torch.Event``: they make ours for simulated GPUs and torch's own otherwise.
+
+torch makes these objects in C++, through hooks that Python cannot fill in. The stand-ins only choose who makes one:
+what comes out is an ordinary object, and ``isinstance(x, torch.Generator)`` holds for both kinds.
+"""
+
+import torch
+
+from d2lmini.sim.device import api_streams, random
+from d2lmini.sim.device.state import state
+
+
+class _Either(type):
+    """The type of a stand-in: its instances are those of the real class and of ours."""
+
+    def __instancecheck__(cls, thing):
+        return isinstance(thing, cls.kinds)
+
+
+def _stand_in(real, ours, make):
+    def new(cls, device=None, *args, **kwargs):
+        index = _simulated(device, real)
+        if index is None:
+            return real(*args, **kwargs) if device is None else real(device, *args, **kwargs)
+        return make(index, *args, **kwargs)
+
+    names = {"__module__": "torch", "__new__": new, "__doc__": real.__doc__}  # by its module pickle finds it
+    return _Either(real.__name__, (), {**names, "kinds": (real, ours)})
+
+
+def _simulated(device, real):
+    """Return the index of the simulated GPU that `device` means, or None; without a type the accelerator is meant."""
+    if device is None:
+        return state.current if state.leads and real is not _GENERATOR else None
+    if isinstance(device, int):
+        return state.check(device) if state.leads else None
+    device = torch.device(device)
+    return state.index(device) if device.type == "sim" else None
+
+
+def _event(index, enable_timing=False, blocking=False, interprocess=False):
+    return api_streams.Event(enable_timing, blocking, interprocess)
+
+
+_GENERATOR = torch._C.Generator
+
+
+def register():
+    """Put the stand-ins in place."""
+    torch.Generator = _stand_in(_GENERATOR, random.SimGenerator, random.make)
+    torch.Stream = _stand_in(torch.Stream, api_streams.Stream, api_streams.Stream)
+    torch.Event = _stand_in(torch.Event, api_streams.Event, _event)

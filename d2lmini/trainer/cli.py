@@ -1,0 +1,218 @@
+"""Train from the command line: ``python -m d2lmini.train --help`` says what there is to choose.
+
+    python -m d2lmini.train --data digits --devices 2 --epochs 10 --allreduce ring --json results.json
+    torchrun --nproc-per-node=2 -m d2lmini.train --data digits --epochs 10 --engine ddp
+"""
+
+import os
+import statistics
+import sys
+from contextlib import suppress
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from d2lmini import sim
+from d2lmini.data import datasets
+from d2lmini.devices import cpu, num_gpus, try_all_gpus
+from d2lmini.distributed import torchrun
+from d2lmini.distributed.pulse import slow
+from d2lmini.distributed.watch import Board, Watch, sentence, tell
+from d2lmini.measure.results import write_json
+from d2lmini.models.lenet import MODELS
+from d2lmini.timing import human
+from d2lmini.trainer import options as arguments
+from d2lmini.trainer.checkpoint import CheckpointError, exists
+from d2lmini.trainer.compiled import RECORDED
+from d2lmini.trainer.trainer import DivergedError, Trainer
+
+PROGRAM = "python -m d2lmini.train"
+MIB = 2**20
+LABELS = {"lenet": "LeNet", "mlp": "MLP", "softmax": "softmax regression"}
+PRECISIONS = {"none": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+EXPECTED = (ValueError, RuntimeError, OSError, ArithmeticError, MemoryError)  # what bad input ends in
+
+
+def main(words=None):
+    """Train as the command line says, and return the exit code; every failure is one line on stderr."""
+    if torchrun.launched():
+        return in_group(words)
+    options = arguments.parse(words)
+    try:
+        run(options, choose_devices(options.devices, options.kind, options.gpu))
+    except KeyboardInterrupt:
+        print(f"interrupted{go_on(options)}", file=sys.stderr)
+        return 130
+    except EXPECTED as error:
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        print(f"{PROGRAM}: error: {line}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def in_group(words):
+    """Do the same as one rank of several: when one fails, one of them says it, and all end."""
+    try:
+        store = torchrun.connect()
+    except (TimeoutError, RuntimeError) as error:
+        tell(PROGRAM, f"rank {torchrun.rank()}: {sentence(error)}")
+        return 1
+    board = Board(store, PROGRAM)
+    options = arguments.parse(words, board.say)
+    watch = Watch(board, torchrun.rank(), torchrun.world_size(), options.patience, go_on(options))
+    try:
+        device = torchrun.device(kind_of_rank(options))
+        torchrun.join(store, device)
+        run(options, [device])
+    except KeyboardInterrupt:
+        watch.end(f"interrupted{go_on(options)}", 130)
+    except BaseException as error:
+        watch.explain(error, alike=isinstance(error, DivergedError | CheckpointError))
+    watch.leave()
+    with suppress(RuntimeError):  # nobody ends, and perhaps the store with it, before all have left
+        dist.all_reduce(torch.zeros(1))
+    dist.destroy_process_group()
+    return 0
+
+
+def kind_of_rank(options):
+    """Return the kind of a rank's device as in `torchrun.device`; D2LMINI_DEVICES, where it is set, decides for "auto".
+
+    Where that says "sim" it is the CPU: simulated GPUs live in one process.
+    """
+    forced = os.environ.get("D2LMINI_DEVICES") if options.kind == "auto" else None
+    if options.engine == "allreduce" or forced in ("cpu", "sim"):
+        return "cpu"
+    return forced or options.kind
+
+
+def go_on(options):
+    """Return what to say about going on after an interrupt."""
+    return f": go on with --checkpoint {options.checkpoint} --resume" if options.checkpoint else ""
+
+
+def run(options, where):
+    """Train on the devices `where`, print the table while it grows, write the results, and return them.
+
+    Of several processes, rank 0 prints and writes.
+    """
+    torch.manual_seed(options.seed)
+    with slow():
+        train_iter, test_iter = load(options)
+    if options.resident:
+        train_iter, test_iter = train_iter.to(where[0]), test_iter.to(where[0])
+    trainer = make_trainer(options, where)
+    show = print if torchrun.rank() == 0 else (lambda *args, **kwargs: None)
+    show(describe(options, trainer, train_iter, test_iter))
+    if options.resume and not exists(options.checkpoint, trainer.engine):
+        show(f"there is no {options.checkpoint} yet: starting from the beginning")
+    table = Table(show)
+    history = trainer.fit(train_iter, options.epochs, test_iter, table.add, checkpoint=options.checkpoint,
+                          every=options.every, resume=options.resume)  # fmt: skip
+    table.add(len(history.loss), history)
+    results = summary(options, trainer, history, train_iter.num_examples)
+    show(f"{history.provenance}: {human(results['seconds_an_epoch'])} an epoch, "
+         f"{results['images_a_second']:,.0f} images/s")  # fmt: skip
+    if options.json:
+        trainer.engine.first(partial(write_json, options.json, results))
+    return results
+
+
+def choose_devices(count, kind, gpu):
+    """Return `count` devices, or by default all accelerators; D2LMINI_DEVICES, where it is set, decides for "auto".
+
+    Raises RuntimeError when there are not so many.
+    """
+    forced = os.environ.get("D2LMINI_DEVICES")
+    if kind == "cpu":
+        return [cpu()] * (count or 1)
+    too_few = kind == "auto" and not forced and (count or 1) > max(1, num_gpus())
+    if kind == "sim" or too_few or (kind == "auto" and forced == "sim"):
+        sim.enable(count or 2, gpu=gpu)
+        return [torch.device("sim", i) for i in range(torch.sim.device_count())]
+    found = try_all_gpus()
+    usable = [] if kind == "real" and found == [cpu()] else found
+    if len(usable) < (count or 1):
+        what = "accelerators" if kind == "real" else f"devices, as D2LMINI_DEVICES={forced} leaves them"
+        raise RuntimeError(f"expected {count or 1} or more {what}, found {len(usable)}: choose another --kind")
+    return usable[:count]
+
+
+def load(options):
+    """Return the data set's two iterators."""
+    loader = getattr(datasets, f"load_data_{options.data}")
+    extra = {"root": options.folder} if options.data != "digits" else {}
+    return loader(options.batch_size, seed=options.seed, **extra)
+
+
+def make_trainer(options, where):
+    """Return the trainer that the options describe, on the devices `where`."""
+    optimizer = {
+        "sgd": partial(torch.optim.SGD, lr=options.lr, momentum=options.momentum, weight_decay=options.weight_decay),
+        "adam": partial(torch.optim.Adam, lr=options.lr, weight_decay=options.weight_decay,
+                        capturable=options.compile in RECORDED),
+    }[options.optimizer]
+    schedule = {
+        "none": None,
+        "cosine": partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=options.epochs),
+        "step": partial(torch.optim.lr_scheduler.StepLR, step_size=-(-options.epochs // 3)),
+    }[options.schedule]
+    return Trainer(MODELS[options.model](seed=options.seed), nn.CrossEntropyLoss(), optimizer, where,
+                   allreduce=options.allreduce, buckets=int(options.buckets * MIB), schedule=schedule,
+                   accumulate=options.accumulate, clip=options.clip, amp=PRECISIONS[options.amp],
+                   compile=options.compile, overlap=options.overlap, engine=options.engine)  # fmt: skip
+
+
+def describe(options, trainer, train_iter, test_iter):
+    """Return a line that says what is trained, where and on what."""
+    names = ", ".join(map(str, trainer.engine.places))
+    if torchrun.launched():
+        names += f" ({options.engine} over {torchrun.backend()})"
+    return (f"{LABELS[options.model]}, {parameters(trainer):,} parameters, on {names}; {options.data}: "
+            f"{train_iter.num_examples:,} images to train on, {test_iter.num_examples:,} to test on")  # fmt: skip
+
+
+def parameters(trainer):
+    """Return how many numbers the model learns."""
+    return sum(p.numel() for p in trainer.replicas[0].parameters())
+
+
+class Table:
+    """Prints the rows of a history that were not printed yet."""
+
+    def __init__(self, show=print):
+        """Begin with the head still to be printed, by `show`."""
+        self.rows, self.show = None, show
+
+    def add(self, epochs, history):
+        """Print the rows up to epoch number `epochs`."""
+        if self.rows is None:
+            self.show(history.header())
+            self.rows = 0
+        for epoch in range(self.rows + 1, epochs + 1):
+            self.show(history.row(epoch), flush=True)
+        self.rows = epochs
+
+
+def summary(options, trainer, history, examples):
+    """Return the settings and the results as plain values."""
+    seconds = statistics.median(history.seconds)  # the first epoch also warms up
+    epochs = [{"epoch": i, "loss": loss, "accuracy": accuracy, "seconds": s} for i, (loss, accuracy, s) in
+              enumerate(zip(history.loss, history.accuracy, history.seconds, strict=True), start=1)]  # fmt: skip
+    return {
+        "settings": {name: str(value) if name in ("json", "checkpoint") and value else value
+                     for name, value in vars(options).items()},
+        "devices": list(map(str, trainer.engine.places)),
+        "engine": options.engine,
+        "world_size": trainer.engine.world_size,
+        "backend": torchrun.backend() if torchrun.launched() else None,
+        "parameters": parameters(trainer),
+        "clock": history.provenance.split(" ")[0],
+        "provenance": history.provenance,
+        "torch": torch.__version__,
+        "epochs": epochs,
+        "seconds_an_epoch": seconds,
+        "images_a_second": examples / seconds,
+    }  # fmt: skip

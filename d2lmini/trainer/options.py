@@ -1,0 +1,217 @@
+"""The command line of `d2lmini.train`: what may be asked for, with units and defaults, each mistake in one line."""
+
+import argparse
+import math
+import os
+from pathlib import Path
+
+from d2lmini.collectives.schedules import ALLREDUCE
+from d2lmini.distributed import torchrun
+from d2lmini.hardware.catalog import GPUS
+from d2lmini.models.lenet import MODELS
+from d2lmini.trainer.checkpoint import CheckpointError, check_target
+from d2lmini.trainer.compiled import MODES
+from d2lmini.trainer.engines import NAMES
+
+DATA = ("digits", "mnist", "fashion_mnist")
+MOST = 2**63 - 1  # the largest whole number that torch takes
+DEVICES = 128  # of one type, which torch numbers with 8 bits
+EPILOG = """The times in the table are simulated where the devices are, and measured where they are not; a line under
+it says which, and on what machine. Under torchrun each process has one device and one replica: torchrun
+--nproc-per-node=2 -m d2lmini.train …; rank 0 prints and writes. Exit code: 0 done, 1 failed, 2 bad arguments, 130
+interrupted."""
+
+
+class Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Names the defaults that are not nothing."""
+
+    def _get_help_string(self, action):
+        return action.help if action.default in (None, False) else super()._get_help_string(action)
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong, and ends with exit code 2; of several processes one says it."""
+
+    say = None
+
+    def error(self, message):
+        """Leave out the usage, which ``--help`` shows."""
+        if self.say:
+            self.say(message)
+            self.exit(2)
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+    def print_help(self, file=None):
+        """Let rank 0 alone explain."""
+        if torchrun.rank() == 0:
+            super().print_help(file)
+
+
+def parse(words=None, say=None):
+    """Return the options given by `words`, the process's arguments if None; exits with code 2 and one line if bad.
+
+    say: where several processes parse the same words, what prints a line once.
+    """
+    made = _parser()
+    made.say = say
+    options = made.parse_args(words)
+    _check_engine(made, options)
+    if torchrun.rank() == 0:  # others may be on another machine, with other files
+        _check_files(made, options)
+    return options
+
+
+def _check_engine(made, options):
+    """Refuse what does not go with the number of processes; fill in what depends on it."""
+    group = torchrun.launched()
+    options.engine = options.engine or ("ddp" if group else "replicas")
+    wrong = {
+        "--engine replicas has all replicas in one process: leave out torchrun": group and options.engine == "replicas",
+        f"--engine {options.engine} has a replica a process: start them with torchrun --nproc-per-node=2 -m "
+        "d2lmini.train …": not group and options.engine != "replicas",
+        "argument --devices: under torchrun a process has one device; choose --nproc-per-node": group
+        and options.devices,
+        "argument --kind: simulated GPUs live in one process: leave out torchrun": group and options.kind == "sim",
+        "argument --allreduce: ddp sums gradients in its own way; choose --engine allreduce": options.engine == "ddp"
+        and options.allreduce,
+        "argument --allreduce: memory is shared between processes; choose --engine allreduce": options.allreduce
+        == "shared" and not group,
+        "argument --overlap: --engine ddp overlaps in any case, allreduce never; choose replicas": options.overlap
+        and options.engine != "replicas",
+        "argument --overlap: compiled code gives all gradients at the end of backward; leave out --compile":
+        options.overlap and options.compile,
+        "--engine allreduce exchanges tensors of the CPU: choose --kind cpu, or --engine ddp": options.engine
+        == "allreduce" and options.kind == "real",
+    }  # fmt: skip
+    for line in (line for line, applies in wrong.items() if applies):
+        made.error(line)
+    if options.engine != "ddp":
+        options.allreduce = options.allreduce or "ring"
+
+
+def _check_files(made, options):
+    if not options.checkpoint and (options.resume or options.every):
+        made.error("--resume and --every need a file: --checkpoint FILE")
+    if options.folder and options.data == "digits":
+        made.error("argument --folder: the digits need none; choose --data mnist or fashion_mnist")
+    try:
+        if options.checkpoint:
+            check_target(options.checkpoint)
+        if options.json:
+            check_folder(options.json)
+    except CheckpointError as error:
+        made.error(f"argument --checkpoint: {error}")
+    except OSError as error:
+        made.error(f"argument --json: {error}")
+    if options.json and options.checkpoint and options.json.resolve() == options.checkpoint.resolve():
+        made.error(f"argument --json: {options.json} is the file of the checkpoint: choose another")
+    if options.checkpoint and options.checkpoint.exists() and not options.resume:
+        made.error(f"argument --checkpoint: {options.checkpoint} is there: go on from it with --resume, or remove it")
+
+
+def check_folder(path):
+    """Raise OSError unless a file can be written at `path`, as far as one can tell before."""
+    if path.is_dir():
+        raise OSError(f"{path} is a folder, expected a file")
+    if not path.parent.is_dir():
+        raise OSError(f"{path}: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise OSError(f"{path}: permission denied")
+
+
+def number(kind, least, above=False, most=MOST):
+    """Return a type for argparse: a finite float, or an int up to `most`, that is at least `least`, or above it."""
+
+    def convert(text):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if kind is int and value > most:
+            raise argparse.ArgumentTypeError(f"expected a whole number of at most {most:,}, got {text!r}")
+        if not math.isfinite(value) or value < least or (above and value == least):
+            what = "a whole number" if kind is int else "a number"
+            bound = f"above {least}" if above else f"of at least {least}"
+            raise argparse.ArgumentTypeError(f"expected {what} {bound}, got {text!r}")
+        return value
+
+    return convert
+
+
+def _parser():
+    made = Parser("python -m d2lmini.train", description="Train a network on small images, on one device or several.",
+                  formatter_class=Help, epilog=EPILOG)  # fmt: skip
+    _add_data(made.add_argument_group("data and devices"))
+    _add_training(made.add_argument_group("how to train"))
+    _add_processes(made.add_argument_group("devices together"))
+    _add_results(made.add_argument_group("results and checkpoints"))
+    return made
+
+
+def _add_data(group):
+    group.add_argument("--data", choices=DATA, default="digits",
+                       help="digits come with the package; the others are downloaded once")  # fmt: skip
+    group.add_argument("--folder", metavar="DIR", help="folder with the four files of mnist or fashion_mnist, instead")
+    group.add_argument("--batch-size", type=number(int, 1), default=64, metavar="N",
+                       help="examples in a batch, over all devices")  # fmt: skip
+    group.add_argument("--resident", action="store_true",
+                       help="keep the data on the first device, as bytes, and make the batches there")  # fmt: skip
+    group.add_argument("--devices", type=number(int, 1, most=DEVICES), metavar="N",
+                       help="how many, each with a replica; by default all accelerators, else the CPU")  # fmt: skip
+    group.add_argument("--kind", choices=("auto", "real", "sim", "cpu"), default="auto",
+                       help="of the devices: simulated GPUs, replicas on the CPU, real accelerators; auto: real ones "
+                       "where there are enough, the CPU for one device, else simulated GPUs")  # fmt: skip
+    group.add_argument("--gpu", choices=list(GPUS), default="GTX 1080", metavar="NAME",
+                       help="the GPU that is simulated: a name in d2lmini.hardware.GPUS")  # fmt: skip
+
+
+def _add_processes(group):
+    group.add_argument("--engine", choices=NAMES,
+                       help="replicas: all in one process; ddp: a process each, gradients summed by torch's "
+                       "DistributedDataParallel; allreduce: a process each, gradients summed as --allreduce says; by "
+                       "default ddp under torchrun, else replicas")  # fmt: skip
+    group.add_argument("--allreduce", choices=[*ALLREDUCE, "shared"],
+                       help="how gradients are summed, by default in a ring; shared: in memory that the processes of "
+                       "one machine share")  # fmt: skip
+    group.add_argument("--buckets", type=number(float, 0), default=25.0, metavar="MIB",
+                       help="MiB (2^20 bytes) of gradients that travel together; 0: each parameter's own")  # fmt: skip
+    group.add_argument("--overlap", action="store_true",
+                       help="sum gradients while backward still runs, a bucket as soon as all replicas have finished "
+                       "it, in a second stream of each device; the results stay the same. What is hidden are buckets "
+                       "that are full early, so there must be several: see --buckets. Only with --engine replicas, "
+                       "and without --compile")  # fmt: skip
+    group.add_argument("--patience", type=number(float, 0, above=True), default=20.0, metavar="S",
+                       help="seconds after which all processes end when one is silent, or rests while others wait for "
+                       "it, or computes on a batch 30 times as long as on any before of its size; one that does "
+                       "something new, compiles, reads or writes may take 30 times as many seconds")  # fmt: skip
+
+
+def _add_training(group):
+    group.add_argument("--model", choices=list(MODELS), default="lenet", help="the network: see d2lmini.models")
+    group.add_argument("--epochs", type=number(int, 1), default=10, metavar="N", help="passes over the training data")
+    group.add_argument("--optimizer", choices=("sgd", "adam"), default="sgd", help="of torch.optim")
+    group.add_argument("--lr", type=number(float, 0), default=0.05, metavar="RATE",
+                       help="learning rate; for adam 0.001 is usual")  # fmt: skip
+    group.add_argument("--momentum", type=number(float, 0), default=0.9, metavar="M", help="of sgd")
+    group.add_argument("--weight-decay", type=number(float, 0), default=0.0, metavar="W", help="of either optimizer")
+    group.add_argument("--schedule", choices=("none", "cosine", "step"), default="none",
+                       help="learning rate: constant, to 0 as a cosine, or × 0.1 after each third")  # fmt: skip
+    group.add_argument("--accumulate", type=number(int, 1), default=1, metavar="N", help="batches in an update")
+    group.add_argument("--clip", type=number(float, 0, above=True), metavar="NORM",
+                       help="largest norm of all gradients together; by default any")  # fmt: skip
+    group.add_argument("--amp", choices=("none", "bfloat16", "float16"), default="none", help="type for autocast")
+    group.add_argument("--compile", choices=MODES, metavar="MODE",
+                       help=f"of torch.compile, one of {', '.join(MODES)}; reduce-overhead replays CUDA graphs where "
+                       "there are CUDA GPUs, cuda-graph the whole step as one; not for simulated ones; by default "
+                       "nothing is compiled")  # fmt: skip
+    group.add_argument("--seed", type=number(int, 0), default=0, metavar="N",
+                       help="of the parameters, the order of the examples and all other random numbers")  # fmt: skip
+
+
+def _add_results(group):
+    group.add_argument("--json", type=Path, metavar="FILE", help="also write the results, with all settings, here")
+    group.add_argument("--checkpoint", type=Path, metavar="FILE",
+                       help="save here after each epoch; the one before is kept as FILE.previous")  # fmt: skip
+    group.add_argument("--every", type=number(int, 1), metavar="N", help="also save after each N batches")
+    group.add_argument("--resume", action="store_true",
+                       help="go on from FILE, if it is there, to what a run that never stopped would give")  # fmt: skip

@@ -1,0 +1,228 @@
+"""The trainer: any module, any loss, any optimiser of torch, on one device or several.
+
+It does what `data_parallel.train` does by hand: a replica a device, a shard of every batch a replica, gradients summed
+over the devices, and the same update everywhere. This module is the loop; `replicas` is what the devices do.
+"""
+
+import os
+import sys
+from dataclasses import asdict
+from functools import partial
+from itertools import islice
+
+from tqdm import auto as bars
+
+from d2lmini.timing import Timer
+from d2lmini.trainer import cuda_graphs, engines, rng
+from d2lmini.trainer.checkpoint import CheckpointError, check_target, exists, read, write
+from d2lmini.trainer.history import DivergedError, History, Progress
+from d2lmini.trainer.losses import LossLog
+from d2lmini.trainer.settings import Settings, check_model, check_optimizer
+
+__all__ = ["DivergedError", "History", "Trainer"]
+BUCKET_BYTES = 25 * 2**20  # as in torch's DistributedDataParallel
+DATA_FACTS = ("seed", "batch_size", "num_examples")  # of an iterator; a place in an epoch means nothing without them
+
+
+class Trainer:
+    """Train `model` with the loss ``loss(scores, y)`` and the optimiser that ``optimizer(parameters)`` returns.
+
+    `devices` default to the first accelerator, or the CPU. `model` itself moves to the first device and is trained
+    there; the other devices get copies, which end every step equal to it, but for what a module keeps beside its
+    parameters, such as running means. The loss must be a mean over its batch, or a sum when it says so
+    (``loss.reduction == "sum"``); a mean, in which all examples must count the same, stays the mean over the whole
+    batch however unevenly that was split.
+
+    allreduce: how gradients are summed, a name in `schedules.ALLREDUCE` or a function that replaces each tensor of a
+    list by the sum of all. By default a ring; where devices are of several kinds, or one of them holds two replicas,
+    all through the first. buckets: the most bytes of gradients that travel together; 0: each parameter's alone.
+    overlap: whether gradients are summed while backward still runs, a bucket as soon as all replicas have finished it,
+    in a second stream of each device; see `backward_overlap`. The parameters are the same, to the last bit. It needs
+    more than one bucket, and is for the engine "replicas": "ddp" always does it.
+    engine: where the replicas are: "replicas" in this process, or one in each process of `torch.distributed`, with
+    torch's DistributedDataParallel, "ddp", or an all-reduce of our own, "allreduce"; see `engines`. All
+    processes then call the same methods, with the same batches: each takes its shard of them.
+    schedule: ``schedule(optimizer)`` returns a scheduler of ``torch.optim.lr_scheduler``, which takes a step after each
+    "epoch", or each update, as `schedule_every` says ("epoch" or "update").
+    accumulate: the number of batches that make one update, with the gradient of all their examples together.
+    clip: the largest norm of all gradients together. amp: ``torch.bfloat16`` or ``torch.float16`` for autocast; with
+    float16 the loss is scaled so that small gradients survive.
+    compile: a mode of ``torch.compile``, such as "default", in which forward pass and loss are compiled when a batch of
+    a new size comes first; on CUDA GPUs "reduce-overhead" replays CUDA graphs. On one CUDA GPU "cuda-graph" records the
+    whole step with its update, "compiled-cuda-graph" one whose forward pass and loss are compiled: see `recording`.
+
+    Example: ``Trainer(LeNet(), nn.CrossEntropyLoss(), partial(torch.optim.SGD, lr=0.1)).fit(train_iter, 10)``
+    Raises ValueError when there is no device or no parameter to train, and for settings that make no sense.
+    """
+
+    def __init__(self, model, loss, optimizer, devices=None, *, allreduce=None, buckets=BUCKET_BYTES, schedule=None,
+                 schedule_every="epoch", accumulate=1, clip=None, amp=None, compile=None,
+                 overlap=False, engine="replicas"):  # fmt: skip
+        """Move the model to the first device, copy it to the others, and make an optimiser for each."""
+        kind = engines.find(engine)
+        self.devices, world_size = engines.choose(kind, devices)
+        self.settings = Settings(schedule, schedule_every, accumulate, clip, amp, compile, overlap)
+        cuda_graphs.check(self.settings, self.devices, engine)
+        check_model(model, loss, exact=world_size == accumulate == 1)
+        self.engine = kind(model, loss, optimizer, self.devices, allreduce, buckets, self.settings)
+        check_optimizer(self.engine.optimizers[0])
+        self.replicas, self.optimizers = self.engine.modules, self.engine.optimizers
+        cuda_graphs.record_steps(self.engine)
+        self.history, self.progress = History(), Progress()
+        self._data = None  # the batches of the last `fit`
+        self._place, self._resumed = None, False  # where the epoch began, and whether a checkpoint told so
+
+    def step(self, X, y):
+        """Learn from one batch X [n, …], y [n] and return its loss as a tensor on the first device, without waiting.
+
+        With ``accumulate=m`` every m-th call updates the parameters. A batch of fewer examples than devices uses as
+        many devices as it has examples. Raises ValueError for an empty batch, or one with another number of labels.
+        """
+        return self.engine.total(self.engine.learn(X, y))
+
+    def fit(self, train_iter, num_epochs, test_iter=None, on_epoch=None, *, checkpoint=None, every=None, resume=False):
+        """Train for `num_epochs` passes over `train_iter` and return the `History`.
+
+        After each epoch, ``on_epoch(epoch, history)`` is called, epochs counted from 1. On a terminal and in a notebook
+        a bar shows how far the epoch is, unless the environment variable TQDM_DISABLE is set.
+
+        checkpoint: the file to save to after each epoch, and after each `every` batches if that is given. resume: go on
+        from that file, if it is there, up to `num_epochs` epochs in all; with the same data, settings and devices the
+        parameters become those of a run that was never stopped, bit for bit.
+
+        Raises ValueError when the number of epochs is not an integer of at least 1, or `train_iter` yields nothing;
+        DivergedError for a loss or a parameter that is not finite, by the end of the epoch; CheckpointError.
+        """
+        self._check_fit(num_epochs, checkpoint, every, resume)
+        self.engine.forget()
+        self.history, self.progress, self._resumed = History(provenance=self.engine.provenance()), Progress(), False
+        if resume and exists(checkpoint, self.engine):
+            self.load(checkpoint)
+        self._data = train_iter
+        while self.progress.epochs < num_epochs:
+            self._epoch(train_iter, checkpoint, every)
+            if test_iter is not None:
+                self.history.accuracy.append(self.evaluate(test_iter))
+            if on_epoch:
+                on_epoch(self.progress.epochs, self.history)
+            if checkpoint:
+                self.save(checkpoint)
+        return self.history
+
+    def evaluate(self, data_iter):
+        """Return the fraction of the examples of `data_iter` that the model classifies correctly.
+
+        The devices take the batches in turn. Raises ValueError when there is no example.
+        """
+        return self.engine.evaluate(data_iter)
+
+    def save(self, path):
+        """Write a checkpoint: model, optimiser, progress, history, random numbers; raises CheckpointError."""
+        between = self._data is not None and not self.progress.batches  # two epochs: the next will begin here
+        state = {"engine": self.engine.state_dict(), "progress": asdict(self.progress), "history": asdict(self.history),
+                 "rng": rng.get_state(self.devices),
+                 "place": self._find_place(self._data) if between else self._place}  # fmt: skip
+        self.engine.first(partial(write, path, state))
+
+    def load(self, path):
+        """Take everything from a checkpoint, whatever devices it was made on.
+
+        Random numbers of a device are restored where it has the name it had. Raises CheckpointError for a file that is
+        not whole, or that holds another model or another optimiser; the trainer is then as it was.
+        """
+        state = self.engine.first(partial(read, path))
+        try:
+            self.engine.load_state_dict(state["engine"])
+        except (KeyError, TypeError) as error:
+            raise CheckpointError(f"{path}: is no checkpoint of a trainer") from error
+        except ValueError as error:
+            raise CheckpointError(f"{path}: {error}") from error
+        here = self.history.provenance or self.engine.provenance()
+        self.history, self.progress = History(**state["history"]), Progress(**state["progress"])
+        if here not in self.history.provenance:
+            self.history.provenance = "; then ".join(filter(None, [self.history.provenance, here]))
+        self._place, self._resumed = state["place"], True
+        rng.set_state(state["rng"], self.devices)
+
+    def _epoch(self, train_iter, checkpoint, every):
+        """Do what is left of an epoch, and write down what it gave."""
+        progress = self.progress
+        processes = len(self.engine.here) < self.engine.world_size
+        log = LossLog(progress, self.engine.sums, self.engine.places, self.engine.gather, processes)
+        timer, saved, batches = Timer(self.devices), progress.batches, self._batches(train_iter)
+        for X, y in _bar(batches, train_iter, progress) if 0 in self.engine.here else batches:
+            log.add(self.engine.learn(X, y))
+            if every and progress.batches - saved >= every and not self.engine.batches:
+                log.read()
+                progress.seconds += timer.stop()  # training only, not the saving
+                self.save(checkpoint)
+                saved = progress.batches
+                timer.start()
+        self.engine.update()
+        log.read()
+        progress.seconds += timer.stop()
+        if not progress.examples:
+            raise ValueError("expected at least one batch an epoch, got none")
+        if not self.engine.finite():  # the last update of an epoch has no loss yet that would show it
+            raise DivergedError(f"a parameter is no finite number after epoch {progress.epochs + 1}, although the "
+                                "losses were: lower the learning rate, or clip the gradients")  # fmt: skip
+        self.history.loss.append(progress.loss / progress.examples)
+        self.history.seconds.append(progress.seconds)
+        self.progress = Progress(progress.epochs + 1)
+        if self.settings.schedule_every == "epoch":
+            self.engine.advance_schedule(self.history.loss[-1])
+
+    def _batches(self, train_iter):
+        """Begin an epoch, or go back to where a checkpoint was made in one, and return the batches that are left.
+
+        The iterator is started with the random numbers that it was started with then, so that it gives the same order,
+        and what it gave already is passed over; after that the numbers go on where the checkpoint has them.
+        """
+        resumed, self._resumed = self._resumed and self._place is not None, False
+        if not resumed:
+            self._place = self._find_place(train_iter)
+            return iter(train_iter)
+        now = rng.get_state(self.devices)
+        self._go_back(train_iter)
+        batches = iter(train_iter)
+        for _ in islice(batches, self.progress.batches):
+            pass
+        if self.progress.batches:
+            rng.set_state(now, self.devices)
+        return batches
+
+    def _find_place(self, train_iter):
+        """Return what decides the order of the epoch that is to begin."""
+        facts = {name: getattr(train_iter, name, None) for name in DATA_FACTS}
+        facts["number of batches"] = len(train_iter) if hasattr(train_iter, "__len__") else None
+        return {"epoch": getattr(train_iter, "epoch", None), "facts": facts, "rng": rng.get_state(self.devices)}
+
+    def _go_back(self, train_iter):
+        there, here = self._place["facts"], self._find_place(train_iter)["facts"]
+        for name in there if self.progress.batches else ():
+            if there[name] != here[name]:
+                raise CheckpointError(f"the checkpoint was made in the middle of an epoch with {name} = {there[name]}, "
+                                      f"and these batches have {here[name]}")  # fmt: skip
+        if self._place["epoch"] is not None:
+            train_iter.epoch = self._place["epoch"]
+        rng.set_state(self._place["rng"], self.devices)
+
+    def _check_fit(self, num_epochs, checkpoint, every, resume):
+        if not isinstance(num_epochs, int) or num_epochs < 1:
+            raise ValueError(f"the number of epochs must be an integer of at least 1, got {num_epochs!r}")
+        if every is not None and (not isinstance(every, int) or every < 1):
+            raise ValueError(f"every: expected a number of batches of at least 1, got {every!r}")
+        if checkpoint is None and (resume or every):
+            raise ValueError("resume and every need the name of a file: checkpoint=…")
+        if checkpoint is not None:
+            self.engine.first(partial(check_target, checkpoint))
+
+
+def _bar(batches, train_iter, progress):
+    """Return the batches, with a bar on a terminal or in a notebook; it shows how fast work is queued."""
+    in_notebook = bars.notebook_tqdm is not bars.std_tqdm
+    if os.environ.get("TQDM_DISABLE") or not (in_notebook or sys.stderr.isatty()):
+        return batches
+    total = len(train_iter) if hasattr(train_iter, "__len__") else None
+    name = f"epoch {progress.epochs + 1}"
+    return bars.tqdm(batches, name, total, False, initial=progress.batches, unit="batch", disable=False)

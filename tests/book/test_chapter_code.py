@@ -1,0 +1,65 @@
+"""What a chapter defines in front of the reader is what the package runs: their syntax trees are equal."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
+TAUGHT = {  # what each chapter must define; what else it defines under a name of the package is compared too
+    "memory-hierarchy": {"chase", "cycle", "triad"},
+    "reuse": {"CountedMatrix", "naive_product", "tiled_product", "loops_ijk", "loops_ikj", "loops_tiled",
+              "output_stationary_step", "weight_stationary_step"},
+    "working-sets": {"linear_macs", "conv_macs", "largest"},
+    "throughput": {"training_step", "amdahl", "utilisation"},
+    "allreduce": {"allreduce_naive", "allreduce_ring", "allreduce_tree", "all_gather", "reduce_scatter"},
+    "multi-gpu-scratch": {"lenet", "get_params", "allreduce", "split_batch", "train_batch", "train"},
+    "data-parallel": {"split", "replicate", "gather", "DataParallel"},
+}  # fmt: skip
+
+
+def definitions(source):
+    """Return name -> syntax tree, as text, of the functions and classes at the top level of Python code."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return {node.name: ast.dump(node) for node in ast.parse(source).body if isinstance(node, kinds)}
+
+
+def package():
+    """Return name -> {module: syntax tree} for the public definitions of the package."""
+    found = {}
+    for path in sorted((ROOT / "d2lmini").rglob("*.py")):
+        for name, tree in definitions(path.read_text(encoding="utf-8")).items():
+            if not name.startswith("_"):
+                found.setdefault(name, {})[path.stem] = tree
+    return found
+
+
+def chapter(path):
+    """Return name -> syntax tree of what a notebook defines, exercises apart: there the reader's answer stands."""
+    found = {}
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        tags = cell["metadata"].get("tags", [])
+        if cell["cell_type"] == "code" and not any(tag.startswith("exercise-") for tag in tags):
+            found.update(definitions("".join(cell["source"])))
+    return found
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_definitions_in_a_chapter_are_the_packages(path):
+    taught, ours = chapter(path), package()
+    missing = TAUGHT.get(path.stem, set()) - set(taught)
+    assert not missing, f"{path.name} no longer defines {sorted(missing)}"
+    for name in sorted(set(taught) & set(ours)):
+        homes = {module: tree for module, tree in ours[name].items() if module != "checks"}
+        assert taught[name] in homes.values(), f"{path.name}: {name} differs from d2lmini.{', '.join(homes)}.{name}"
+
+
+def test_every_chapter_named_here_exists():
+    assert set(TAUGHT) <= {path.stem for path in CHAPTERS}
+
+
+def test_a_changed_constant_is_seen():
+    assert definitions("def f(x):\n    return x + 1  # why") == definitions("def f(x):\n    return (x + 1)")
+    assert definitions("def f(x):\n    return x + 1") != definitions("def f(x):\n    return x + 2")

@@ -1,0 +1,134 @@
+"""What `make` does again and what it leaves, tried on a copy with a builder that only pretends."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import setup_venv
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILDER = """#!/bin/sh
+echo built >> builds
+mkdir -p _build/html
+[ ! -e broken ]
+"""
+
+
+def script(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A copy of the project, small, with an environment that is set up."""
+    for name in ("Makefile", "_config.yml", "_toc.yml", "requirements.txt", "pyproject.toml", "index.md"):
+        shutil.copy2(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "tools", tmp_path / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "chapters").mkdir()
+    (tmp_path / "chapters" / "one.ipynb").write_text("{}")
+    script(tmp_path / ".venv" / "bin" / "python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    script(tmp_path / ".venv" / "bin" / "jupyter-book", BUILDER)
+    (tmp_path / ".venv" / ".installed").write_text(os.path.realpath(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def make(*arguments):
+    keep = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run(["make", *arguments], capture_output=True, text=True, check=False, env=keep)
+    return done.returncode, done.stdout, done.stderr
+
+
+def builds():
+    return len(Path("builds").read_text().splitlines()) if Path("builds").exists() else 0
+
+
+def change(name):
+    """Make one source look newer than the built book, and all else older, whatever the clock's resolution."""
+    now = time.time()
+    for path in Path(".").rglob("*"):
+        if path.is_file():
+            os.utime(path, (now - 2000, now - 2000))
+    os.utime("_build/.built", (now - 1000, now - 1000))
+    os.utime(name, (now - 500, now - 500))
+
+
+def test_the_book_is_built_again_only_when_a_source_changed(project):
+    assert make("book")[0] == 0
+    assert make("book")[1].strip().endswith("http://127.0.0.1:8000")
+    assert builds() == 1
+    for count, name in enumerate(["index.md", "chapters/one.ipynb", "_config.yml", "_toc.yml", "tools/serve.py"], 2):
+        change(name)
+        assert make("book")[0] == 0
+        assert builds() == count, name
+    os.remove("chapters/one.ipynb")
+    make("book")
+    make("book")
+    assert builds() == 7
+
+
+def test_a_failed_build_is_not_taken_for_a_book(project):
+    Path("broken").touch()
+    assert make("book")[0] != 0
+    assert make("book")[0] != 0
+    os.remove("broken")
+    assert make("book")[0] == 0
+    assert builds() == 3
+
+
+@pytest.mark.parametrize("version", ["2, 7, 18", "3, 8, 18", "3, 9, 25"])
+def test_an_old_python_is_refused_before_anything_is_made(project, version):
+    shutil.rmtree(".venv")
+    fake = f"import sys; sys.version_info = ({version}, 'final', 0); exec(sys.argv[1])"
+    old = script(project / "oldpython", f'#!/bin/sh\nexec {sys.executable} -c "{fake}" "$2"\n')
+    status, _, error = make("book", f"PYTHON={old}")
+    assert status != 0
+    assert error.splitlines()[0] == (
+        f"needs Python 3.10 or newer, found {version.replace(', ', '.')} ({old}); set PYTHON=..."
+    )
+    assert not Path(".venv").exists()
+
+
+def test_a_missing_python_is_named(project):
+    shutil.rmtree(".venv")
+    status, _, error = make("book", "PYTHON=no-such-python")
+    assert status != 0
+    assert error.startswith("needs Python 3.10 or newer, no-such-python was not found")
+
+
+def test_a_python_without_venv_says_what_to_install(project, monkeypatch, capsys):
+    shutil.rmtree(".venv")
+    monkeypatch.setitem(sys.modules, "ensurepip", None)
+    assert setup_venv.main() == 1
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert "python3-venv" in error
+    assert not Path(".venv").exists()
+
+
+def test_a_half_made_environment_is_made_again(project):
+    assert setup_venv.works()
+    setup_venv.UNFINISHED.touch()
+    assert not setup_venv.works()
+    setup_venv.UNFINISHED.unlink()
+    setup_venv.STAMP.write_text("/somewhere/else")  # the folder was moved: the scripts in it name the old one
+    assert not setup_venv.works()
+    setup_venv.STAMP.unlink()
+    assert setup_venv.works()
+    script(setup_venv.PYTHON, "#!/bin/sh\nexit 1\n")  # no pip
+    assert not setup_venv.works()
+    setup_venv.PYTHON.unlink()
+    assert not setup_venv.works()
+
+
+def test_help_names_every_target(project):
+    _, out, _ = make()
+    for target in ("book", "serve", "lab", "chapters", "test", "clean", "help"):
+        assert f"make {target} " in out

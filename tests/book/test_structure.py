@@ -1,0 +1,136 @@
+"""How the package is built: who imports whom, how long things are, and what importing it does (nothing)."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "d2lmini"
+# A room imports only from floors below its own. Inside `sim` there are floors again.
+FLOORS = [
+    {"hardware", "models", "data", "reuse"},
+    {"sim"},
+    {"devices"},
+    {"timing"},
+    {"measure", "collectives"},
+    {"data_parallel", "distributed"},
+    {"trainer"},
+    {"figures", "checks", "lessons", "train"},
+]
+ROOT_FILES = {"__init__.py", "devices.py", "timing.py", "train.py"}
+MODULES = sorted(PACKAGE.rglob("*.py"))
+LONGEST_FILE, LONGEST_FUNCTION = 250, 45
+MACHINE_PATH = re.compile(r"(?<![\w.$}/~-])/(?:work|root|home/\w+)(?:/|\b)")
+
+
+def trees():
+    """Yield (path inside the package, its syntax tree, its text) of every module."""
+    for path in MODULES:
+        text = path.read_text(encoding="utf-8")
+        yield path.relative_to(PACKAGE), ast.parse(text), text
+
+
+def imported(tree):
+    """Yield the dotted names, below the package's, of what a module imports, at its top or inside its functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"a relative import at line {node.lineno}: name the room"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from (name.removeprefix("d2lmini.") for name in names if name.startswith("d2lmini."))
+
+
+def test_imports_go_downward():
+    floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+    wrong = []
+    for path, tree, _ in trees():
+        here = path.parts[0].removesuffix(".py")
+        for name in imported(tree) if here != "__init__" else ():
+            there = name.split(".")[0]
+            if there != here and not floor[there] < floor[here]:
+                wrong.append(f"{path} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_root_holds_rooms_and_four_files():
+    assert {path.name for path in PACKAGE.glob("*.py")} == ROOT_FILES
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert rooms | {"devices", "timing", "train"} == set().union(*FLOORS)
+
+
+def test_files_and_functions_are_short():
+    wrong = []
+    for path, tree, text in trees():
+        if len(text.splitlines()) > LONGEST_FILE:
+            wrong.append(f"{path} has more than {LONGEST_FILE} lines: split it")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = node.end_lineno - node.lineno + 1
+                if lines > LONGEST_FUNCTION:
+                    wrong.append(f"{path}: {node.name} has {lines} lines, at most {LONGEST_FUNCTION}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_is_public_says_what_it_does():
+    wrong = []
+    for path, tree, _ in trees():
+        if not ast.get_docstring(tree):
+            wrong.append(f"{path} has no docstring")
+        for owner in [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))]:
+            for node in owner.body:
+                setter = any(getattr(how, "attr", "") == "setter" for how in getattr(node, "decorator_list", ()))
+                public = isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+                if public and not setter and not ast.get_docstring(node):
+                    wrong.append(f"{path}: {node.name} has no docstring")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_folder_of_the_package_is_installed():
+    listed = re.search(r"(?m)^packages = (\[[^]]*\])", (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
+    assert set(ast.literal_eval(listed[1])) == folders
+
+
+IMPORT = """
+import random, sys
+import numpy, torch
+
+def state():
+    return (torch.get_default_dtype(), torch.get_default_device(), torch.get_num_threads(), torch.is_grad_enabled(),
+            torch.get_num_interop_threads(), torch.are_deterministic_algorithms_enabled(),
+            torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic,
+            torch._C._get_privateuse1_backend_name(), torch.get_rng_state().tolist(), random.getstate(),
+            numpy.random.get_state()[1].tolist())
+
+before, loaded = state(), set(sys.modules)
+import d2lmini
+assert state() == before, "importing d2lmini changed a global state"
+heavy = {"matplotlib", "sklearn", "IPython", "ipywidgets", "torchvision"} & (set(sys.modules) - loaded)
+assert not heavy, f"importing d2lmini imported {sorted(heavy)}"
+"""
+
+
+def test_importing_the_package_changes_nothing():
+    done = subprocess.run([sys.executable, "-c", IMPORT], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout + done.stderr == ""
+
+
+def test_no_file_names_a_path_of_some_machine():
+    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listing.returncode:
+        pytest.skip("not in a git checkout")
+    for name in listing.stdout.splitlines():
+        path = ROOT / name
+        if path == Path(__file__).resolve() or not path.is_file():
+            continue
+        text = path.read_bytes().decode("utf-8", "ignore")
+        found = MACHINE_PATH.search(re.sub(r'"image/(png|jpeg)": "[^"]*"', "", text))
+        assert not found, f"{name} names {text[max(0, found.start() - 20) : found.end() + 20]!r}"

@@ -1,0 +1,70 @@
+"""The exercises on all-reduce: their scores are the simulated clock's, and the reader's machine comes back."""
+
+import pytest
+import torch
+
+from d2lmini import checks, sim
+from d2lmini.collectives.schedules import Send
+from d2lmini.hardware import machines
+
+
+def ring_mean(tensors, streets=lambda ring: ring):
+    size = len(tensors)
+    chunks = [tensor.tensor_split(size) for tensor in tensors]
+    ring = streets([(rank, (rank + 1) % size) for rank in range(size)])
+    for t in range(size - 1):
+        for here, there in ring:
+            chunks[there][(here - t) % size].add_(chunks[here][(here - t) % size].to(tensors[there].device))
+    for t in range(size - 1):
+        for here, there in ring:
+            chunks[there][(here + 1 - t) % size].copy_(chunks[here][(here + 1 - t) % size])
+    for tensor in tensors:
+        tensor /= size
+
+
+def score(capsys):
+    line = capsys.readouterr().out
+    assert line.startswith("✓"), line
+    return float(line.partition("4 MiB a rank: ")[2].partition(" ms")[0])
+
+
+def test_the_order_of_the_copies_decides_the_score(capsys):
+    """In order, no two copies of a step run at the same time: eleven times the bound of 0.58 ms."""
+    checks.ring_mean(ring_mean)
+    in_order = score(capsys)
+    checks.ring_mean(lambda tensors: ring_mean(tensors, lambda ring: ring[::2] + ring[1::2]))
+    every_second = score(capsys)
+    assert in_order == pytest.approx(6.3, abs=0.05)
+    assert every_second == pytest.approx(1.6, abs=0.05)
+
+
+def test_memory_of_the_reader_is_not_scored(capsys):
+    sim.enable(machine="8xH200")
+    mine = torch.ones(10**6, device="sim:0")
+    checks.ring_mean(ring_mean)
+    assert "0.50 MiB beside the buffer, one chunk is 0.50 MiB" in capsys.readouterr().out
+    assert sim.machine().name == "8xH200"
+    assert (mine == 1).all()
+    del mine
+    sim.disable()
+    checks.ring_mean(ring_mean)
+    assert not sim.is_enabled()
+
+
+def test_a_wrong_answer_that_keeps_tensors_does_not_hide_the_fault(capsys):
+    kept = []
+    checks.ring_mean(lambda tensors: kept.extend(tensors))
+    assert "rank 0's element 0 should be 5.5, it is 1 (what rank 0 held at first)" in capsys.readouterr().out
+    kept.clear()
+    sim.disable()
+
+
+def test_the_steps_are_scored_beside_tree_and_ring(capsys):
+    def doubling(world_size):
+        distances = [2**k for k in range(world_size.bit_length() - 1)]
+        return [[Send(r, r ^ d, 0, 1, "reduce") for r in range(world_size)] for d in distances]
+
+    checks.recursive_doubling(doubling)
+    line = capsys.readouterr().out
+    assert "40 µs, three messages in a row take 30 µs (tree 74 µs, ring 195 µs)" in line
+    assert machines.MACHINES["8xH200"].name in line

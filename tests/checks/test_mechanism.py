@@ -1,0 +1,179 @@
+"""The checks of the exercises: what they print, and that they hold the right answer to be right."""
+
+import pytest
+import torch
+from nbclient import NotebookClient
+from nbformat import v4
+
+from d2lmini import checks
+from d2lmini.checks import Wrong, attempt, brief, mechanism, must_refuse
+from d2lmini.data_parallel.by_hand import split_batch
+
+
+@pytest.fixture
+def halve(monkeypatch):
+    """A small check, registered for one test."""
+    monkeypatch.setattr(mechanism, "CHECKS", {})
+
+    @checks.check
+    def halve_it(function):
+        """``function(x)``: half of x, a list of one number."""
+        if attempt(function, [4], given="x = [4]") != 2:
+            raise Wrong("x = [4]: expected 2")
+        return "2 is half of 4"
+
+    return halve_it
+
+
+def clear(x):
+    x.clear()
+    return 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (lambda x: x[0] / 2, "✓ halve_it: 2 is half of 4"),
+        (lambda x: x[0], "✗ halve_it: x = [4]: expected 2"),
+        (lambda x: None, "✗ halve_it: x = [4]: nothing was returned; end with a return statement"),
+        (lambda x: x / 2, "✗ halve_it: x = [4]: your code raised TypeError: unsupported operand type(s) for /: "
+                          "'list' and 'int'"),
+        (lambda: 2, "✗ halve_it: x = [4]: your code raised TypeError: <lambda>() takes 0 positional arguments "
+                    "but 1 was given"),
+        (lambda x: [][1], "✗ halve_it: x = [4]: your code raised IndexError: list index out of range"),
+        (clear, "✗ halve_it: x = [4]: your code changed its inputs; work on new tensors and lists"),
+        (2, "✗ halve_it: expected the function itself, got 2: leave out its parentheses"),
+        (lambda x: torch.ones(2), "✗ halve_it: the answer could not be read (RuntimeError: Boolean value of Tensor "
+                                  "with more than one value is ambiguous)"),
+    ],
+)  # fmt: skip
+def test_check_prints_one_line_and_returns_a_verdict(halve, answer, line, capsys):
+    verdict = halve(answer)
+    assert capsys.readouterr() == (line + "\n", "")
+    assert (bool(verdict), verdict.sentence) == (line[0] == "✓", line.partition(": ")[2])
+
+
+def test_check_is_registered_under_the_name_of_its_tags(halve):
+    assert list(mechanism.CHECKS.items()) == [("halve-it", halve)]
+    assert halve.__doc__.startswith("``function(x)``")
+
+
+def test_interrupt_passes_through(halve):
+    def interrupted(x):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        halve(interrupted)
+
+
+def test_changed_tensors_are_noticed():
+    with pytest.raises(Wrong, match="t: your code changed its inputs"):
+        attempt(lambda t: t.add_(1), torch.zeros(2), given="t")
+    with pytest.raises(Wrong, match="t: your code changed its inputs"):
+        attempt(lambda t: t[0].resize_(3), [torch.zeros(2)], given="t")
+    assert attempt(lambda t: t.shape, torch.zeros(2, device="meta"), given="t") == (2,)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda: [1], r"no input: expected a ValueError, your code returned \[1\]"),
+        (lambda: [][0], "no input: expected a ValueError, your code raised IndexError: list index out of range"),
+        (lambda: exec("raise ValueError"), "no input: the ValueError says nothing"),
+    ],
+)
+def test_missing_refusals_are_told(answer, message):
+    with pytest.raises(Wrong, match=message):
+        must_refuse(answer, given="no input")
+
+
+def test_a_refusal_that_says_something_is_right():
+    must_refuse(lambda x: int(x), "three", given="x = three")
+
+
+def test_brief_values():
+    assert brief([torch.tensor([1, 2]), 1 / 3]) == "[[1, 2], 0.333333]"
+    assert brief(torch.zeros(7, 2)) == "a tensor of shape [7, 2]"
+    assert brief(torch.zeros(1, device="meta")) == "a tensor of shape [1]"
+    assert len(brief("word " * 100)) <= 60
+
+
+def test_verdict_shows_nothing_in_a_notebook():
+    cells = [v4.new_code_cell("from d2lmini import checks\nchecks.mean_gradient(lambda g, n: None)"),
+             v4.new_code_cell("verdict = _; print(bool(verdict)); verdict")]  # fmt: skip
+    notebook = v4.new_notebook(cells=cells)
+    NotebookClient(notebook).execute()
+    (printed,), (truth,) = (cell.outputs for cell in notebook.cells)
+    assert printed.output_type == "stream"
+    assert printed.text.startswith("✗ mean_gradient: shards of 3, 1 examples")
+    assert truth.text == "False\n"
+
+
+def test_the_packages_split_batch_is_right(capsys):
+    assert checks.split_batch(split_batch)
+    assert capsys.readouterr().out.startswith("✓ split_batch: every example")
+
+
+def test_tuples_and_views_are_right():
+    def tuples(X, y, devices):
+        split_batch(X, y, devices)
+        return tuple(tuple(t.to(d) for t, d in zip(w.tensor_split(len(devices)), devices)) for w in (X, y))
+
+    assert checks.split_batch(tuples)
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (lambda X, y, devices: X, "got a tensor of shape [4, 2]"),
+        (lambda X, y, devices: ([X], [y]), "4 examples on 2 devices: expected one shard of X a device, got 1 shard"),
+        (lambda X, y, devices: (X, y), "expected a list of tensors for X, got a tensor of shape [4, 2]"),
+        (lambda X, y, devices: (X.tolist(), y.tolist()), "expected a list of tensors for X, got [[0, 0.5], [1, 1.5]"),
+        (lambda X, y, devices: ([X[0], X[1]], [y[0], y[1]]), "a shard of X like [2, 2], torch.float32; got [2], "),
+        (lambda X, y, devices: ([X + 1, X], [y, y]), "got the examples 1, 2, 3, 4; expected the examples 0, 1"),
+        (lambda X, y, devices: ([X[:2].flip(1).floor(), X[2:]], [y[:2], y[2:]]), "device 0 got other values, [[0, 0]"),
+        (lambda X, y, devices: ([X[:2], X[2:]], [y[:2], y[:0]]), "device 1 got 0 labels; expected the labels 2, 3"),
+    ],
+)  # fmt: skip
+def test_split_batch_says_what_is_wrong(answer, line, capsys):
+    assert not checks.split_batch(answer)
+    assert line in capsys.readouterr().out
+
+
+def test_mean_gradient_is_what_autograd_says(capsys):
+    """The rule that the check holds to be right gives the gradient of the mean loss over a whole batch."""
+    torch.manual_seed(0)
+    X, y = torch.randn(7, 3, dtype=torch.float64), torch.randn(7, dtype=torch.float64)
+
+    def gradient(X, y):
+        w = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        ((X @ w - y) ** 2).mean().backward()
+        return w.grad
+
+    def right(gradients, sizes):
+        return torch.stack([n * g for n, g in zip(sizes, gradients)]).sum(0) / sum(sizes)
+
+    X_shards, y_shards = split_batch(X, y, ["cpu"] * 3)
+    assert checks.mean_gradient(right)
+    torch.testing.assert_close(right([*map(gradient, X_shards, y_shards)], [3, 2, 2]), gradient(X, y))
+    assert capsys.readouterr().out.startswith("✓ mean_gradient: a shard counts")
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (lambda g, n: sum(g), "(the gradients were added up but not divided)"),
+        (lambda g, n: sum(g) / len(g), "expected [3.25, 6.5], got [5.5, 11] (this is the plain average"),
+        (lambda g, n: sum(a * b for a, b in zip(g, n)), "still has to be divided by the number of examples)"),
+        (lambda g, n: sum(a * b for a, b in zip(g, n)) / len(n), "by the number of shards, not of examples)"),
+        (lambda g, n: g[0] * 0, "expected [3.25, 6.5], got [0, 0]\n"),
+        (lambda g, n: g, "expected a tensor, got [[1, 2], [10, 20]]"),
+        (lambda g, n: g[0].double(), "got shape [2], torch.float64, cpu"),
+        (lambda g, n: g[0].to("meta"), "got shape [2], torch.float32, meta"),
+        (lambda g, n: g[0][None], "got shape [1, 2], torch.float32, cpu"),
+        (lambda g, n: g[0].view(2), "what you return is one of the inputs"),
+    ],
+)
+def test_mean_gradient_says_what_is_wrong(answer, hint, capsys):
+    assert not checks.mean_gradient(answer)
+    assert hint in capsys.readouterr().out

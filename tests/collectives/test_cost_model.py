@@ -1,0 +1,189 @@
+"""The cost of schedules: against the closed formulas, against the simulated clock, and the crossover."""
+
+import math
+
+import pytest
+import torch
+
+from d2lmini import devices, sim
+from d2lmini.collectives import cost_model, schedules
+from d2lmini.collectives.cost_model import predict
+from d2lmini.collectives.on_devices import allreduce
+from d2lmini.hardware import costs, machines
+
+SWITCHED = machines.MACHINES["8xH200"]
+each_algorithm = pytest.mark.parametrize("algorithm", schedules.ALLREDUCE)
+
+
+def alpha_beta_gamma(machine):
+    """Return α, and the seconds a float32 costs on the wire and in the sum, where every message has the same route."""
+    (hop,) = machine.route(0, 1)
+    alpha = costs.copy_seconds(0, hop.link)
+    beta = 4 / (hop.link.bytes_per_s_per_direction * costs.LINK_SHARE)
+    gamma = 12 / (machine.gpu.memory_bytes_per_s * costs.MEMORY["pointwise"])
+    return alpha, beta, gamma
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8])
+@pytest.mark.parametrize("n", [8, 8 * 10**6])
+def test_closed_formulas(world_size, n):
+    """Thakur, Rabenseifner and Gropp 2005; each addition also starts a kernel, κ."""
+    alpha, beta, gamma = alpha_beta_gamma(SWITCHED)
+    kappa, steps, part = costs.KERNEL_S, math.log2(world_size), (world_size - 1) / world_size
+    formulas = {
+        "naive": 2 * (world_size - 1) * (alpha + n * beta) + (world_size - 1) * (n * gamma + kappa),
+        "tree": 2 * steps * (alpha + n * beta) + steps * (n * gamma + kappa),
+        "ring": 2 * (world_size - 1) * alpha + 2 * part * n * beta + part * n * gamma + (world_size - 1) * kappa,
+        "halving-doubling": 2 * steps * alpha + 2 * part * n * beta + part * n * gamma + steps * kappa,
+    }
+    for name, seconds in formulas.items():
+        schedule = schedules.ALLREDUCE[name](world_size)
+        assert predict(schedule, n, SWITCHED) == pytest.approx(costs.LAUNCH_S + seconds, rel=1e-9)
+
+
+def simulated(machine, world_size, n, algorithm, **options):
+    """Return the ledger's seconds on simulated GPUs."""
+    sim.enable(machine=machine)
+    try:
+        gpus = [torch.device("sim", rank) for rank in range(world_size)]
+        data = [torch.ones(n, device=gpu) for gpu in gpus]
+        devices.synchronize(*gpus)
+        return allreduce(data, algorithm, **options).seconds
+    finally:
+        del data
+        sim.disable()
+
+
+@each_algorithm
+@pytest.mark.parametrize("machine", ["8xH200", "DGX-1-V100"])
+@pytest.mark.parametrize("world_size", [2, 3, 4, 6, 8])
+def test_prediction_agrees_with_the_simulated_clock(algorithm, machine, world_size):
+    """To 2 %, and always: the clock is not later than the model, whose steps wait for all ranks."""
+    for n in (1, 10_007, 1_000_003):
+        clock = simulated(machines.MACHINES[machine], world_size, n, algorithm)
+        model = predict(schedules.ALLREDUCE[algorithm](world_size), n, machines.MACHINES[machine])
+        assert clock == pytest.approx(model, rel=0.02)
+        assert clock <= model * 1.001
+
+
+@pytest.mark.parametrize("algorithm", ["naive", "tree", "ring"])
+def test_prediction_where_the_host_stages_every_copy(algorithm):
+    machine = machines.build(4, "GTX 1080")
+    for n in (1, 1_000_003):
+        clock = simulated(machine, 4, n, algorithm)
+        assert clock == pytest.approx(predict(schedules.ALLREDUCE[algorithm](4), n, machine), rel=0.02)
+
+
+def test_early_starts_are_left_out_of_the_model():
+    """Seven ranks on the DGX-1: ranks that sit out the folding step go ahead, so the model is late by up to a sixth."""
+    machine, schedule = machines.MACHINES["DGX-1-V100"], schedules.allreduce_halving_doubling(7)
+    clock = simulated(machine, 7, 2_500_000, "halving-doubling")
+    assert 0.8 < clock / predict(schedule, 2_500_000, machine) < 0.95
+
+
+def test_a_ring_along_the_wires_is_faster():
+    """On the DGX-1 ranks 3 and 4, and 7 and 0, share no NVLink; 0 1 2 3 7 6 5 4 is a ring of NVLinks."""
+    machine, n = machines.MACHINES["DGX-1-V100"], 10**6
+    along = [0, 1, 2, 3, 7, 6, 5, 4]
+    assert all(machine.peer(a, b) for a, b in zip(along, along[1:] + along[:1]))
+    plain, good = (simulated(machine, 8, n, "ring", order=order) for order in (None, along))
+    assert good < plain / 1.5
+    assert good == pytest.approx(predict(schedules.allreduce_ring(8, along), n, machine), rel=0.02)
+
+
+def test_crossover_of_tree_and_ring_on_the_simulated_machine():
+    tree, ring = schedules.allreduce_tree(8), schedules.allreduce_ring(8)
+    n = cost_model.crossover(tree, ring, SWITCHED)
+    assert predict(ring, n, SWITCHED) <= predict(tree, n, SWITCHED)
+    assert predict(ring, n - 1, SWITCHED) > predict(tree, n - 1, SWITCHED)
+    for algorithm, other, size in (("tree", "ring", n * 3 // 4), ("ring", "tree", n * 4 // 3)):
+        assert simulated(SWITCHED, 8, size, algorithm) < simulated(SWITCHED, 8, size, other)
+
+
+@pytest.mark.parametrize(("machine", "world_size"), [
+    *(("8xH200", world_size) for world_size in range(4, 9)), ("DGX-1-V100", 4), ("DGX-1-V100", 5),
+])  # fmt: skip
+def test_crossover_is_where_losing_turns_into_winning(machine, world_size):
+    machine = machines.MACHINES[machine]
+    tree, ring = schedules.allreduce_tree(world_size), schedules.allreduce_ring(world_size)
+    n = cost_model.crossover(tree, ring, machine)
+    assert predict(ring, n, machine) <= predict(tree, n, machine)
+    assert predict(ring, n - 1, machine) > predict(tree, n - 1, machine)
+
+
+def test_no_crossover():
+    naive, ring = schedules.allreduce_naive(8), schedules.allreduce_ring(8)
+    with pytest.raises(ValueError, match="naive is slower than ring up to 1,000 elements"):
+        cost_model.crossover(ring, naive, SWITCHED, most=1000)
+    assert cost_model.crossover(naive, ring, SWITCHED) == 1  # as many steps, shorter messages
+
+
+@each_algorithm
+def test_nothing_beats_the_bound(algorithm):
+    (hop,) = SWITCHED.route(0, 1)
+    for world_size in (2, 3, 8):
+        for n in (1, 10**6, 10**8):
+            bound = cost_model.bound_seconds(4 * n, world_size, hop.link.bytes_per_s_per_direction)
+            assert predict(schedules.ALLREDUCE[algorithm](world_size), n, SWITCHED) > bound
+
+
+def test_the_ring_comes_close_to_the_bound_and_its_bus_bandwidth_to_the_link():
+    (hop,) = SWITCHED.route(0, 1)
+    reached = hop.link.bytes_per_s_per_direction * costs.LINK_SHARE
+    nbytes = 4 * 10**9
+    seconds = predict(schedules.allreduce_ring(8), 10**9, SWITCHED)
+    assert 1 < seconds / cost_model.bound_seconds(nbytes, 8, reached) < 1.2
+    assert cost_model.algbw(nbytes, seconds) == nbytes / seconds
+    assert cost_model.busbw(nbytes, seconds, 8) == pytest.approx(1.75 * nbytes / seconds)
+    assert 0.8 * reached < cost_model.busbw(nbytes, seconds, 8) < reached
+
+
+def test_messages_that_share_a_wire_add_up():
+    both = schedules.Schedule("both", 3, 1, ((schedules.Send(0, 1, 0, 1, "copy"), schedules.Send(0, 2, 0, 1, "copy")),))
+    one = schedules.Schedule("one", 3, 1, ((schedules.Send(0, 1, 0, 1, "copy"),),))
+    assert cost_model.step_seconds(both, 10**6, SWITCHED)[0] == pytest.approx(
+        2 * cost_model.step_seconds(one, 10**6, SWITCHED)[0]
+    )
+
+
+def test_too_few_gpus():
+    with pytest.raises(ValueError, match="ring needs 9 GPUs, 8xH200 has 8"):
+        predict(schedules.allreduce_ring(9), 1, SWITCHED)
+
+
+# -- clusters --------------------------------------------------------------------------------------------------------
+
+
+def test_routes_of_a_cluster():
+    two = machines.cluster(SWITCHED, 2)
+    assert (two.count, two.name) == (16, "2 × 8xH200")
+    assert two.route(8, 9)[0].wires == ("node1 NVLink gpu0 out", "node1 NVLink gpu1 in")
+    (hop,) = two.route(3, 14)
+    assert hop.wires == ("node0 adapter3 out", "node1 adapter6 in")
+    assert hop.link.name == "InfiniBand-NDR"
+    assert two.route(15, None)[0].wires == ("node1 PCIe gpu7 out",)
+    assert two.route(None, 0)[0].wires == ("node0 PCIe gpu0 in",)
+    dgx = machines.cluster(machines.MACHINES["DGX-1-V100"], 2)
+    assert dgx.route(1, 8)[0].wires == ("node0 adapter0 out", "node1 adapter0 in")
+    assert len(dgx.route(11, 12)) == 2  # staged through node 1's host
+    with pytest.raises(ValueError, match="GPUs 0 to 15, got index 16"):
+        two.route(0, 16)
+    with pytest.raises(ValueError, match="twice"):
+        two.route(3, 3)
+
+
+def test_clusters_that_cannot_be():
+    with pytest.raises(ValueError, match="at least 1 node, got 0"):
+        machines.cluster(SWITCHED, 0)
+    with pytest.raises(ValueError, match="desktop-2020 has no network adapter"):
+        machines.cluster(machines.MACHINES["desktop-2020"], 2)
+
+
+def test_hierarchy_on_two_nodes():
+    """Every adapter carries an eighth of what a plain ring sends over its one pair of adapters."""
+    two, n = machines.cluster(SWITCHED, 2), 16 * 10**6
+    flat = simulated(two, 16, n, "ring")
+    nested = simulated(two, 16, n, "hierarchical", per_node=8)
+    assert nested < flat / 2
+    assert flat == pytest.approx(predict(schedules.allreduce_ring(16), n, two), rel=0.02)
+    assert nested == pytest.approx(predict(schedules.allreduce_hierarchical(16, 8), n, two), rel=0.02)

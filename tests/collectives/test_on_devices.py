@@ -1,0 +1,415 @@
+"""Collectives over tensors: against torch on inputs that betray misrouting, and the ledger against the schedule."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from d2lmini import devices, sim
+from d2lmini.collectives import on_devices, schedules
+from d2lmini.collectives.buckets import allreduce_buckets, plan
+from d2lmini.collectives.on_devices import allreduce
+
+TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64)
+each_algorithm = pytest.mark.parametrize("algorithm", schedules.ALLREDUCE)
+quick = settings(derandomize=True, deadline=None, max_examples=25)
+
+
+def telling(world_size, n, dtype=torch.int64):
+    """Return one vector a rank whose sum tells which ranks were counted, and at which position.
+
+    Up to 15 ranks, digit r of the first element's sum counts rank r; above that, bit r does, modulo 2**64.
+    """
+    base = 10 if world_size <= 15 else 2
+    marks = torch.tensor(base).pow(torch.arange(world_size))  # 2**63 wraps to −2**63
+    return [((torch.arange(n) + 1) * mark).to(dtype) for mark in marks]
+
+
+def small(world_size, n, dtype):
+    """Return vectors whose sums and products are exact in every type."""
+    place = torch.arange(n)
+    return [((place + rank) % 3 - 1).to(dtype) for rank in range(world_size)]
+
+
+@pytest.fixture
+def switched():
+    """Eight H200 behind a switch, simulated, with a clock."""
+    sim.enable(machine="8xH200")
+    yield [torch.device("sim", i) for i in range(8)]
+    sim.disable()
+
+
+# -- all-reduce ------------------------------------------------------------------------------------------------------
+
+
+@quick
+@given(world_size=st.integers(1, 64), n=st.integers(0, 200), algorithm=st.sampled_from(sorted(schedules.ALLREDUCE)))
+def test_allreduce_is_the_sum(world_size, n, algorithm):
+    data = telling(world_size, n)
+    want = torch.stack(data).sum(0)
+    ledger = allreduce(data, algorithm)
+    assert all(torch.equal(tensor, want) for tensor in data)
+    assert (ledger.world_size, ledger.nbytes) == (world_size, 8 * n)
+
+
+@each_algorithm
+@pytest.mark.parametrize("world_size", [1, 2, 3, 5, 6, 8, 13, 16, 64])
+def test_fewer_elements_than_ranks_and_remainders(algorithm, world_size):
+    for n in {0, 1, world_size - 1, world_size, world_size + 1, 3 * world_size - 1}:
+        data = telling(world_size, n)
+        want = torch.stack(data).sum(0)
+        allreduce(data, algorithm)
+        assert all(torch.equal(tensor, want) for tensor in data), n
+
+
+ORACLES = {
+    "sum": lambda x: x.sum(0),
+    "mean": lambda x: x.sum(0) / len(x),
+    "product": lambda x: x.prod(0),
+    "min": lambda x: x.amin(0),
+    "max": lambda x: x.amax(0),
+}
+
+
+@each_algorithm
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("op", ORACLES)
+def test_every_operation_and_type(op, dtype, algorithm):
+    for world_size, n in ((1, 3), (2, 7), (3, 2), (4, 7), (7, 10)):
+        data = small(world_size, n, dtype)
+        want = ORACLES[op](torch.stack(data))
+        if op == "mean" and dtype is torch.int64:
+            with pytest.raises(ValueError, match="floating-point"):
+                allreduce(data, algorithm, op)
+            continue
+        allreduce(data, algorithm, op)
+        for tensor in data:
+            assert tensor.dtype == dtype
+            torch.testing.assert_close(tensor, want.to(dtype), rtol=0, atol=0)
+
+
+def test_nan_is_kept_by_min_and_max():
+    for op in ("min", "max"):
+        data = [torch.tensor([1.0, math.nan]), torch.tensor([math.nan, 2.0]), torch.tensor([0.0, 0.0])]
+        allreduce(data, op=op)
+        assert all(tensor.isnan().all() for tensor in data)
+
+
+@each_algorithm
+@pytest.mark.parametrize("world_size", [2, 3, 6, 8])
+def test_ranks_agree_to_the_bit(algorithm, world_size):
+    torch.manual_seed(0)
+    data = [torch.randn(1000) * 10.0 ** torch.randint(-3, 4, (1000,)) for _ in range(world_size)]
+    exact = [math.fsum(column) for column in torch.stack(data).double().T.tolist()]
+    size = torch.stack(data).abs().sum(0)
+    allreduce(data, algorithm)
+    assert all(torch.equal(tensor, data[0]) for tensor in data)
+    error = (data[0].double() - torch.tensor(exact, dtype=torch.float64)).abs()
+    assert (error <= (world_size - 1) * 2**-24 * size * 1.001).all()  # Higham 1993
+
+
+@each_algorithm
+def test_in_place_on_tensors_of_any_layout(algorithm):
+    wholes = [torch.arange(60.0).reshape(6, 10) * 10**rank for rank in range(3)]
+    views = [whole.T[1::2, ::2] for whole in wholes]
+    before, want = [whole.clone() for whole in wholes], torch.stack([v.clone() for v in views]).sum(0)
+    allreduce(views, algorithm)
+    for whole, old in zip(wholes, before):
+        assert torch.equal(whole.T[1::2, ::2], want)
+        old.T[1::2, ::2] = want
+        assert torch.equal(whole, old), "something beside the view was written"
+
+
+def test_a_schedule_of_your_own_may_exchange_a_chunk():
+    """Each reads what was there before the step, although both write it."""
+    exchange = schedules.Schedule("exchange", 2, 1, ((schedules.Send(0, 1, 0, 1, "copy"),
+                                                      schedules.Send(1, 0, 0, 1, "copy")),))  # fmt: skip
+    data = telling(2, 5)
+    want = [data[1].clone(), data[0].clone()]
+    allreduce(data, exchange)
+    assert all(map(torch.equal, data, want))
+    both = schedules.Schedule("doubling", 2, 1, (tuple(s._replace(op="reduce") for s in exchange.steps[0]),))
+    allreduce(data, both)
+    assert all(torch.equal(tensor, want[0] + want[1]) for tensor in data)
+
+
+def test_rows_of_one_matrix_are_apart_and_nothing_else_is_shared():
+    rows = torch.arange(12.0).reshape(3, 4)
+    want = rows.sum(0)
+    allreduce(list(rows))
+    assert torch.equal(rows, want.expand(3, 4))
+    columns = torch.arange(12.0).reshape(4, 3)
+    want = columns.sum(1, keepdim=True)
+    allreduce(list(columns.unbind(1)))  # interleaved in memory, without a common element
+    assert torch.equal(columns, want.expand(4, 3))
+
+
+# -- the other collectives -------------------------------------------------------------------------------------------
+
+
+def chunk(tensor, rank, world_size):
+    return tensor.tensor_split(world_size)[rank]
+
+
+@quick
+@given(world_size=st.integers(1, 24), n=st.integers(0, 60), seed=st.integers(0, 10**6))
+def test_collectives_with_a_root(world_size, n, seed):
+    root, old = seed % world_size, telling(world_size, n)
+
+    def fresh():
+        return [tensor.clone() for tensor in old]
+
+    data = fresh()
+    on_devices.broadcast(data, root)
+    assert all(torch.equal(tensor, old[root]) for tensor in data)
+    data = fresh()
+    on_devices.reduce(data, root)
+    assert torch.equal(data[root], torch.stack(old).sum(0))
+    data = fresh()
+    on_devices.scatter(data, root)
+    assert all(torch.equal(chunk(data[r], r, world_size), chunk(old[root], r, world_size)) for r in range(world_size))
+    assert torch.equal(data[root], old[root])
+    data = fresh()
+    on_devices.gather(data, root)
+    assert torch.equal(data[root], torch.cat([chunk(old[r], r, world_size) for r in range(world_size)]))
+
+
+@quick
+@given(world_size=st.integers(1, 24), n=st.integers(0, 60))
+def test_collectives_without_a_root(world_size, n):
+    old = telling(world_size, n)
+    data = [tensor.clone() for tensor in old]
+    on_devices.all_gather(data)
+    want = torch.cat([chunk(old[r], r, world_size) for r in range(world_size)])
+    assert all(torch.equal(tensor, want) for tensor in data)
+    data, total = [tensor.clone() for tensor in old], torch.stack(old).sum(0)
+    on_devices.reduce_scatter(data)
+    assert all(torch.equal(chunk(data[r], r, world_size), chunk(total, r, world_size)) for r in range(world_size))
+
+
+def test_means_of_reduce_and_reduce_scatter():
+    old = [torch.arange(6.0) * (rank + 1) for rank in range(3)]
+    data = [tensor.clone() for tensor in old]
+    on_devices.reduce(data, root=1, op="mean")
+    assert torch.equal(data[1], torch.arange(6.0) * 2)
+    data = [tensor.clone() for tensor in old]
+    on_devices.reduce_scatter(data, op="mean")
+    assert torch.equal(torch.cat([chunk(data[r], r, 3) for r in range(3)]), torch.arange(6.0) * 2)
+
+
+# -- buckets ---------------------------------------------------------------------------------------------------------
+
+
+@quick
+@given(
+    shapes=st.lists(st.tuples(st.lists(st.integers(0, 4), max_size=3), st.sampled_from(TYPES)), max_size=8),
+    world_size=st.integers(1, 5), bucket_bytes=st.integers(1, 300),
+)  # fmt: skip
+def test_buckets_sum_every_tensor(shapes, world_size, bucket_bytes):
+    replicas = [
+        [small(world_size, math.prod(shape), dtype)[rank].reshape(shape) for shape, dtype in shapes]
+        for rank in range(world_size)
+    ]
+    want = [torch.stack(same).sum(0) for same in zip(*replicas)]
+    buckets = plan(replicas[0], bucket_bytes)
+    assert len(allreduce_buckets(replicas, bucket_bytes)) == len(buckets)
+    for tensors in replicas:
+        assert all(torch.equal(tensor, total.to(tensor.dtype)) for tensor, total in zip(tensors, want))
+    assert sorted(i for bucket in buckets for i in bucket) == list(range(len(shapes)))
+    for bucket in buckets:
+        assert len({replicas[0][i].dtype for i in bucket}) == 1
+        assert sum(replicas[0][i].nbytes for i in bucket) <= bucket_bytes or len(bucket) == 1
+
+
+def test_a_bucket_is_as_full_as_it_can_be():
+    tensors = [torch.zeros(n) for n in (10, 10, 10, 100, 1)]
+    assert plan(tensors, 80) == [[0, 1], [2], [3], [4]]
+    assert plan(tensors, 10**6) == [[0, 1, 2, 3, 4]]
+    mixed = [torch.zeros(1), torch.zeros(1, dtype=torch.int64), torch.zeros(1)]
+    assert plan(mixed, 100) == [[0, 2], [1]]
+
+
+def test_buckets_change_nothing_when_ranks_disagree():
+    replicas = [[torch.ones(2), torch.ones(3)], [torch.ones(2), torch.ones(4)]]
+    with pytest.raises(ValueError, match=r"^tensor 1: rank 1: expected the shape .*, \[3\], got \[4\]$"):
+        allreduce_buckets(replicas)
+    assert all(torch.equal(tensor, torch.ones_like(tensor)) for tensors in replicas for tensor in tensors)
+    with pytest.raises(ValueError, match=r"^rank 1: expected 2 tensors like rank 0, got 1$"):
+        allreduce_buckets([replicas[0], replicas[1][:1]])
+    with pytest.raises(ValueError, match=r"^tensor 1: a mean needs a floating-point type, got torch.int64$"):
+        allreduce_buckets([[torch.ones(1), torch.ones(1, dtype=torch.int64)] for _ in range(2)], op="mean")
+    with pytest.raises(ValueError, match="at least 1 byte, got 0"):
+        allreduce_buckets(replicas[:1], 0)
+
+
+# -- what does not fit -----------------------------------------------------------------------------------------------
+
+ONE = torch.ones(4)
+
+
+@pytest.mark.parametrize(("tensors", "says"), [
+    ([torch.ones(4), torch.ones(4), torch.ones(5)], r"rank 2: expected the shape of rank 0's tensor, \[4\], got \[5\]"),
+    ([torch.ones(4), torch.ones(2, 2)], r"rank 1: expected the shape of rank 0's tensor, \[4\], got \[2, 2\]"),
+    ([torch.ones(4), torch.ones(4).double()], "rank 1: expected the type .* torch.float32, got torch.float64"),
+    ([torch.ones(4), torch.ones(4, device="meta")], "rank 1: expected the kind of device .*, cpu, got meta"),
+    ([torch.ones(4), 7], "rank 1: expected a tensor, got int"),
+    ([ONE, ONE], "rank 1: its tensor shares memory with rank 0's"),
+    ([ONE[:3], torch.ones(3), ONE[1:]], "rank 2: its tensor shares memory with rank 0's"),
+    ([torch.ones(4), torch.ones(1).expand(4)], "rank 1: elements of the tensor share a place"),
+    ([], "at least 1 rank, got 0"),
+])  # fmt: skip
+def test_the_rank_that_does_not_fit_is_named(tensors, says):
+    with pytest.raises(ValueError, match=says):
+        allreduce(tensors)
+
+
+def test_two_ranks_on_one_gpu(switched):
+    with pytest.raises(ValueError, match="rank 1: expected a device of its own, got sim:3, rank 0's"):
+        allreduce([torch.ones(2, device="sim:3") for _ in range(2)])
+    with pytest.raises(ValueError, match=r"rank 1: expected the kind of device .* sim, got cpu"):
+        allreduce([torch.ones(2, device="sim:3"), torch.ones(2)])
+
+
+def test_options_that_do_not_exist():
+    pair = [torch.ones(2), torch.zeros(2)]
+    with pytest.raises(ValueError, match="unknown algorithm 'star': choose one of naive, tree"):
+        allreduce(pair, "star")
+    with pytest.raises(ValueError, match="unknown op 'xor': choose one of sum"):
+        allreduce(pair, op="xor")
+    with pytest.raises(ValueError, match="launches must be 'one' or 'each', got 'none'"):
+        allreduce(pair, launches="none")
+    with pytest.raises(ValueError, match="expected 3 tensors, one a rank, got 2"):
+        allreduce(pair, schedules.allreduce_ring(3))
+
+
+# -- the ledger ------------------------------------------------------------------------------------------------------
+
+
+def run_on(gpus, n, algorithm, **options):
+    data = [torch.full((n,), float(rank), device=device) for rank, device in enumerate(gpus)]
+    devices.synchronize(*gpus)
+    ledger = allreduce(data, algorithm, **options)
+    assert all((tensor == sum(range(len(gpus)))).all() for tensor in data)
+    return ledger
+
+
+@each_algorithm
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7, 8])
+def test_ledger_lists_the_schedules_messages(switched, algorithm, world_size):
+    n = 1003
+    ledger = run_on(switched[:world_size], n, algorithm)
+    schedule = schedules.ALLREDUCE[algorithm](world_size)
+    sends = schedules.messages(schedule, n)
+    want = [(step, send.src, send.dst, 4 * (last - first)) for step, send, first, last in sends]
+    assert [tuple(message[:4]) for message in ledger.messages] == want
+    assert ledger.steps == len(schedule.steps)
+    assert sum(ledger.sent()) == sum(ledger.received()) == sum(nbytes for *_, nbytes in want)
+    for message in ledger.messages:
+        assert message.link == f"NVLink gpu{message.src} out + NVLink gpu{message.dst} in"
+        assert 0 < message.start < message.end <= ledger.seconds
+    assert ledger.clock == "8xH200"
+
+
+def test_sent_and_received():
+    ledger = on_devices.broadcast([torch.zeros(3, dtype=torch.float64) for _ in range(4)])
+    assert ledger.sent() == [48, 0, 24, 0]
+    assert ledger.received() == [0, 24, 24, 24]
+    assert ledger.link_bytes() == {"memory": 72}
+
+
+def test_messages_of_a_step_run_at_the_same_time_and_steps_follow(switched):
+    ledger = run_on(switched, 8 * 10**6, "ring")
+    steps = [[m for m in ledger.messages if m.step == step] for step in range(ledger.steps)]
+    for sends, later in pairwise(steps):
+        assert len({(m.start, m.end) for m in sends}) == 1
+        assert sends[0].end <= later[0].start
+    assert ledger.sent() == [2 * 7 * 4 * 10**6] * 8
+
+
+def test_a_wire_carries_one_message_at_a_time():
+    sim.enable(machine="DGX-1-V100")
+    ledger = run_on([torch.device("sim", i) for i in range(8)], 10**6, "ring")
+    by_link = {}
+    for message in ledger.messages:
+        by_link.setdefault(message.link, []).append(message)
+    for messages in by_link.values():
+        assert all(a.end <= b.start for a, b in pairwise(messages))
+    assert ledger.link_bytes()["PCIe gpu7 out + PCIe switch3 out + PCIe gpu0 in + PCIe switch0 in"] == 7 * 10**6
+    sim.disable()
+
+
+def test_launching_each_message_costs_the_host(switched):
+    once, each = run_on(switched, 64, "ring"), run_on(switched, 64, "ring", launches="each")
+    launches = 14 * 8 + 7 * 8
+    assert each.seconds > once.seconds
+    assert each.seconds >= launches * 3.8e-6
+    before = sim.now()
+    run_on(switched[:1], 64, "ring")
+    torch.ones(3, device="sim:0").add_(1)
+    assert sim.now() > before, "launches cost again afterwards"
+
+
+def test_work_before_and_after_is_ordered(switched):
+    """A collective starts after what was queued on its devices, and what is queued afterwards waits for it."""
+    data = [torch.ones(10**7, device=device) for device in switched[:2]]
+    devices.synchronize(*switched)
+    with sim.trace() as trace:
+        data[1].mul_(2)
+        ledger = allreduce(data)
+        data[0].mul_(3)
+    spans = {span.name: span for span in trace.spans if span.kind == "operation" and span.name == "mul_"}
+    copies = [span for span in trace.spans if span.kind == "copy"]
+    first, last = min(span.start for span in copies), max(span.end for span in copies)
+    doubled = next(s for s in trace.spans if (s.name, s.place, s.kind) == ("mul_", "gpu1", "operation"))
+    assert doubled.end <= first
+    assert spans["mul_"].start >= last
+    assert ledger.seconds > 0
+    assert (data[0] == 9).all()
+
+
+def test_a_buffer_is_not_overwritten_while_it_is_sent(switched):
+    data = [torch.ones(10**6, device=device) for device in switched]
+    devices.synchronize(*switched)
+    with sim.trace() as trace:
+        on_devices.broadcast(data)
+        data[0].mul_(3)
+    sent = max(span.end for span in trace.spans if span.place == "NVLink gpu0 out")
+    tripled = next(span for span in trace.spans if (span.name, span.kind) == ("mul_", "operation"))
+    assert tripled.start >= sent
+
+
+def test_peak_memory_is_the_buffer_and_one_message(switched):
+    n = 8 * 1024
+    for algorithm, beside in (("ring", n // 8), ("halving-doubling", n // 2), ("tree", n)):
+        data = [torch.zeros(n, device=device) for device in switched]
+        for device in switched:
+            torch.sim.reset_peak_memory_stats(device)
+        allreduce(data, algorithm)
+        peaks = [torch.sim.max_memory_allocated(device) for device in switched]
+        assert max(peaks) == 4 * (n + beside), algorithm
+
+
+def test_no_clock_no_times():
+    ledger = allreduce(telling(3, 10))
+    assert ledger.seconds is ledger.clock is None
+    assert {(m.link, m.start, m.end) for m in ledger.messages} == {("memory", None, None)}
+    sim.enable(3, clock=False)
+    ledger = allreduce([torch.ones(3, device=f"sim:{rank}") for rank in range(3)])
+    assert ledger.seconds is None
+    sim.disable()
+
+
+def test_a_ledger_prints_as_a_table(switched):
+    lines = str(run_on(switched[:2], 100, "ring")).splitlines()
+    assert lines[0] == "ring, 2 ranks, 400 bytes a rank: 2 steps"
+    assert lines[2] == "   0     0 → 1         200      3.8 – 13.8     NVLink gpu0 out + NVLink gpu1 in"
+    assert lines[-1].startswith("simulated on 8xH200: ")
+
+
+def test_64_simulated_gpus():
+    sim.enable(64, gpu="V100-SXM2-16GB", link="NVLink2")
+    run_on([torch.device("sim", i) for i in range(64)], 65, "hierarchical")
+    sim.disable()

@@ -1,0 +1,297 @@
+"""Schedules: what they deliver, their steps and bytes against the formulas, and a verifier that rejects mutants."""
+
+import math
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from d2lmini.collectives import schedules
+from d2lmini.collectives.schedules import Schedule, Send, check, messages, offsets
+
+COUNTS = (*range(1, 18), 24, 31, 32, 33, 63, 64)
+ROOTED = {"broadcast": schedules.broadcast, "reduce": schedules.reduce, "scatter": schedules.scatter,
+          "gather": schedules.gather}  # fmt: skip
+each_count = pytest.mark.parametrize("world_size", COUNTS)
+each_allreduce = pytest.mark.parametrize("name", schedules.ALLREDUCE)
+
+
+def sent(schedule, n):
+    """Return the elements that each rank sends of a buffer of n elements."""
+    total = Counter()
+    for _, send, first, last in messages(schedule, n):
+        total[send.src] += last - first
+    return [total[rank] for rank in range(schedule.world_size)]
+
+
+def execute(schedule, buffers):
+    """Run a schedule on lists of Python numbers, with a copy of everything before each step: slow and plain."""
+    cuts = offsets(len(buffers[0]), schedule.chunks)
+    for step in schedule.steps:
+        before = [list(buffer) for buffer in buffers]
+        for send in step:
+            for i in range(cuts[send.start], cuts[send.stop]):
+                kept = buffers[send.dst][i] if send.op == "reduce" else 0
+                buffers[send.dst][i] = kept + before[send.src][i]
+    return buffers
+
+
+def telling(rank, n):
+    """Return n integers in which each position's digit `rank` tells how often the rank's part was counted."""
+    return [(1 + i) * 1000**rank for i in range(n)]
+
+
+# -- what they deliver -----------------------------------------------------------------------------------------------
+
+
+@each_count
+@each_allreduce
+def test_allreduce_counts_every_rank_once(name, world_size):
+    schedule = schedules.ALLREDUCE[name](world_size)
+    assert (schedule.name, schedule.world_size) == (name, world_size)
+    check(schedule, "all-reduce")
+    for n in (0, 1, world_size - 1, 3 * world_size + 2):
+        data = [telling(rank, n) for rank in range(world_size)]
+        total = [sum(column) for column in zip(*data)]
+        assert execute(schedule, data) == [total] * world_size
+
+
+@each_count
+@pytest.mark.parametrize("collective", ROOTED)
+def test_from_or_to_every_root(collective, world_size):
+    for root in {0, 1 % world_size, world_size // 2, world_size - 1}:
+        schedule = ROOTED[collective](world_size, root)
+        check(schedule, collective, root)
+        assert len(schedule.steps) == math.ceil(math.log2(world_size))
+
+
+@each_count
+def test_around_the_ring(world_size):
+    for order in (None, range(world_size - 1, -1, -1), [*range(0, world_size, 2), *range(1, world_size, 2)]):
+        check(schedules.reduce_scatter(world_size, order), "reduce-scatter")
+        check(schedules.all_gather(world_size, order), "all-gather")
+        check(schedules.allreduce_ring(world_size, order), "all-reduce")
+
+
+def test_a_ring_follows_its_order():
+    pairs = {(s.src, s.dst) for step in schedules.allreduce_ring(4, [0, 2, 3, 1]).steps for s in step}
+    assert pairs == {(0, 2), (2, 3), (3, 1), (1, 0)}
+
+
+@each_count
+def test_hierarchies_of_every_shape(world_size):
+    for per_node in range(1, world_size + 1):
+        if world_size % per_node == 0:
+            check(schedules.allreduce_hierarchical(world_size, per_node), "all-reduce")
+
+
+# -- steps and bytes -------------------------------------------------------------------------------------------------
+
+
+@each_count
+def test_ring_formulas(world_size):
+    schedule = schedules.allreduce_ring(world_size)
+    assert len(schedule.steps) == 2 * (world_size - 1)
+    for n in (0, 1, world_size - 1, world_size, 7 * world_size + world_size // 2):
+        sizes = [n // world_size + (rank < n % world_size) for rank in range(world_size)]
+        exact = [2 * n - sizes[rank] - sizes[(rank + 1) % world_size] for rank in range(world_size)]
+        assert sent(schedule, n) == (exact if world_size > 1 else [0])
+        assert sum(exact) == 2 * (world_size - 1) * n  # on average 2 (P − 1) / P · n a rank
+        if n % world_size == 0:
+            assert sent(schedule, n) == [2 * (world_size - 1) * n // world_size] * world_size
+
+
+@each_count
+def test_naive_formulas(world_size):
+    schedule = schedules.allreduce_naive(world_size)
+    assert len(schedule.steps) == 2 * (world_size - 1)
+    assert sent(schedule, 10) == [10 * (world_size - 1)] + [10] * (world_size - 1)
+
+
+@each_count
+def test_tree_formulas(world_size):
+    schedule = schedules.allreduce_tree(world_size)
+    levels = math.ceil(math.log2(world_size))
+    assert len(schedule.steps) == 2 * levels
+    assert sum(sent(schedule, 10)) == 2 * (world_size - 1) * 10
+    assert sent(schedule, 10)[0] == levels * 10  # the root sends to a child a level
+
+
+@each_count
+def test_halving_doubling_formulas(world_size):
+    schedule = schedules.allreduce_halving_doubling(world_size)
+    levels = math.floor(math.log2(world_size))
+    core, n = 2**levels, 3 * 64
+    extra = world_size - core
+    assert len(schedule.steps) == 2 * levels + 2 * (extra > 0)
+    alone = 2 * (core - 1) * n // core
+    assert sent(schedule, n) == [alone + n * (rank < extra) for rank in range(core)] + [n] * extra
+
+
+@each_count
+def test_hierarchical_formulas(world_size):
+    n = 2 * world_size
+    for local in (k for k in range(1, world_size + 1) if world_size % k == 0):
+        schedule, nodes = schedules.allreduce_hierarchical(world_size, local), world_size // local
+        assert len(schedule.steps) == 2 * (local - 1) + 2 * (nodes - 1)
+        assert sent(schedule, n) == [2 * (world_size - 1) * n // world_size] * world_size
+        across = Counter()
+        for _, send, first, last in messages(schedule, n):
+            if send.src // local != send.dst // local:
+                across[send.src] += last - first
+        assert [across[rank] for rank in range(world_size)] == [2 * (nodes - 1) * (n // local) // nodes] * world_size
+
+
+@each_count
+def test_scatter_and_gather_move_no_more_than_a_tree_must(world_size):
+    for make in (schedules.scatter, schedules.gather):
+        carried = sum(end - c for level in schedules.tree(world_size) for _, c, end in level)
+        assert sum(sent(make(world_size, world_size - 1), world_size)) == carried
+    assert sent(schedules.scatter(world_size), world_size)[0] == world_size - 1
+
+
+@each_count
+def test_a_rank_takes_part_in_one_message_each_way_a_step(world_size):
+    """So that a port that carries one message in each direction at a time delays nobody."""
+    for make in (schedules.allreduce_tree, schedules.allreduce_ring, schedules.allreduce_halving_doubling):
+        for step in make(world_size).steps:
+            assert len({s.src for s in step}) == len({s.dst for s in step}) == len(step)
+
+
+# -- chunks ----------------------------------------------------------------------------------------------------------
+
+
+def test_schedules_of_one_name_have_other_marks_unless_they_are_equal():
+    for make in (schedules.broadcast, schedules.gather, schedules.reduce, schedules.scatter):
+        made = [make(5, root) for root in range(5)]
+        assert len({schedule.mark for schedule in made}) == 5
+        assert make(5, 3) == made[3]
+        assert hash(make(5, 3)) == hash(made[3])
+
+
+def test_offsets_are_those_of_tensor_split():
+    torch = pytest.importorskip("torch")
+    for n in (0, 1, 5, 6, 7, 64, 100):
+        for chunks in (1, 2, 3, 7, 64):
+            parts = [part.tolist() for part in torch.arange(n).tensor_split(chunks)]
+            cuts = offsets(n, chunks)
+            assert [list(range(a, b)) for a, b in pairwise(cuts)] == parts
+
+
+def test_empty_chunks_are_not_sent():
+    assert list(messages(schedules.allreduce_ring(4), 0)) == []
+    assert {(first, last) for _, _, first, last in messages(schedules.allreduce_ring(4), 2)} == {(0, 1), (1, 2)}
+
+
+# -- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("call", "says"), [
+    (lambda: schedules.allreduce_ring(0), "at least 1 rank, got 0"),
+    (lambda: schedules.broadcast(4, 4), "ranks 0 to 3, got 4"),
+    (lambda: schedules.scatter(4, -1), "ranks 0 to 3, got -1"),
+    (lambda: schedules.allreduce_ring(3, [0, 1, 1]), r"0 to 2 once, got \[0, 1, 1\]"),
+    (lambda: schedules.allreduce_hierarchical(6, 4), "6 ranks do not fill nodes of 4"),
+    (lambda: schedules.allreduce_hierarchical(6, -2), "6 ranks do not fill nodes of -2"),
+    (lambda: check(schedules.allreduce_ring(2), "allreduce"), "unknown collective 'allreduce'"),
+    (lambda: check(schedules.reduce(3), "all-reduce"), "rank 1's chunk 0 must hold ranks 0, 1, 2, it holds rank 1"),
+])  # fmt: skip
+def test_errors_say_what_was_expected(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()
+
+
+# -- mutants ---------------------------------------------------------------------------------------------------------
+
+
+def replaced(schedule, step, sends):
+    """Return the schedule with other sends in one step."""
+    steps = [*schedule.steps[:step], tuple(sends), *schedule.steps[step + 1 :]]
+    return Schedule(schedule.name, schedule.world_size, schedule.chunks, tuple(steps))
+
+
+def mutants(schedule):
+    """Yield (what was done, mutant) for one fault at every place of a schedule."""
+    size, chunks = schedule.world_size, schedule.chunks
+    for t, step in enumerate(schedule.steps):
+        for i, send in enumerate(step):
+            others = [*step[:i], *step[i + 1 :]]
+            at = f"step {t}, send {i}: "
+            yield at + "dropped", replaced(schedule, t, others)
+            yield at + "sent twice at once", replaced(schedule, t, [*step, send])
+            other = send._replace(op={"copy": "reduce", "reduce": "copy"}[send.op])
+            yield at + "other op", replaced(schedule, t, [*others, other])
+            yield at + "to itself", replaced(schedule, t, [*others, send._replace(dst=send.src)])
+            yield at + "to a rank that does not exist", replaced(schedule, t, [*others, send._replace(dst=size)])
+            yield at + "past the last chunk", replaced(schedule, t, [*others, send._replace(stop=chunks + 1)])
+            yield at + "backward", replaced(schedule, t, [*others, send._replace(src=send.dst, dst=send.src)])
+            if chunks > 1 and (send.start, send.stop) != (0, chunks):
+                shifted = send._replace(start=(send.start + 1) % chunks, stop=(send.start + 1) % chunks + 1)
+                yield at + "shifted by one chunk", replaced(schedule, t, [*others, shifted])
+            again = [*schedule.steps[: t + 1], (send,), *schedule.steps[t + 1 :]]
+            yield at + "sent once more", Schedule(schedule.name, size, chunks, tuple(again))
+
+
+def passes(schedule, collective):
+    """Return whether the verifier accepts a schedule."""
+    try:
+        check(schedule, collective)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 4, 6, 7, 8])
+@each_allreduce
+def test_check_rejects_every_mutant(name, world_size):
+    accepted = [what for what, mutant in mutants(schedules.ALLREDUCE[name](world_size)) if passes(mutant, "all-reduce")]
+    assert accepted == []
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 5, 8])
+@pytest.mark.parametrize("collective", [*ROOTED, "all-gather", "reduce-scatter"])
+def test_check_accepts_only_mutants_that_harm_nothing(collective, world_size):
+    make = ROOTED.get(collective) or getattr(schedules, collective.replace("-", "_"))
+    for what, mutant in mutants(make(world_size)):
+        if passes(mutant, collective):  # it wrote what nobody asks for
+            assert keeps_its_promise(mutant, collective), what
+            assert what.partition(": ")[2] in ("backward", "shifted by one chunk", "sent once more"), what
+
+
+def keeps_its_promise(schedule, collective):
+    """Run a schedule on numbers, one element a chunk, and return whether they are what the collective promises."""
+    data = [telling(rank, schedule.chunks) for rank in range(schedule.world_size)]
+    want = schedules.promised(collective, schedule.world_size, schedule.chunks)
+    sums = [[held and sum(data[r][c] for r in held) for c, held in enumerate(row)] for row in want]
+    got = execute(schedule, [list(buffer) for buffer in data])
+    return all(s is None or s == g for row, mine in zip(sums, got) for s, g in zip(row, mine))
+
+
+@pytest.mark.parametrize("world_size", [3, 4, 6, 8])
+@each_allreduce
+def test_check_agrees_with_numbers_on_reordered_steps(name, world_size):
+    """Some steps may change places (the naive sum's order is free); the verifier and plain numbers agree on which."""
+    schedule, rejected = schedules.ALLREDUCE[name](world_size), 0
+    data = [telling(rank, 2 * world_size + 1) for rank in range(world_size)]
+    total = [sum(column) for column in zip(*data)]
+    for t in range(len(schedule.steps) - 1):
+        steps = list(schedule.steps)
+        steps[t], steps[t + 1] = steps[t + 1], steps[t]
+        mutant = Schedule(name, world_size, schedule.chunks, tuple(steps))
+        good = execute(mutant, [list(buffer) for buffer in data]) == [total] * world_size
+        assert passes(mutant, "all-reduce") == good, f"steps {t} and {t + 1} changed places"
+        rejected += not good
+    assert rejected, "some order must matter"
+
+
+def test_messages_of_a_step_carry_what_was_there_before_it():
+    exchange = (Send(0, 1, 0, 1, "reduce"), Send(1, 0, 0, 1, "reduce"))
+    check(Schedule("exchange", 2, 1, (exchange,)), "all-reduce")
+    relay = (Send(0, 1, 0, 1, "copy"), Send(1, 2, 0, 1, "copy"))
+    with pytest.raises(ValueError, match="rank 2's chunk 0 must hold rank 0, it holds rank 1"):
+        check(Schedule("relay", 3, 1, (relay,)), "broadcast")
+
+
+def test_an_unknown_op_is_rejected():
+    with pytest.raises(ValueError, match="must be 'reduce' or 'copy'"):
+        check(Schedule("odd", 2, 1, ((Send(0, 1, 0, 1, "sum"),),)), "all-reduce")

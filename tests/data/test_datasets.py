@@ -1,0 +1,369 @@
+import gzip
+import hashlib
+import struct
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from file_server import FileServer
+
+from d2lmini.data import datasets
+from d2lmini.data.datasets import Batches, load_data_digits, load_data_fashion_mnist, load_data_mnist
+
+
+def examples(n, height=3, width=2):
+    """Return n images that all differ, and labels which say which image each belongs to."""
+    images = torch.arange(n * height * width).remainder(251).to(torch.uint8).reshape(n, 1, height, width)
+    return images, torch.arange(n)
+
+
+def epoch_of(batches):
+    return torch.cat([y for _, y in batches]).tolist()
+
+
+# --- batches
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("n", "batch_size"), [(1, 1), (1, 8), (7, 1), (7, 3), (8, 3), (9, 3), (9, 9), (9, 10)])
+def test_an_epoch_has_every_example_once(n, batch_size, shuffle, drop_last):
+    images, labels = examples(n)
+    batches = Batches(images, labels, batch_size, shuffle=shuffle, drop_last=drop_last)
+    sizes = [batch_size] * (n // batch_size) + [n % batch_size] * (n % batch_size > 0 and not drop_last)
+    for _ in range(2):
+        got = list(batches)
+        assert [len(y) for _, y in got] == [len(X) for X, _ in got] == sizes
+        assert len(batches) == len(sizes)
+        seen = [i for _, y in got for i in y.tolist()]
+        assert len(set(seen)) == sum(sizes)
+        if not shuffle:
+            assert seen == list(range(sum(sizes)))
+    assert batches.num_examples == n
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_values_are_the_bytes_over_255(shuffle):
+    images = torch.arange(512).remainder(256).to(torch.uint8).reshape(64, 1, 4, 2)
+    reference = images.numpy().astype(np.float32) / np.float32(255)
+    for X, y in Batches(images, torch.arange(64), 10, shuffle=shuffle):
+        assert X.dtype == torch.float32
+        assert y.dtype == torch.int64
+        assert np.array_equal(X.numpy(), reference[y.numpy()])
+
+
+def test_other_integer_labels_and_strided_images_are_taken():
+    images, labels = examples(6)
+    batches = Batches(images.transpose(2, 3), labels.to(torch.uint8), 4, shuffle=True)
+    for X, y in batches:
+        assert y.dtype == torch.int64
+        assert torch.equal(X, images.transpose(2, 3)[y] / 255)
+
+
+def test_an_order_depends_on_seed_and_epoch_alone():
+    orders = {}
+    for seed in (0, 1, 2):
+        batches = Batches(*examples(50), 7, shuffle=True, seed=seed)
+        for epoch in range(3):
+            assert batches.epoch == epoch
+            orders[seed, epoch] = epoch_of(batches)
+    assert len({tuple(order) for order in orders.values()}) == 9  # in particular, not a function of seed + epoch
+    other_size = Batches(*examples(50), 50, shuffle=True, seed=1)
+    other_size.epoch = 2
+    torch.manual_seed(99)
+    assert epoch_of(other_size) == orders[1, 2]
+
+
+IN_A_NEW_PROCESS = """
+import sys, torch
+from d2lmini.data import Batches
+print("sklearn" in sys.modules)
+images = torch.zeros(50, 1, 1, 1, dtype=torch.uint8)
+print(torch.cat([y for _, y in Batches(images, torch.arange(50), 7, shuffle=True)]).tolist())
+"""
+
+
+def test_a_new_process_has_the_same_order_and_does_not_pay_for_scikit_learn():
+    done = subprocess.run([sys.executable, "-c", IN_A_NEW_PROCESS], capture_output=True, text=True, check=True)
+    assert done.stdout == f"False\n{epoch_of(Batches(*examples(50), 7, shuffle=True))}\n"
+
+
+def test_epochs_are_counted_where_they_begin():
+    batches = Batches(*examples(9), 2, shuffle=True)
+    first = iter(batches)
+    second = iter(batches)
+    assert batches.epoch == 2
+    late, early = torch.cat([y for _, y in second]), torch.cat([y for _, y in first])
+    batches.epoch = 0
+    assert epoch_of(batches) == early.tolist()
+    assert epoch_of(batches) == late.tolist()
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_the_global_generator_and_the_data_are_left_alone(shuffle):
+    images, labels = examples(9)
+    before, kept = torch.get_rng_state(), images.clone()
+    for X, y in Batches(images, labels, 4, shuffle=shuffle):
+        X.zero_()
+        y.zero_()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(images, kept)
+    assert labels.tolist() == list(range(9))
+
+
+def test_a_default_device_does_not_matter():
+    images, labels = examples(9)
+    expected = epoch_of(Batches(images, labels, 4, shuffle=True))
+    with torch.device("meta"):
+        assert epoch_of(Batches(images, labels, 4, shuffle=True)) == expected
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_batches_are_made_where_the_data_lives(shuffle):
+    batches = Batches(*examples(9), 4, shuffle=shuffle, device="meta")
+    assert batches.images.device.type == batches.labels.device.type == "meta"
+    shapes = [(X.device.type, X.dtype, tuple(X.shape), y.device.type, tuple(y.shape)) for X, y in batches]
+    assert shapes == [("meta", torch.float32, (b, 1, 3, 2), "meta", (b,)) for b in (4, 4, 1)]
+
+
+def test_to_moves_a_copy_that_goes_on_from_the_same_epoch():
+    batches = Batches(*examples(9), 4, shuffle=True, seed=3, drop_last=True)
+    epoch_of(batches)
+    moved, same = batches.to("meta"), batches.to("cpu")
+    assert moved.images.device.type == moved.labels.device.type == "meta"
+    assert batches.images.device.type == "cpu"
+    assert (moved.epoch, len(moved), moved.num_examples) == (1, 2, 9)
+    assert epoch_of(same) == epoch_of(batches)
+    assert moved.epoch == 1
+
+
+U8 = torch.zeros(4, 1, 2, 2, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 2.0, True, None, "8"])
+@pytest.mark.parametrize(
+    "make", [lambda b: Batches(U8, torch.arange(4), b), load_data_digits, load_data_mnist, load_data_fashion_mnist]
+)
+def test_a_bad_batch_size_is_told_before_anything_is_read(batch_size, make):
+    with pytest.raises(ValueError, match=f"batch_size: expected a positive int, got {batch_size!r}"):
+        make(batch_size)
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "message"),
+    [
+        (U8.float(), torch.arange(4), r"images: expected uint8 \[N, 1, H, W\], got torch.float32 \[4, 1, 2, 2\]"),
+        (U8[:, 0], torch.arange(4), r"images: .* got torch.uint8 \[4, 2, 2\]"),
+        (U8.numpy(), torch.arange(4), "images: expected a tensor, got ndarray"),
+        (U8, [0, 1, 2, 3], "labels: expected a tensor, got list"),
+        (U8, torch.arange(3), "as many labels as images, got 4 images and 3 labels"),
+        (U8, torch.arange(4).reshape(4, 1), r"labels: expected int64 \[N\], got torch.int64 \[4, 1\]"),
+        (U8, torch.arange(4.0), r"labels: expected int64 \[N\], got torch.float32"),
+        (U8[:0], torch.arange(0), "at least one example, got an empty data set"),
+    ],
+)
+def test_bad_data_is_one_line(images, labels, message):
+    with pytest.raises(ValueError, match=message) as error:
+        Batches(images, labels, 2)
+    assert "\n" not in str(error.value)
+
+
+# --- the bundled digits
+
+
+def bilinear(image, size):
+    """Sample image [H, W] at the centres of size × size pixels: the definition, one pixel at a time."""
+    height, width = image.shape
+    result = np.empty((size, size))
+    for i in range(size):
+        for j in range(size):
+            u = min(max((i + 0.5) * height / size - 0.5, 0), height - 1)
+            v = min(max((j + 0.5) * width / size - 0.5, 0), width - 1)
+            top, left = int(u), int(v)
+            bottom, right = min(top + 1, height - 1), min(left + 1, width - 1)
+            a, b = u - top, v - left
+            upper = (1 - b) * image[top, left] + b * image[top, right]
+            result[i, j] = (1 - a) * upper + a * ((1 - b) * image[bottom, left] + b * image[bottom, right])
+    return result
+
+
+@pytest.mark.parametrize("size", [28, 8, 13])
+def test_digits_are_the_bundled_ones_enlarged(size):
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    train_iter, test_iter = load_data_digits(64, resize=size)
+    assert (train_iter.num_examples, test_iter.num_examples) == (1500, 297)
+    assert train_iter.labels.tolist() + test_iter.labels.tolist() == digits.target.tolist()
+    images = torch.cat([train_iter.images, test_iter.images])
+    assert images.shape == (1797, 1, size, size)
+    for i in (0, 255, 256, 1499, 1500, 1796):  # the ends of what is resized together and of both parts
+        expected = np.floor(bilinear(digits.images[i], size) * 255 / 16 + 0.5 + 1e-9)
+        assert np.array_equal(images[i, 0].numpy(), expected)
+
+
+def test_digits_training_is_shuffled_and_testing_is_not():
+    train_iter, test_iter = load_data_digits(100, resize=8, seed=5)
+    assert (train_iter.shuffle, test_iter.shuffle, train_iter.seed) == (True, False, 5)
+    assert (len(train_iter), len(test_iter)) == (15, 3)
+    assert load_data_digits(100, resize=None)[0].images.shape == (1500, 1, 8, 8)
+    assert load_data_digits(100, device="meta")[1].images.device.type == "meta"
+
+
+@pytest.mark.parametrize("resize", [0, -1, 2.5, "28"])
+@pytest.mark.parametrize("load", [load_data_digits, load_data_mnist])
+def test_a_bad_resize_is_one_line(load, resize):
+    with pytest.raises(ValueError, match=f"resize: expected a positive int, got {resize!r}"):
+        load(8, resize=resize)
+
+
+# --- MNIST and Fashion-MNIST, here with a few generated images
+
+
+def idx(values):
+    header = bytes([0, 0, 8, values.dim()]) + struct.pack(f">{values.dim()}I", *values.shape)
+    return header + bytes(values.flatten().tolist())
+
+
+def generate(seed):
+    g = torch.Generator().manual_seed(seed)
+    parts = {"train": 13, "t10k": 6}
+    images = {p: torch.randint(256, (n, 5, 4), generator=g, dtype=torch.uint8) for p, n in parts.items()}
+    labels = {p: torch.randint(10, (n,), generator=g, dtype=torch.uint8) for p, n in parts.items()}
+    files = {f"{p}-images-idx3-ubyte.gz": gzip.compress(idx(images[p])) for p in parts}
+    files |= {f"{p}-labels-idx1-ubyte.gz": gzip.compress(idx(labels[p])) for p in parts}
+    return images, labels, files
+
+
+IMAGES, LABELS, FILES = generate(0)
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    """Serve the generated files in place of the published ones, to an empty cache, with no folder of the reader's."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("D2LMINI_DATA", raising=False)
+    with FileServer(FILES) as server:
+        for table in ("MNIST", "FASHION_MNIST"):
+            known = getattr(datasets, table)
+            facts = {name: (hashlib.sha256(FILES[name]).hexdigest(), len(FILES[name])) for name in known.files}
+            monkeypatch.setattr(datasets, table, replace(known, mirrors=(server.mirror("good"),), files=facts))
+        yield server
+
+
+def put(folder, files=FILES, spell=lambda name: name, unpack=False):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        spelled = spell(name).removesuffix(".gz" if unpack else "")
+        (folder / spelled).write_bytes(gzip.decompress(content) if unpack else content)
+    return folder
+
+
+def assert_loaded(iterators, images=IMAGES, labels=LABELS):
+    for part, batches in zip(("train", "t10k"), iterators, strict=True):
+        assert torch.equal(batches.images, images[part].unsqueeze(1))
+        assert torch.equal(batches.labels, labels[part].long())
+    assert [batches.shuffle for batches in iterators] == [True, False]
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(("load", "name"), [(load_data_mnist, "mnist"), (load_data_fashion_mnist, "fashion_mnist")])
+def test_files_are_downloaded_once(server, tmp_path, load, name):
+    assert_loaded(load(4))
+    assert sorted(name for _, name, _ in server.requests) == sorted(FILES)
+    assert {p.name for p in (tmp_path / "cache" / "d2lmini" / name).iterdir()} >= set(FILES)
+    assert_loaded(load(4))
+    assert len(server.requests) == 4
+
+
+def test_the_cache_is_in_the_home_folder_by_default(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert_loaded(load_data_mnist(4))
+    assert len(list((tmp_path / "home/.cache/d2lmini/mnist").glob("*.gz"))) == 4
+
+
+@pytest.mark.parametrize("unpack", [False, True])
+@pytest.mark.parametrize("spell", [lambda n: n, lambda n: n.replace("-idx", ".idx")], ids=["dash", "dot"])
+@pytest.mark.parametrize("load", [load_data_mnist, load_data_fashion_mnist])
+def test_a_given_folder_is_only_read(server, tmp_path, load, spell, unpack):
+    folder = put(tmp_path / "mine", spell=spell, unpack=unpack)
+    before = contents(tmp_path)
+    assert_loaded(load(4, root=folder))
+    assert_loaded(load(4, root=str(folder)))
+    assert contents(tmp_path) == before
+    assert server.requests == []
+
+
+def test_the_environment_names_the_files_or_a_folder_above_them(server, tmp_path, monkeypatch):
+    other_images, other_labels, other_files = generate(1)
+    put(tmp_path / "both/mnist")
+    put(tmp_path / "both/fashion_mnist", other_files)
+    put(tmp_path / "both", other_files)
+    put(tmp_path / "direct")
+    before = contents(tmp_path)
+    monkeypatch.setenv("D2LMINI_DATA", str(tmp_path / "both"))
+    assert_loaded(load_data_mnist(4))
+    assert_loaded(load_data_fashion_mnist(4), other_images, other_labels)
+    monkeypatch.setenv("D2LMINI_DATA", str(tmp_path / "direct"))
+    assert_loaded(load_data_mnist(4))
+    assert_loaded(load_data_mnist(4, root=tmp_path / "both"), other_images, other_labels)  # before the environment
+    assert contents(tmp_path) == before
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("missing", [*sorted(FILES), None])
+@pytest.mark.parametrize("by_environment", [False, True])
+def test_a_missing_file_is_one_line_and_no_request(server, tmp_path, monkeypatch, missing, by_environment):
+    folder = put(tmp_path / "mine", {name: content for name, content in FILES.items() if name != missing})
+    if missing is None:  # no such folder
+        folder, missing = tmp_path / "nowhere", "train-images-idx3-ubyte.gz"
+    if by_environment:
+        monkeypatch.setenv("D2LMINI_DATA", str(folder))
+    with pytest.raises(FileNotFoundError, match=missing) as error:
+        load_data_mnist(4, root=None if by_environment else folder)
+    assert str(folder) in str(error.value)
+    assert "\n" not in str(error.value)
+    assert server.requests == []
+
+
+def test_an_empty_root_is_the_current_folder_and_not_the_network(server, tmp_path, monkeypatch):
+    monkeypatch.chdir(put(tmp_path / "mine"))
+    assert_loaded(load_data_mnist(4, root=""))
+    assert server.requests == []
+
+
+def test_files_of_unequal_counts_and_empty_ones_are_told(server, tmp_path):
+    few = {"t10k-labels-idx1-ubyte.gz": gzip.compress(idx(LABELS["t10k"][:-1]))}
+    with pytest.raises(ValueError, match=r"6 images but .* 5 labels"):
+        load_data_mnist(4, root=put(tmp_path / "few", FILES | few))
+    none = {"t10k-labels-idx1-ubyte.gz": idx(LABELS["t10k"][:0]), "t10k-images-idx3-ubyte.gz": idx(IMAGES["t10k"][:0])}
+    for resize in (None, 7):
+        with pytest.raises(ValueError, match="empty data set"):
+            load_data_mnist(4, resize, root=put(tmp_path / "none", FILES | none))
+
+
+def test_resize_seed_and_device_are_passed_on(server, tmp_path):
+    folder = put(tmp_path / "mine")
+    train_iter, test_iter = load_data_mnist(4, 9, root=folder, seed=3)
+    assert (train_iter.seed, train_iter.batch_size, test_iter.batch_size) == (3, 4, 4)
+    for part, batches in (("train", train_iter), ("t10k", test_iter)):
+        assert batches.images.dtype == torch.uint8
+        for image, resized in zip(IMAGES[part], batches.images[:, 0], strict=True):
+            assert np.array_equal(resized.numpy(), np.floor(bilinear(image.double().numpy(), 9) + 0.5 + 1e-9))
+    assert [b.images.device.type for b in load_data_mnist(4, root=folder, device="meta")] == ["meta", "meta"]
+
+
+@pytest.mark.parametrize("table", [datasets.MNIST, datasets.FASHION_MNIST])
+def test_the_table_lists_the_four_files_in_the_order_in_which_they_are_read(table):
+    kinds = [(name.split("-")[0], name.split("-")[1]) for name in table.files]
+    assert kinds == [("train", "images"), ("train", "labels"), ("t10k", "images"), ("t10k", "labels")]
+    assert all(len(sha256) == 64 and int(sha256, 16) and size > 0 for sha256, size in table.files.values())
+    assert len(datasets.FASHION_MNIST_LABELS) == 10

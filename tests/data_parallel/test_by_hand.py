@@ -1,0 +1,138 @@
+"""Data parallelism by hand against torch on one device, with inputs that betray misrouting and double counting."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from d2lmini.data_parallel.by_hand import (
+    allreduce,
+    evaluate_accuracy_gpu,
+    get_params,
+    sgd,
+    split_batch,
+    train,
+    train_batch,
+)
+from d2lmini.models.lenet import LeNet, lenet, lenet_params
+
+CPU = torch.device("cpu")
+
+
+def batch(n, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(n, 1, 28, 28, generator=generator), torch.randint(10, (n,), generator=generator)
+
+
+def test_replicas_never_alias():
+    params = lenet_params()
+    a, b = get_params(params, CPU), get_params(params, CPU)
+    for p, q, r in zip(params, a, b, strict=True):
+        assert torch.equal(p, q)
+        assert q.is_leaf
+        assert q.requires_grad
+        assert len({p.data_ptr(), q.data_ptr(), r.data_ptr()}) == 3
+    assert not params[0].requires_grad
+
+
+def test_get_params_of_a_replica_starts_a_fresh_graph():
+    replica = get_params(lenet_params(), CPU)
+    again = get_params(replica, CPU)
+    assert all(p.is_leaf and p.grad is None for p in again)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (3, 5)])
+def test_allreduce_adds_each_contribution_once(count, shape):
+    data = [torch.full(shape, 10**rank, dtype=torch.int64) for rank in range(count)]
+    allreduce(data)
+    for tensor in data:  # each digit counts the contributions of one rank
+        assert torch.equal(tensor, torch.full(shape, int("1" * count)))
+
+
+def test_allreduce_keeps_positions_and_works_in_place():
+    data = [torch.arange(6.0).reshape(2, 3) * (rank + 1) for rank in range(3)]
+    pointers = [d.data_ptr() for d in data]
+    allreduce(data)
+    assert all(torch.equal(d, torch.arange(6.0).reshape(2, 3) * 6) for d in data)
+    assert [d.data_ptr() for d in data] == pointers
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (4, 2), (5, 2), (7, 3), (8, 8), (10, 4)])
+def test_split_batch_cuts_in_order_and_evenly(n, k):
+    X, y = torch.arange(6.0 * n).reshape(n, 6), torch.arange(n)
+    X_shards, y_shards = split_batch(X, y, [CPU] * k)
+    assert torch.equal(torch.cat(X_shards), X)
+    assert torch.equal(torch.cat(y_shards), y)
+    sizes = [len(s) for s in y_shards]
+    assert sizes == [len(s) for s in X_shards]
+    assert sizes == sorted(sizes, reverse=True)
+    assert (len(sizes), max(sizes) - min(sizes) <= 1) == (k, True)
+
+
+def test_split_batch_refuses_what_it_cannot_split():
+    X, y = batch(2)
+    with pytest.raises(ValueError, match="expected 3 examples or more, one a device, got 2"):
+        split_batch(X, y, [CPU] * 3)
+    with pytest.raises(ValueError, match="expected 2 labels for 2 examples, got 1"):
+        split_batch(X, y[:1], [CPU])
+
+
+def test_sgd_is_torchs():
+    ours = get_params([torch.arange(3.0), torch.ones(2, 2)], CPU)
+    theirs = get_params(ours, CPU)
+    optimizer = torch.optim.SGD(theirs, lr=0.3)
+    for p in ours:
+        p.grad = p.detach() + 1
+    for p in theirs:
+        p.grad = (p.detach() + 1) / 4
+    sgd(ours, lr=0.3, batch_size=4)
+    optimizer.step()
+    for p, q in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(p, q)
+        assert not p.grad.any()
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_a_step_on_k_replicas_is_the_step_of_one(k):
+    X, y = batch(10)
+    module = LeNet()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.2)
+    replicas = [get_params(lenet_params(), CPU) for _ in range(k)]
+    for step in range(2):
+        train_batch(X + step, y, replicas, [CPU] * k, lr=0.2)
+        optimizer.zero_grad()
+        F.cross_entropy(module(X + step), y).backward()
+        optimizer.step()
+    for i, p in enumerate(module.parameters()):
+        expected = p.detach().T if i in (4, 6) else p.detach()
+        torch.testing.assert_close(replicas[0][i].detach(), expected, rtol=1e-4, atol=1e-6)
+        assert all(torch.equal(replicas[0][i], replica[i]) for replica in replicas)  # to the last bit
+
+
+def test_accuracy_counts():
+    X = torch.eye(4)
+    y = torch.tensor([0, 1, 2, 0])
+    assert evaluate_accuracy_gpu(lambda X: X, [(X, y)]) == 0.75
+    assert evaluate_accuracy_gpu(lambda X: X, [(X[:1], y[:1]), (X[1:], y[1:])], CPU) == 0.75
+    with pytest.raises(ValueError, match="at least one example"):
+        evaluate_accuracy_gpu(lambda X: X, [])
+
+
+def test_accuracy_puts_a_module_in_evaluation_mode():
+    net = torch.nn.Sequential(torch.nn.Dropout(0.999), torch.nn.Flatten())
+    net.weight = torch.nn.Parameter(torch.zeros(1))
+    X = torch.eye(10)
+    assert evaluate_accuracy_gpu(net, [(X, torch.arange(10))]) == 1.0
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_train_learns_and_reports_every_epoch(k):
+    X, y = batch(24)
+    data, seen = [(X[:12], y[:12]), (X[12:], y[12:])], []
+    params = lenet_params()
+    replica, accuracies, timer = train(params, [CPU] * k, data, data, 12, lr=0.5, on_epoch=lambda *a: seen.append(a))
+    assert seen == list(enumerate(accuracies, start=1))
+    assert len(accuracies) == len(timer.times) == 12
+    loss = [F.cross_entropy(lenet(X, p), y).item() for p in (params, replica)]
+    assert loss[1] < loss[0]
+    assert torch.equal(params[0], lenet_params()[0])  # the given parameters are left alone

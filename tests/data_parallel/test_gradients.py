@@ -1,0 +1,95 @@
+"""Gradients in buckets: how many all-reduces, of what, and that no gradient is left out, doubled or copied back."""
+
+import pytest
+import torch
+from torch import nn
+
+from d2lmini import sim
+from d2lmini.data_parallel import by_hand, gradients
+
+CPU = torch.device("cpu")
+
+
+def replicas(count, dtype=torch.float64):
+    """Modules with parameters of 6, 2, 8 and 4 numbers, the third without a gradient and the last in float32.
+
+    Rank r's gradients are 10^r times their position, so that each digit counts one rank.
+    """
+    made = []
+    for rank in range(count):
+        module = nn.ParameterList([nn.Parameter(torch.zeros(n, dtype=dtype)) for n in (6, 2, 8)])
+        module.append(nn.Parameter(torch.zeros(2, 2)))
+        for p in (module[0], module[1], module[3]):
+            p.grad = torch.arange(1.0, p.numel() + 1).to(p.dtype).view_as(p) * 10**rank
+        made.append(module)
+    return made
+
+
+@pytest.mark.parametrize(("bucket_bytes", "sizes"), [(0, [4, 2, 6]), (47, [4, 2, 6]), (63, [4, 2, 6]), (64, [4, 8]),
+                                                     (10**9, [4, 8])])  # fmt: skip
+def test_buckets_hold_what_fits_of_one_type(bucket_bytes, sizes):
+    modules, seen = replicas(3), []
+
+    def allreduce(tensors):
+        seen.append([t.numel() for t in tensors])
+        by_hand.allreduce(tensors)
+
+    gradients.reduce(modules, allreduce, bucket_bytes)
+    assert seen == [[size] * 3 for size in sizes]
+    for module in modules:
+        assert module[2].grad is None
+        for p in (module[0], module[1], module[3]):
+            assert p.grad.dtype == p.dtype
+            assert torch.equal(p.grad.flatten(), 111 * torch.arange(1.0, p.numel() + 1).to(p.dtype))
+    storages = [p.grad.untyped_storage().data_ptr() for module in modules for p in module if p.grad is not None]
+    assert len(set(storages)) == 3 * len(sizes)  # views of the buckets, and no bucket is shared
+
+
+def test_a_gradient_that_some_lack_counts_as_zero_there():
+    modules = replicas(3)
+    modules[1][0].grad = None
+    gradients.reduce(modules, by_hand.allreduce, 0)
+    assert [module[0].grad.tolist() for module in modules] == [[101.0 * i for i in range(1, 7)]] * 3
+
+
+def test_a_gradient_in_another_order_of_memory_keeps_its_places():
+    modules = [nn.Conv2d(2, 3, 2, bias=False) for _ in range(2)]
+    for rank, module in enumerate(modules):
+        values = torch.arange(24.0).reshape(3, 2, 2, 2) * 10**rank
+        module.weight.grad = values.to(memory_format=torch.channels_last)
+    gradients.reduce([m.parameters() for m in modules], by_hand.allreduce, 10**6)
+    assert all(torch.equal(m.weight.grad, torch.arange(24.0).reshape(3, 2, 2, 2) * 11) for m in modules)
+
+
+def test_the_algorithm_is_chosen_by_name_or_by_the_devices():
+    sim.enable(2)
+    one, two = torch.device("sim:0"), torch.device("sim:1")
+    assert gradients.summing(None, [one, two]).keywords == {"algorithm": "ring"}
+    assert gradients.summing(None, [CPU, CPU]).keywords == {"algorithm": "ring"}
+    assert gradients.summing("tree", [one, two]).keywords == {"algorithm": "tree"}
+    for devices in ([one, one], [one, CPU], [CPU, one, CPU]):
+        assert gradients.summing(None, devices) is by_hand.allreduce
+    assert gradients.summing(len, [CPU]) is len
+    with pytest.raises(ValueError, match=r"allreduce: expected one of naive, tree, .*, or a function, got 'star'"):
+        gradients.summing("star", [CPU])
+
+
+def test_scaling_leaves_out_what_has_no_gradient():
+    [module] = replicas(1)
+    gradients.scale(module.parameters(), 0.5)
+    assert module[1].grad.tolist() == [0.5, 1.0]
+    assert module[2].grad is None
+
+
+def test_fewer_buckets_are_fewer_messages():
+    sim.enable(2)
+    modules = [module.to(f"sim:{rank}") for rank, module in enumerate(replicas(2, torch.float32))]
+    for module, source in zip(modules, replicas(2, torch.float32), strict=True):
+        for p, q in zip(module, source, strict=True):
+            p.grad = None if q.grad is None else q.grad.to(p.device)
+    counts = []
+    for bucket_bytes in (0, 10**6):
+        with sim.trace() as trace:
+            gradients.reduce(modules, gradients.summing("ring", [p[0].device for p in modules]), bucket_bytes)
+        counts.append(len([span for span in trace.spans if span.kind == "copy" and span.place.endswith("gpu1 in")]))
+    assert counts == [6, 2]  # a ring of two sends each half twice

@@ -1,0 +1,209 @@
+"""`DataParallel` by hand against torch's own and against one device; float64, to see mistakes alone."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from d2lmini import sim
+from d2lmini.data_parallel.module import DataParallel, gather, replicate, split
+from d2lmini.data_parallel.sync_batch_norm import SyncBatchNorm, all_reduce
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def gpus():
+    sim.enable(4, accelerator=True)  # torch's own DataParallel means these
+    return [torch.device("sim", i) for i in range(4)]
+
+
+def small_net(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Conv2d(2, 3, 3), nn.Tanh(), nn.Flatten(), nn.Linear(48, 4)).double()
+
+
+def images(n):
+    generator = torch.Generator().manual_seed(n)
+    return torch.rand(n, 2, 6, 6, generator=generator, dtype=torch.float64)
+
+
+def gradients(module, X):
+    """Return the scores and the parameters' gradients of a loss in which every example counts differently."""
+    module.zero_grad()
+    Y = module(X)
+    weights = torch.arange(1.0, 1 + Y.numel(), dtype=Y.dtype, device=Y.device).view_as(Y)
+    (Y * weights).sum().backward()
+    return [Y.detach().cpu(), *(p.grad.cpu() for p in module.parameters())]
+
+
+def assert_same(ours, theirs):
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8, 11])
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_it_is_torchs_and_that_of_one_device(gpus, n, k):
+    X = images(n)
+    alone = gradients(small_net(), X)
+    ours = gradients(DataParallel(small_net(), gpus[:k]), X.to(gpus[0]))
+    theirs = gradients(nn.DataParallel(small_net().to(gpus[0]), device_ids=list(range(k))), X.to(gpus[0]))
+    assert_same(ours, alone)
+    assert_same(ours, theirs)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two real GPUs")
+@pytest.mark.parametrize("n", [1, 5, 8])
+def test_it_is_torchs_on_real_gpus(n):
+    sim.enable(2, accelerator=False)
+    devices, X = [torch.device("cuda", i) for i in range(2)], images(n).to("cuda:0")
+    theirs = gradients(nn.DataParallel(small_net().to("cuda:0"), device_ids=[0, 1]), X)
+    assert_same(gradients(DataParallel(small_net(), devices), X), theirs)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a real GPU")
+def test_a_gpu_and_the_cpu_share_a_batch():
+    X = images(5)
+    ours = gradients(DataParallel(small_net(), [torch.device("cuda", 0), CPU]), X.cuda())
+    assert_same(ours, gradients(small_net(), X))
+
+
+@pytest.mark.parametrize(("n", "k", "sizes"), [(50, 2, [25, 25]), (10, 4, [3, 3, 2, 2]), (5, 4, [2, 1, 1, 1]),
+                                               (2, 4, [1, 1]), (0, 2, [0])])  # fmt: skip
+def test_what_forward_sees(gpus, n, k, sizes):
+    seen = []
+
+    class Watched(nn.Linear):
+        def forward(self, X):
+            assert X.device == self.weight.device
+            seen.append((X.device.index, len(X), X[:, 0].tolist()))
+            return super().forward(X)
+
+    X = torch.arange(10.0 * n).reshape(n, 10)
+    Y = DataParallel(Watched(10, 5), gpus[:k])(X.to(gpus[0]))
+    assert (Y.device, list(Y.shape)) == (gpus[0], [n, 5])
+    assert [(device, size) for device, size, _ in sorted(seen)] == list(enumerate(sizes))
+    assert [row for *_, rows in sorted(seen) for row in rows] == X[:, 0].tolist()
+
+
+def test_nests_are_split_and_gathered(gpus):
+    class Nest(nn.Module):
+        def forward(self, pair, factor, *, named):
+            X, y = pair
+            return {"scaled": X * factor, "both": (X.sum(1) + y, named["z"].sum())}
+
+    X, y, z = torch.arange(10.0).reshape(5, 2), torch.arange(5.0), torch.ones(5)
+    out = DataParallel(Nest(), gpus[:2])((X, y), 3.0, named={"z": z, "note": "kept"})
+    assert out["scaled"].cpu().equal(3 * X)
+    assert out["both"][0].cpu().equal(X.sum(1) + y)
+    assert out["both"][1].tolist() == [3.0, 2.0]  # one number a replica
+    assert isinstance(out["both"], tuple)
+    (first,) = split([torch.tensor(1.0), None], gpus)  # nothing to split: one replica
+    assert first[0].device == gpus[0]
+
+
+def test_bad_input_is_named(gpus):
+    with pytest.raises(ValueError, match=r"inputs of one length, got \[3, 4\]"):
+        split((torch.ones(3), torch.ones(4)), gpus)
+    with pytest.raises(TypeError, match="expected tensors to gather, got str"):
+        gather(["a", "b"], gpus[0])
+    with pytest.raises(ValueError, match="at least one device, got none"):
+        DataParallel(nn.Flatten(), [])
+
+
+def test_an_error_in_a_replica_arrives_whole(gpus):
+    class Odd(nn.Module):
+        def forward(self, X):
+            if X.device.index == 1:
+                raise KeyError("no such word")
+            return all_reduce(X)
+
+    with pytest.raises(KeyError, match="no such word") as caught:
+        DataParallel(Odd(), gpus[:3])(torch.ones(3, 1))
+    if hasattr(caught.value, "add_note"):
+        assert caught.value.__notes__ == ["in rank 1, on sim:1"]
+
+
+def test_replicas_share_nothing_but_what_autograd_joins():
+    net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    net.append(net[0])  # one module twice
+    replicas = replicate(net, [CPU] * 3)
+    for tensors in zip(*([*r.parameters(), *r.buffers()] for r in [net, *replicas]), strict=True):
+        assert tensors[0] is tensors[1]
+        assert len({t.data_ptr() for t in tensors}) == 3
+    assert all(r[0] is r[2] and r is not net for r in replicas)
+
+
+def test_buffers_of_the_first_replica_last_and_modes_reach_the_others(gpus):
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(1))
+
+        def forward(self, X):
+            self.calls += len(X)
+            autocast, current = torch.is_autocast_enabled("sim"), torch.sim.current_device()
+            modes.append((self.training, torch.is_grad_enabled(), autocast, current))
+            return X
+
+    modes, module = [], DataParallel(Counts(), gpus[:2]).eval()
+    with torch.no_grad(), torch.autocast("sim", torch.bfloat16):
+        module(torch.ones(5, 1))
+    assert module.module.calls.item() == 3
+    assert sorted(modes) == [(False, False, True, 0), (False, False, True, 1)]
+
+
+def test_a_recurrent_network_and_training(gpus):
+    torch.manual_seed(0)
+    lstm = nn.LSTM(3, 4, batch_first=True).double()
+    X = torch.rand(5, 2, 3, dtype=torch.float64)
+
+    def losses(module, X):
+        optimizer, values = torch.optim.SGD(module.parameters(), 0.5, momentum=0.9), []
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = module(X)[0].square().sum()
+            loss.backward()
+            optimizer.step()
+            values.append(loss.item())
+        return values
+
+    class First(nn.Module):  # the states of an LSTM have the batch in their second dimension
+        def __init__(self):
+            super().__init__()
+            self.lstm = copy.deepcopy(lstm)
+
+        def forward(self, X):
+            return (self.lstm(X)[0],)
+
+    ours = losses(DataParallel(First(), gpus[:2]), X.to(gpus[0]))
+    assert ours == pytest.approx(losses(lstm, X), rel=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_batch_normalisation_over_all_devices_is_that_of_one(gpus, k):
+    norm = nn.BatchNorm2d(2).double()
+    ours = DataParallel(SyncBatchNorm.convert(copy.deepcopy(norm)), gpus[:k])
+    for n in (5, 7):
+        assert_same(gradients(ours, images(n).to(gpus[0])), gradients(norm, images(n)))
+    for mine, theirs in zip(ours.buffers(), norm.buffers(), strict=True):
+        torch.testing.assert_close(mine.cpu(), theirs)
+
+
+def test_loss_inside_the_module_gives_the_mean_when_weighted(gpus):
+    class WithLoss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = small_net()
+
+        def forward(self, X, y):
+            return F.cross_entropy(self.net(X), y, reduction="sum")
+
+    X, y = images(5), torch.arange(5) % 4
+    losses = DataParallel(WithLoss(), gpus[:2])(X, y)
+    torch.testing.assert_close(losses.sum().cpu() / 5, F.cross_entropy(small_net()(X), y))

@@ -1,0 +1,148 @@
+"""Gradients reduced while backward runs: the same sums as afterwards, each bucket once, and less time."""
+
+import gc
+import weakref
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+from d2lmini import sim
+from d2lmini.collectives import on_devices
+from d2lmini.data_parallel import by_hand
+from d2lmini.data_parallel.reducer import OverlappedAllreduce
+
+WIDTHS = (3, 5, 2, 4)
+
+
+def nets(devices):
+    torch.manual_seed(0)
+    first = nn.Sequential(*(nn.Linear(a, b) for a, b in pairwise(WIDTHS))).double()
+    made = []
+    for device in devices:
+        net = nn.Sequential(*(nn.Linear(a, b) for a, b in pairwise(WIDTHS))).double()
+        net.load_state_dict(first.state_dict())
+        made.append(net.to(device))
+    return made
+
+
+def backward(made, step=0):
+    """Give each replica its own data and run backward; return what the sums of the gradients should be."""
+    for rank, net in enumerate(made):
+        X = torch.arange(6.0, dtype=torch.float64).reshape(2, 3) * 10**rank + step
+        net(X.to(next(net.parameters()).device)).sin().sum().backward()
+
+
+def sums(devices, steps=1):
+    """Return the gradients' sums the plain way: all of backward, then one addition a parameter."""
+    made = nets(devices)
+    for step in range(steps):
+        for net in made:
+            net.zero_grad()
+        backward(made, step)
+    return [sum(p.grad.cpu() for p in row) for row in zip(*(net.parameters() for net in made), strict=True)]
+
+
+@pytest.mark.parametrize("where", ["cpu", "sim"])
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("bucket_bytes", [1, 100, 2**20])
+@pytest.mark.parametrize("allreduce", [on_devices.allreduce, by_hand.allreduce], ids=["ring", "first"])
+def test_every_replica_gets_the_sum(where, k, bucket_bytes, allreduce):
+    sim.enable(3)
+    devices = [torch.device(where, i) if where == "sim" else torch.device("cpu") for i in range(k)]
+    made = nets(devices)
+    reducer = OverlappedAllreduce([net.parameters() for net in made], bucket_bytes, allreduce)
+    for step in range(3):
+        for net in made:
+            net.zero_grad(set_to_none=step == 1)  # also in place, into views of a bucket
+        backward(made, step)
+        reducer.finish()
+    for net in made:
+        for p, want in zip(net.parameters(), sums(devices, 3), strict=True):
+            torch.testing.assert_close(p.grad.cpu(), want, rtol=1e-12, atol=1e-12)
+    reducer.remove()
+    for net in made:
+        net.zero_grad()
+    backward(made)
+    assert made[0][0].bias.grad is not None  # and nothing counts
+
+
+def test_buckets_go_from_the_last_parameter_and_each_goes_once():
+    sizes = []
+
+    def note(tensors):
+        sizes.append([t.numel() for t in tensors])
+        by_hand.allreduce(tensors)
+
+    made = nets(["cpu"] * 2)
+    reducer = OverlappedAllreduce([net.parameters() for net in made], 8 * 14, note)
+    backward(made[:1])
+    assert sizes == []  # the other replica has nothing yet
+    made[1](torch.ones(1, 3, dtype=torch.float64)).sum().backward()
+    assert sizes == [[14, 14], [10, 10], [5, 5], [15, 15]]  # b3 W3 b2, W2, b1, W1
+    reducer.finish()
+    assert len(sizes) == 4
+
+
+def test_parameters_without_gradients():
+    sim.enable(2)
+    made = nets([torch.device("sim", i) for i in range(2)])
+    reducer = OverlappedAllreduce([net.parameters() for net in made], 2**20)
+    made[0][1](torch.ones(1, 5, dtype=torch.float64, device="sim:0")).sum().backward()  # one layer, of one replica
+    reducer.finish()
+    for net in made:
+        assert net[1].weight.grad.tolist() == [[1.0] * 5] * 2
+        assert net[0].weight.grad is net[2].weight.grad is None  # in no replica: left alone
+    reducer.finish()  # nothing more happens to what is there
+    backward(made)
+    with pytest.raises(RuntimeError, match="call finish"):
+        backward(made)
+
+
+def milliseconds(bucket_bytes, machine):
+    sim.enable(machine=machine)
+    gpus = [torch.device("sim", i) for i in range(2)]
+    made = [nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(6))).to(gpu) for gpu in gpus]
+    X = [torch.ones(2048, 512, device=gpu) for gpu in gpus]
+    reducer = OverlappedAllreduce([net.parameters() for net in made], bucket_bytes)
+    for _ in range(2):
+        with sim.trace() as trace:
+            for net, x in zip(made, X):
+                net(x).sum().backward()
+            reducer.finish()
+    return trace
+
+
+def test_buckets_hide_behind_backward_on_the_simulated_clock():
+    apart, whole = milliseconds(2**20, "DGX-1-V100"), milliseconds(2**30, "DGX-1-V100")
+    assert apart.link_bytes() == whole.link_bytes()  # the same work in other order
+    assert apart.seconds < 0.9 * whole.seconds
+    wires = [span for span in apart.spans if span.kind == "copy"]
+    computing = [s for s in apart.spans if (s.place, s.row, s.kind) == ("gpu0", 0, "operation")]
+    early = [w for w in wires if w.end < max(s.end for s in computing)]
+    assert len(early) > len(wires) / 2  # most messages had arrived before the last of backward was done
+
+
+def test_replicas_are_given_back_with_it():
+    parameters = [torch.ones(3, requires_grad=True), torch.ones(2, requires_grad=True)]
+    watched = weakref.ref(parameters[0])
+    reducer = OverlappedAllreduce([parameters])
+    sum(p.sum() for p in parameters).backward()
+    reducer.finish()
+    del reducer, parameters
+    gc.collect()
+    assert watched() is None
+
+
+def test_its_hooks_go_with_it():
+    """A model may be trained by one trainer after another."""
+    layer, called = nn.Linear(2, 2), []
+    layer.weight.register_post_accumulate_grad_hook(called.append)
+    for _ in range(3):
+        finish = OverlappedAllreduce([list(layer.parameters())], allreduce=lambda tensors: None).finish
+    assert [len(p._post_accumulate_grad_hooks) for p in layer.parameters()] == [2, 1]
+    del finish
+    assert [len(p._post_accumulate_grad_hooks) for p in layer.parameters()] == [1, 0]
+    layer(torch.ones(1, 2)).sum().backward()
+    assert called == [layer.weight]

@@ -1,0 +1,200 @@
+"""SyncBatchNorm against torch's BatchNorm on the whole batch: forward, backward, running statistics; the lockstep."""
+
+import copy
+import threading
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from d2lmini import sim
+from d2lmini.data_parallel.rank_threads import exchange, together
+from d2lmini.data_parallel.sync_batch_norm import SyncBatchNorm, all_reduce
+from d2lmini.trainer.trainer import Trainer
+
+SGD = partial(torch.optim.SGD, lr=0.1, momentum=0.9)
+MEAN = nn.CrossEntropyLoss()
+NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
+
+
+@pytest.fixture(autouse=True)
+def gpus():
+    """Four simulated GPUs."""
+    sim.enable(4)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "sim"])
+@pytest.mark.parametrize("options", [{}, {"momentum": None}, {"affine": False}, {"track_running_stats": False}])
+@pytest.mark.parametrize(("shape", "sizes"), [((7, 3), (4, 3)), ((5, 3, 2), (2, 2, 1)), ((6, 3, 4, 4), (3, 1, 1, 1)),
+                                              ((2, 3, 2, 2, 2), (1, 1))])  # fmt: skip
+def test_it_is_batch_norm_on_the_whole_batch(shape, sizes, options, kind):
+    torch.manual_seed(0)
+    norm = NORMS[len(shape)](3, **options).double()
+    if norm.affine:
+        nn.init.normal_(norm.weight)
+        nn.init.normal_(norm.bias)
+    devices = [torch.device("cpu") if kind == "cpu" else torch.device("sim", i) for i in range(len(sizes))]
+    parts = [SyncBatchNorm.convert(copy.deepcopy(norm)).to(device) for device in devices]
+    for _ in range(2):  # twice, for the running statistics
+        X, G = torch.randn(shape, dtype=torch.float64) * 3 + 5, torch.randn(shape, dtype=torch.float64)
+        whole = X.clone().requires_grad_()
+        shards = [x.detach().to(d, copy=True).requires_grad_() for x, d in zip(X.split(sizes), devices, strict=True)]
+        expected = norm(whole)
+        expected.backward(G)
+        found = together([partial(part, x) for part, x in zip(parts, shards, strict=True)])
+        torch.autograd.backward(found, [g.to(d) for g, d in zip(G.split(sizes), devices, strict=True)])
+        torch.testing.assert_close(torch.cat([y.cpu() for y in found]), expected)
+        torch.testing.assert_close(torch.cat([x.grad.cpu() for x in shards]), whole.grad)
+    for name, p in norm.named_parameters():
+        torch.testing.assert_close(sum(part.get_parameter(name).grad.cpu() for part in parts), p.grad)
+    for part in parts:
+        for mine, theirs in zip(part.buffers(), norm.buffers(), strict=True):
+            torch.testing.assert_close(mine.cpu(), theirs)
+    x = X[:1]
+    if norm.track_running_stats:
+        torch.testing.assert_close(parts[1].eval()(x.to(devices[1])).cpu(), norm.eval()(x))
+
+
+@pytest.mark.parametrize("kind", ["cpu", "sim"])
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_the_trainer_with_it_takes_the_steps_of_one_device_with_batch_norm(k, kind):
+    def network():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 8),
+                             nn.BatchNorm1d(8), nn.Linear(8, 3)).double()  # fmt: skip
+
+    X, y = torch.randn(23, 1, 4, 4, dtype=torch.float64), torch.arange(23) % 3
+    batches = list(zip(X.split(10), y.split(10), strict=True))  # 10, 10 and 3: with four devices one is idle at the end
+    devices = ["cpu"] * k if kind == "cpu" else [f"sim:{i}" for i in range(k)]
+    alone = Trainer(network(), MEAN, SGD, ["cpu"])
+    many = Trainer(SyncBatchNorm.convert(network()), MEAN, SGD, devices)
+    apart = Trainer(network(), MEAN, SGD, ["cpu"] * 2)
+    losses = [t.fit(batches, 2, batches) for t in (alone, many)]
+    assert losses[1].loss == pytest.approx(losses[0].loss, rel=1e-9)
+    assert losses[1].accuracy == losses[0].accuracy
+    for p, q in zip(alone.replicas[0].state_dict().values(), many.replicas[0].state_dict().values(), strict=True):
+        torch.testing.assert_close(q.cpu(), p, rtol=1e-9, atol=1e-12)
+    for replica in many.replicas[1:]:
+        assert all(torch.equal(p.cpu(), q.cpu()) for p, q in zip(many.replicas[0].parameters(), replica.parameters()))
+    apart.fit(batches[:2], 2)
+    assert not torch.allclose(apart.replicas[0][0].weight, alone.replicas[0][0].weight, rtol=1e-3)
+
+
+def test_mixed_precision_clipping_and_dropout_are_the_same_every_time():
+    def train():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
+        X, y = torch.randn(20, 4), torch.arange(20) % 3
+        trainer = Trainer(SyncBatchNorm.convert(model), MEAN, SGD, ["cpu"] * 3, amp=torch.bfloat16, clip=1.0)
+        return trainer.fit(list(zip(X.split(7), y.split(7))), 3).loss
+
+    assert train() == train()
+
+
+def test_half_precision_is_added_up_in_single():
+    torch.manual_seed(0)
+    X = torch.randn(600, 2) + 4
+    expected = nn.BatchNorm1d(2)(X.bfloat16().float())
+    parts = together([partial(SyncBatchNorm(2), x) for x in X.bfloat16().split([400, 200])])
+    assert parts[0].dtype == torch.bfloat16
+    torch.testing.assert_close(torch.cat(parts).float(), expected, rtol=0.01, atol=0.01)
+
+
+def test_an_all_reduce_adds_values_and_gradients():
+    xs = [torch.tensor([10.0**rank], requires_grad=True) for rank in range(4)]
+    sums = together([partial(all_reduce, x) for x in xs])
+    assert [s.item() for s in sums] == [1111.0] * 4
+    torch.autograd.backward(sums, [torch.tensor([2.0**rank]) for rank in range(4)])
+    assert [x.grad.item() for x in xs] == [15.0] * 4
+    assert all_reduce(xs[1]).item() == 10.0  # alone
+
+
+def test_conversion_keeps_parameters_and_finds_every_layer():
+    block = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, momentum=0.3, eps=1e-3))
+    model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), block).eval()
+    before = list(model.state_dict().items())
+    converted = SyncBatchNorm.convert(model)
+    assert [type(m).__name__ for m in converted.modules()].count("SyncBatchNorm") == 2
+    assert [(n, v.data_ptr()) for n, v in converted.state_dict().items()] == [(n, v.data_ptr()) for n, v in before]
+    assert (converted[2][1].momentum, converted[2][1].eps, converted[1].training) == (0.3, 1e-3, False)
+    assert SyncBatchNorm.convert(converted)[1] is converted[1]
+
+
+def test_what_it_refuses():
+    with pytest.raises(ValueError, match="more than one value a channel, got 1 from all replicas together"):
+        SyncBatchNorm(2)(torch.ones(1, 2))
+    with pytest.raises(ValueError, match=r"expected \[n, 2, …\], got \[4, 3\]"):
+        SyncBatchNorm(2)(torch.ones(4, 3))
+
+
+def test_turns_are_taken_in_order_and_values_are_exchanged():
+    log = []
+
+    def work(rank):
+        found = []
+        for step in range(3):
+            log.append((step, rank))
+            found.append(exchange(10 * step + rank))
+        return found
+
+    expected = [[10 * step + rank for rank in range(3)] for step in range(3)]
+    assert together([partial(work, rank) for rank in range(3)]) == [expected] * 3
+    assert log == [(step, rank) for step in range(3) for rank in range(3)]
+    assert together([partial(work, 0)]) == [[[0], [10], [20]]]
+    assert exchange("alone") == ["alone"]
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_an_error_in_one_ends_all(failing):
+    before = threading.active_count()
+
+    def work(rank):
+        exchange(rank)
+        if rank == failing:
+            raise KeyError(f"rank {rank}")
+        exchange(rank)
+        return rank
+
+    with pytest.raises(KeyError, match=f"rank {failing}"):
+        together([partial(work, rank) for rank in range(3)])
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(("calls", "told"), [
+    ((1, 0, 1), "rank 1 has returned, and rank 0 waits"), ((0, 1, 1), "rank 0 has returned, and rank 1 waits"),
+    ((3, 3, 2), "rank 2 has returned, and rank 0 waits"), ((2, 2, 3), "rank 0 has returned, and rank 2 waits"),
+    ((0, 0, 5), "rank 0 has returned, and rank 2 waits"),
+])  # fmt: skip
+def test_a_rank_that_exchanges_less_often_is_named(calls, told):
+    before, done = threading.active_count(), []
+
+    def work(rank):
+        for _ in range(calls[rank]):
+            assert exchange(rank) == [0, 1, 2]  # never what a rank gave in an earlier round
+        done.append(rank)
+
+    with pytest.raises(RuntimeError, match=f"^{told} in exchange: all ranks must call it equally often$"):
+        together([partial(work, rank) for rank in range(3)])
+    assert threading.active_count() == before
+    assert done == [rank for rank in done if calls[rank] == min(calls)]
+
+
+def test_an_interrupt_lets_all_go(monkeypatch):
+    before, join, go = set(threading.enumerate()), threading.Thread.join, threading.Event()
+
+    def interrupted(self, timeout=None):
+        raise KeyboardInterrupt
+
+    def work(rank):
+        exchange(rank)
+        go.wait(30)
+        exchange(rank)
+
+    monkeypatch.setattr(threading.Thread, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        together([partial(work, rank) for rank in range(3)])
+    go.set()
+    for thread in set(threading.enumerate()) - before:
+        join(thread, 30)
+        assert not thread.is_alive()

@@ -1,0 +1,77 @@
+"""`d2lmini.train` as torchrun starts it, but for one rank that fails: arguments are its number, how, and the options.
+
+It fails in its fifth batch. "busy" computes for some seconds in its second, which is no failure. Where torchrun starts
+the ranks again, "errs,busy" does the one at first and the other afterwards.
+The digits are replaced by random images, which need no time to load.
+"""
+
+import ctypes
+import os
+import re
+import signal
+import sys
+import time
+
+import torch
+
+from d2lmini.data import datasets
+from d2lmini.models import lenet
+from d2lmini.trainer import cli
+
+BATCH = {"busy": 2}  # of size 20, when it acts; else in the fifth
+
+
+def _raise(error):
+    raise error
+
+
+def _compute(seconds=4.0):
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+ACTS = {
+    "goes on": lambda: None,
+    "errs": lambda: _raise(KeyError("colour")),
+    "is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "stops": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "hangs": lambda: time.sleep(1000),
+    "busy": _compute,
+    "computes": lambda: _compute(1e9),
+    "backtracks": lambda: re.match(r"(a+)+$", "a" * 100 + "b"),  # for ever, and lets no other thread run
+    "sleeps": lambda: ctypes.PyDLL(None).sleep(1000),  # a native function that does not release Python's lock
+    "leaves": lambda: sys.exit(0),
+    "leaves at once": lambda: os._exit(0),
+    "nan": lambda: torch.nan,
+}
+
+
+def images(batch_size, seed=0):
+    """Iterators over random images, the same in every process."""
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(256, (150, 1, 28, 28), generator=generator, dtype=torch.uint8)
+    labels = torch.randint(10, (150,), generator=generator)
+    batches = datasets.Batches(pixels, labels, batch_size, shuffle=True, seed=seed)
+    return batches, datasets.Batches(pixels, labels, batch_size)
+
+
+def main(rank, how, words):
+    """Train, and let this process fail in its fifth batch when it is that rank."""
+    datasets.load_data_digits = images
+    how = how.split(",")[int(os.environ["TORCHELASTIC_RESTART_COUNT"]) if "," in how else 0]
+    learnt, forward = [], lenet.LeNet.forward
+
+    def failing(self, X):
+        learnt.append(self.training)
+        factor = ACTS[how]() if sum(learnt) == BATCH.get(how, 5) and self.training else None
+        return forward(self, X) * (1 if factor is None else factor)
+
+    if int(os.environ["RANK"]) == rank:
+        lenet.LeNet.forward = failing
+    os.write(1, f"process {os.getpid()}\n".encode())  # in one piece, beside what the other rank writes
+    return cli.main(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))

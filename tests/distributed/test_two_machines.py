@@ -1,0 +1,110 @@
+"""Two network namespaces as two machines: torchrun joins them, and the result is that of one machine."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import failing_rank
+import pytest
+import torch
+import two_machines
+
+from d2lmini.data import datasets
+from d2lmini.trainer import cli
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "two_machines.py"
+WORDS = ["--epochs", "1", "--batch-size", "500", "--model", "mlp"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def allowed():
+    """Skip where the system does not let us make namespaces and cables."""
+    try:
+        with two_machines.TwoMachines():
+            pass
+    except two_machines.Missing as error:
+        pytest.skip(f"no two machines here: {error}")
+
+
+def namespaces():
+    return subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+
+
+def test_two_machines_train_what_one_does_and_leave_nothing_behind(tmp_path, capsys):
+    words = [*WORDS, "--engine", "allreduce", "--checkpoint", tmp_path / "two.pt", "--json", tmp_path / "two.json"]
+    process = subprocess.Popen([sys.executable, TOOL, "--", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
+    said, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, said
+    assert [line for line in said.splitlines() if line.startswith("--")] == [
+        f"-- machine {i}, 10.77.0.{i + 1}: torchrun ended with exit code 0 --" for i in range(2)
+    ]
+    assert said.count("MLP, 101,770 parameters, on cpu, cpu (allreduce over gloo)") == 1
+    in_one_process(*WORDS, "--checkpoint", tmp_path / "one.pt", "--json", tmp_path / "one.json")
+    must_be_equal(tmp_path / "one.pt", tmp_path / "two.pt")
+    results = [json.loads((tmp_path / name).read_text())["epochs"][0] for name in ("one.json", "two.json")]
+    assert results[0]["loss"] == results[1]["loss"]
+    assert f"d2lmini-{process.pid}-" not in namespaces()
+
+
+def in_one_process(*words):
+    """Train two replicas on the CPU with one thread, as each machine has."""
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        assert cli.main([*map(str, words), "--devices", "2", "--kind", "cpu"]) == 0
+    finally:
+        torch.set_num_threads(threads)
+
+
+def must_be_equal(*paths):
+    """Compare the models of two checkpoints."""
+    one, two = (torch.load(path, weights_only=True)["engine"]["model"] for path in paths)
+    assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+def test_when_a_rank_is_killed_both_machines_start_again_from_the_checkpoint(tmp_path, monkeypatch):
+    words = ["--batch-size", "20", "--epochs", "2", "--every", "2", "--checkpoint"]
+    program, folder = [Path(failing_rank.__file__), 1, "is killed,goes on"], tmp_path / "shared"
+    folder.mkdir()
+    with two_machines.TwoMachines() as machines:
+        run = [machines.start(i, [*words, folder / "c.pt", "--resume"], program, ["--max-restarts=2"]) for i in (0, 1)]
+        said = [process.communicate(timeout=200)[0] for process in run]
+    assert [process.returncode for process in run] == [0, 0], said
+    [line] = [line for text in said for line in text.splitlines() if line.startswith("python -m d2lmini.train: error")]
+    assert re.search(r": rank 1 \(process \d+ on .*\) has given no sign of life for \d s; ended by SIGTERM: ", line)
+    assert "starting from the beginning" in said[0]
+    assert said[0].count("LeNet, 129,068 parameters, on cpu, cpu (ddp over gloo)") == 2
+    monkeypatch.setattr(datasets, "load_data_digits", failing_rank.images)
+    in_one_process(*words, tmp_path / "one.pt")
+    must_be_equal(folder / "c.pt", tmp_path / "one.pt")
+
+
+def interrupted(machines, started):
+    """Let something run inside that does not end, and break off."""
+    started.append(subprocess.Popen(["ip", "netns", "exec", machines.names[0], "sleep", "1000"]))
+    assert all(name in namespaces() for name in machines.names)
+    two_machines.command("ip", "-n", machines.names[1], "route", "get", two_machines.ADDRESSES[0])
+    raise KeyboardInterrupt
+
+
+def test_they_are_removed_when_something_goes_wrong_inside():
+    machines, started = two_machines.TwoMachines(), []
+    with pytest.raises(KeyboardInterrupt), machines:
+        interrupted(machines, started)
+    assert started[0].wait(10) == -9
+    assert not any(name in namespaces() for name in machines.names)
+    assert not Path(machines.folder.name).exists()
+    with pytest.raises(two_machines.Missing, match="ip netns add: "):
+        two_machines.command("ip", "netns", "add")
+
+
+def test_a_cable_carries_what_its_rate_says_and_a_wrong_rate_is_told():
+    assert two_machines.burst("1gbit") == 625_000  # bytes of 5 ms
+    assert two_machines.burst("20mbit") == 16_384
+    for rate in ("100", "1.5 mbit", "fast", "100mbps"):
+        with pytest.raises(ValueError, match=f"expected a rate such as 100mbit, .* got '{rate}'"):
+            two_machines.TwoMachines(rate)

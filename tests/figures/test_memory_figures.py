@@ -1,0 +1,70 @@
+"""Figures of the memory hierarchy: they show every point, its interval, the caches and the corner of the roof."""
+
+import numpy as np
+import pytest
+
+from d2lmini.figures import memory_figures as figures
+from d2lmini.figures.plots import svg
+from d2lmini.hardware.host import Cache
+from d2lmini.measure.memory_hierarchy import Point
+from d2lmini.measure.roofline import Roof
+from d2lmini.timing import Measurement
+
+POINTS = [Point(n * 1024, Measurement(tuple(n * 1e-9 * (1 + i / 100) for i in range(11)))) for n in (4, 8, 16)]
+CACHES = (Cache(1, 8192, 64, 1), Cache(2, 16384, 64, 1), Cache(3, 2**20, 64, 1))
+
+
+def test_curves_show_medians_intervals_and_caches():
+    figure = figures.curves({"random": POINTS, "in order": POINTS[:2]}, "ns", figures.nanoseconds, CACHES)
+    (ax,) = figure.axes
+    random, in_order, first, second = ax.lines
+    assert random.get_xdata().tolist() == [4096, 8192, 16384]
+    assert random.get_ydata().tolist() == pytest.approx([4.2, 8.4, 16.8])
+    assert len(in_order.get_xdata()) == 2
+    assert (first.get_xdata()[0], second.get_xdata()[0]) == (8192, 16384)  # the third is out of reach
+    assert [text.get_text() for text in ax.texts] == ["L1", "L2"]
+    band = ax.collections[0].get_paths()[0].vertices
+    low, high = POINTS[0].seconds.interval
+    ends = band[np.isclose(band[:, 0], 4096), 1]
+    assert (ends.min(), ends.max()) == (pytest.approx(low * 1e9), pytest.approx(high * 1e9))
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["random", "in order"]
+
+
+def test_without_known_caches_there_is_no_line_for_them():
+    assert len(figures.curves({"random": POINTS}, "ns", figures.nanoseconds, ()).axes[0].lines) == 1
+
+
+def test_axes_say_kib_and_mib_and_can_be_fixed():
+    (ax,) = figures.curves({"random": POINTS}, "ns", figures.nanoseconds, CACHES, ylim=(1, 100)).axes
+    assert [label.get_text() for label in ax.get_xticklabels()][:3] == ["4 KiB", "32 KiB", "256 KiB"]
+    assert ax.get_ylim() == (1, 100)
+    assert ax.get_xlim()[0] < 4096
+    assert figures.roofline([Roof("card", 1e12, 1e11)], ylim=(10, 1e6)).axes[0].get_ylim() == (10, 1e6)
+
+
+def test_units():
+    assert figures.nanoseconds(3e-9) == pytest.approx(3)
+    assert figures.gigabytes_per_s(5e-11) == pytest.approx(20)
+
+
+def test_the_roof_bends_at_its_ridge_and_marks_stand_where_they_are():
+    figure = figures.roofline([Roof("card", 1e12, 1e11)], [("add", 0.5, 4e10), ("product", 100, 8e11)])
+    roof, add, product = figure.axes[0].lines
+    assert roof.get_xdata().tolist() == [1 / 16, 10, 1024]
+    assert roof.get_ydata().tolist() == pytest.approx([6.25, 1000, 1000])
+    assert (add.get_xdata().tolist(), add.get_ydata().tolist()) == ([0.5], [40])
+    assert (product.get_xdata().tolist(), product.get_ydata().tolist()) == ([100], [800])
+
+
+@pytest.mark.parametrize(("ridge", "corner"), [(1e-3, 1 / 16), (1e6, 1024)])
+def test_a_ridge_outside_the_figure_bends_nothing(ridge, corner):
+    (roof,) = figures.roofline([Roof("odd", ridge * 1e9, 1e9)]).axes[0].lines
+    assert roof.get_xdata().tolist() == [1 / 16, corner, 1024]
+    assert max(roof.get_ydata()) <= ridge
+
+
+def test_the_same_figure_is_the_same_text():
+    def draw():
+        return svg(figures.curves({"random": POINTS}, "ns", figures.nanoseconds, CACHES))
+
+    assert draw() == draw()

@@ -1,0 +1,85 @@
+"""Figures: the same bytes for the same figure, well-formed, described, and nothing shown outside a notebook."""
+
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from urllib.parse import unquote
+
+import pytest
+import torch
+
+from d2lmini.figures import plots
+
+
+def drawing():
+    figure, ax = plots.axes("steps", "loss", "A title")
+    ax.plot([0, 1, 2], [0.1, 0.5, 1 / 3], label="a line")
+    ax.legend()
+    return figure
+
+
+def test_svg_is_well_formed_small_and_without_a_date():
+    text = plots.svg(drawing())
+    assert ET.fromstring(text).tag.endswith("svg")
+    assert len(text) < 20_000
+    assert not re.search(r"<!--|dc:date|20\d\d-\d\d-\d\d", text)
+    assert not re.search(r' d="[^"]*\.\d{3}', text)
+
+
+def test_svg_is_the_same_in_another_process():
+    program = (
+        "from d2lmini import plots; f, ax = plots.axes('steps', 'loss', 'A title');"
+        "ax.plot([0, 1, 2], [0.1, 0.5, 1 / 3], label='a line'); ax.legend(); print(plots.svg(f))"
+    )
+    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == plots.svg(drawing())
+
+
+def test_image_keeps_the_svg_and_escapes_the_description():
+    text = plots.svg(drawing())
+    html = plots.image(text, 'a < "b"')
+    assert 'alt="a &lt; &quot;b&quot;"' in html
+    [source] = re.findall(r'src="data:image/svg\+xml,([^"]*)"', html)
+    kept, given = ET.fromstring(unquote(source)), ET.fromstring(text)
+    assert [e.attrib for e in kept.iter()] == [e.attrib for e in given.iter()]
+
+
+def test_pictures_places_one_image_a_title():
+    figure = plots.pictures(torch.rand(5, 4, 4), "abcde", columns=3, figsize=(3, 2))
+    assert [ax.get_title() for ax in figure.axes] == list("abcde")
+    assert [ax.images[0].get_array().shape for ax in figure.axes] == [(4, 4)] * 5
+    assert {ax.get_subplotspec().get_gridspec().get_geometry() for ax in figure.axes} == {(2, 3)}
+    with pytest.raises(ValueError, match="argument 2 is shorter"):
+        plots.pictures(torch.rand(2, 4, 4), "a", columns=1, figsize=(1, 1))
+
+
+def test_animator_collects_one_line_a_value():
+    animator = plots.Animator("epoch", "accuracy", ["train", "test"], xlim=[1, 3], ylim=[0, 1])
+    animator.add(1, (0.2, 0.1))
+    animator.add(2, (0.4, None))
+    animator.add(3, torch.tensor([0.6, 0.5]))
+    assert animator.X == [[1, 2, 3], [1, 3]]
+    train, test = animator.Y
+    assert train == pytest.approx([0.2, 0.4, 0.6])
+    assert test == [0.1, 0.5]
+    assert animator.describe() == "accuracy against epoch: train from 0.2 to 0.6; test from 0.1 to 0.5"
+    [ax] = animator.figure().axes
+    assert [line.get_xydata().tolist()[0] for line in ax.lines] == [[1, 0.2], [1, 0.1]]
+    assert (ax.get_xlim(), ax.get_ylim()) == ((1, 3), (0, 1))
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["train", "test"]
+
+
+def test_animator_takes_single_values_and_no_legend():
+    animator = plots.Animator()
+    animator.add(1, 2)
+    animator.add(2, None)
+    assert (animator.X, animator.Y) == ([[1]], [[2]])
+    assert animator.describe() == "y against x: line 1 from 2 to 2"
+    assert animator.figure().axes[0].get_legend() is None
+
+
+def test_nothing_is_shown_outside_a_notebook(capsys):
+    assert not plots.in_notebook()
+    plots.Animator().add(1, 1)
+    assert capsys.readouterr() == ("", "")

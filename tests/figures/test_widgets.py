@@ -1,0 +1,223 @@
+"""Explorable figures: what the page holds, what the widgets do, and what a kernel stores."""
+
+import inspect
+import io
+import re
+import subprocess
+import sys
+from html import unescape
+from itertools import product
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+import nbformat
+import numpy as np
+import pytest
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from nbclient import NotebookClient
+
+from d2lmini.figures.widgets import choice, explore
+
+
+def draw_line(slope, style="-"):
+    figure = Figure(figsize=(3, 2))
+    axes = figure.subplots()
+    axes.plot([0, 1 / 3, 1], [0, slope / 3, slope], style)
+    axes.set_title(f"slope {slope}")
+    return figure
+
+
+def name_values(size, kind="a", fast=False):
+    return f"<{size}> {kind} {fast}"
+
+
+def frames_of(html):
+    """Return the frames of a page's figure as (hidden, content)."""
+    card = html.split('<div class="frames">')[1].split("<script>")[0]
+    return [(bool(hidden), content) for hidden, content in re.findall(r"<div( hidden)?>(.*?)</div>\n", card, re.DOTALL)]
+
+
+def svg_of(frame):
+    return unquote(re.search(r'src="data:image/svg\+xml,([^"]*)"', frame)[1])
+
+
+class Html:
+    def _repr_html_(self):
+        return "<b>bold</b>"
+
+
+class Svg:
+    def _repr_svg_(self):
+        return "<svg xmlns='http://www.w3.org/2000/svg'><text>50 % &amp; #1</text></svg>"
+
+
+def test_page_holds_every_combination_in_order():
+    sizes, kinds = [1, 2, 3], ["a", "b"]
+    html = explore(name_values, size=choice(sizes, start=2), kind=kinds, fast=[False, True])._repr_html_()
+    frames = frames_of(html)
+    wanted = [f"<pre>&lt;{s}&gt; {k} {f}</pre>" for s, k, f in product(sizes, kinds, [False, True])]
+    assert [content for _, content in frames] == wanted
+    assert [content for hidden, content in frames if not hidden] == ["<pre>&lt;2&gt; a False</pre>"]
+
+
+def test_controls_are_native_labelled_and_show_the_unit():
+    size = choice([0.5, 1e-7], label="step <size>", unit="ms", start=1e-7)
+    html = explore(name_values, size=size, kind=["a", "b"], fast=[False, True])._repr_html_()
+    ids = re.findall(r' id="([^"]*)"', html)
+    assert len(ids) == len(set(ids)) == 3
+    assert re.findall(r'<label for="([^"]*)"', html) == ids
+    slider = re.search(r'<input [^>]*type="range" min="0" max="1" value="1" aria-valuetext="([^"]*)"><output', html)
+    assert slider[1] == "1e-07 ms"
+    assert '<label for="' + ids[0] + '">step &lt;size&gt;</label>' in html
+    assert re.findall(r"<option value=(\d)( selected)?>([^<]*)<", html) == [
+        ("0", " selected", "a"), ("1", "", "b"), ("0", " selected", "off"), ("1", "", "on"),
+    ]  # fmt: skip
+
+
+def test_labels_default_to_the_argument_with_spaces():
+    html = explore(lambda batch_size: "x", batch_size=range(2))._repr_html_()
+    assert ">batch size</label>" in html
+
+
+def test_arrays_are_lists_of_plain_numbers():
+    assert choice(np.array([1, 2])).values == (1, 2)
+    assert type(choice(np.linspace(0, 1, 3)).values[1]) is float
+
+
+def test_svg_is_small_valid_selfcontained_and_the_same_again():
+    one, two = (svg_of(frames_of(explore(draw_line, slope=[1])._repr_html_())[0][1]) for _ in range(2))
+    assert one == two
+    ElementTree.fromstring(one)
+    assert not re.search(r"<!|metadata|\d{4}-\d\d-\d\d", one)
+    assert all(a.startswith("#") for a in re.findall(r"href=['\"]([^'\"]*)", one))
+    plain = io.StringIO()
+    with rc_context({"svg.hashsalt": "d2lmini"}):
+        draw_line(1).savefig(plain, format="svg")
+    assert len(one) < 0.8 * len(plain.getvalue())
+    np.testing.assert_allclose(coordinates(one), coordinates(plain.getvalue()), atol=0.0051)
+
+
+def coordinates(svg):
+    """Return the coordinates of an SVG's paths and marks, in points and in its order."""
+    attributes = re.findall(r" (?:d|x|y)=[\"']([^\"']*)", svg)
+    return [float(number) for text in attributes for number in re.findall(r"-?\d+(?:\.\d+)?", text)]
+
+
+def test_pictures_have_alternatives():
+    plain = explore(draw_line, slope=choice([1, 2], unit="m"), style=["-"])._repr_html_()
+    assert re.findall('alt="([^"]*)"', plain) == ["draw line: slope 1 m, style -", "draw line: slope 2 m, style -"]
+    assert 'alt="A &lt;line&gt;: slope 1"' in explore(draw_line, alt="A <line>", slope=[1])._repr_html_()
+    spoken = explore(draw_line, alt=lambda slope: f"It rises by {slope}.", slope=[1, 2])._repr_html_()
+    assert re.findall('alt="([^"]*)"', spoken) == ["It rises by 1.", "It rises by 2."]
+
+
+def test_draw_may_return_html_svg_or_text():
+    results = [Html(), Svg(), "a < b"]
+    frames = [content for _, content in frames_of(explore(lambda i: results[i], i=range(3))._repr_html_())]
+    assert frames[0] == "<b>bold</b>"
+    assert svg_of(unescape(frames[1])) == Svg()._repr_svg_()
+    assert frames[2] == "<pre>a &lt; b</pre>"
+
+
+def test_pyplot_figures_are_closed():
+    from matplotlib import pyplot
+
+    pyplot.switch_backend("agg")
+
+    def draw(height):
+        pyplot.plot([0, height])
+        return pyplot.gcf()
+
+    explore(draw, height=[1, 2])._repr_html_()
+    assert pyplot.get_fignums() == []
+
+
+def fail(size):
+    if size == 2:
+        raise ZeroDivisionError("no\nsuch size")
+    return "fine"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: explore(name_values), "name_values: expected at least one argument with values to choose from"),
+        (lambda: explore(3, size=[1]), "expected a function that draws, got 3"),
+        (lambda: explore(name_values, size=[]), "size: expected at least one value to choose from, got none"),
+        (lambda: explore(name_values, size=3), "size: expected a list of values to choose from, got 3"),
+        (lambda: explore(name_values, size="abc"), "size: expected a list of values to choose from, got 'abc'"),
+        (lambda: explore(name_values, size={1}), "size: expected a list of values to choose from, got {1}"),
+        (lambda: choice([1], start=2), r"expected the start 2 to be among the values \[1\]"),
+        (lambda: explore(name_values, size=[1], sise=[1]), "name_values has no argument sise; it has size, kind, fast"),
+        (lambda: explore(name_values, kind=["a"]), "name_values needs values for size too"),
+        (lambda: explore(name_values, size=range(201)), "name_values: 201 combinations of values, at most 200: "),
+        (lambda: explore(fail, size=choice([1, 2], unit="m"))._repr_html_(),
+         "fail failed at size 2 m: ZeroDivisionError: no such size$"),
+        (lambda: explore(lambda a: None, a=[1])._repr_html_(), "got None: return the figure$"),
+        (lambda: explore(lambda a: 5, a=[1])._repr_html_(), "expected a figure or text, got 5: return the figure$"),
+        (lambda: explore(lambda a: "x" * 300_000, a=range(9))._repr_html_(),
+         r"4 of 9 frames already take 1,200,\d+ bytes, at most 1,000,000: offer fewer values or draw less$"),
+    ],
+)  # fmt: skip
+def test_mistakes_get_one_line(make, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_limit_and_any_keyword_are_accepted():
+    explore(lambda **values: str(values), size=range(200))
+
+
+def test_creating_draws_nothing_and_loads_no_widgets(capsys):
+    code = (
+        "import sys; from d2lmini.widgets import explore; explore(lambda a: 1 / 0, a=[1]);"
+        "print(sorted({'ipywidgets', 'torch', 'IPython', 'matplotlib.pyplot'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
+
+
+def test_live_face_recomputes_and_shows_an_error_in_place():
+    calls = []
+
+    def draw(size, kind):
+        calls.append((size, kind))
+        return fail(size)
+
+    size, kind, picture = explore(draw, size=choice([1, 2, 3], start=3), kind=["a", "b"]).live().children
+    assert (calls, size.label, kind.label) == ([(3, "a")], "3", "a")
+    kind.index = 1
+    assert calls[-1] == (3, "b")
+    assert "<pre>fine</pre>" in picture.value
+    size.index = 1
+    assert "draw failed at size 2, kind b: ZeroDivisionError: no such size" in picture.value
+    size.index = 0
+    assert "<pre>fine</pre>" in picture.value
+
+
+SOURCE = f"""from matplotlib.figure import Figure
+from d2lmini.widgets import explore
+
+{inspect.getsource(draw_line)}
+explore(draw_line, slope=[1, 2])"""
+
+
+def test_kernel_stores_both_faces_and_nbval_compares_the_html(tmp_path):
+    wrong = "explore(lambda a: 1 / 0, a=[1]); print('not reached')"
+    cells = [nbformat.v4.new_code_cell(source) for source in (SOURCE, wrong)]
+    cells[1].metadata.tags = ["raises-exception"]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    NotebookClient(notebook, store_widget_state=False).execute()
+    (shown,), (error,) = (cell.outputs for cell in notebook.cells)
+    assert error.evalue == "<lambda> failed at a 1: ZeroDivisionError: division by zero"
+    assert shown.data.pop("application/vnd.jupyter.widget-view+json")["model_id"]
+    assert shown.data == {  # drawn here, in another process
+        "text/html": explore(draw_line, slope=[1, 2])._repr_html_(),
+        "text/plain": "<explorable figure draw_line: slope (2 values)>",
+    }
+    nbformat.write(nbformat.from_dict(notebook), tmp_path / "stored.ipynb")
+    command = [sys.executable, "-m", "pytest", "--nbval", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout

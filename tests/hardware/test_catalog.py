@@ -1,0 +1,214 @@
+import re
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from d2lmini.hardware import catalog
+from d2lmini.hardware.catalog import GIB, GPUS, LINKS, MIB, NVLINKS_PER_GPU, find
+from d2lmini.hardware.machines import MACHINES, build, slower
+
+EVERYTHING = [*GPUS.values(), *LINKS.values(), *MACHINES.values()]
+
+
+def test_figures_agree_with_one_another():
+    assert catalog.check() == []
+
+
+@pytest.mark.parametrize("field", ["cores", "clock_hz", "peak_fp32_flops_per_s", "memory_bits", "memory_bytes_per_s"])
+def test_check_finds_a_wrong_gpu(field, monkeypatch):
+    gpu = GPUS["GTX 980"]
+    monkeypatch.setitem(GPUS, "GTX 980", replace(gpu, **{field: getattr(gpu, field) * 1.05}))
+    assert len(catalog.check()) == 1
+    assert catalog.check()[0].startswith("GTX 980: ")
+
+
+def test_check_finds_bits_taken_for_bytes(monkeypatch):
+    link = LINKS["PCIe3-x16"]
+    wrong = replace(link, bytes_per_s_per_direction=link.bytes_per_s_per_direction * 8)
+    monkeypatch.setitem(LINKS, link.name, wrong)
+    assert catalog.check() == ["PCIe3-x16: rate is given as 1.26e+11 but the other figures make 1.575e+10"]
+
+
+@pytest.mark.parametrize("entry", EVERYTHING, ids=lambda entry: entry.name)
+def test_every_entry_has_source_and_date(entry):
+    assert len(entry.source) > 10
+    assert re.fullmatch(r"(19|20)\d\d(-(0[1-9]|1[0-2]))?", entry.released)
+
+
+@pytest.mark.parametrize("gpu", GPUS.values(), ids=lambda gpu: gpu.name)
+def test_units_are_plausible(gpu):
+    assert 1e12 <= gpu.peak_fp32_flops_per_s < 1e14
+    assert 1e11 <= gpu.memory_bytes_per_s < 1e13
+    assert GIB <= gpu.memory_bytes < 200 * GIB
+    assert gpu.l2_bytes < GIB // 10
+    assert gpu.cores % gpu.multiprocessors == 0
+
+
+def test_links_known_from_their_standards():
+    gigabytes = {name: round(link.bytes_per_s_per_direction / 1e9, 2) for name, link in LINKS.items()}
+    expected = {"PCIe2-x16": 8, "PCIe3-x16": 15.75, "PCIe4-x16": 31.51, "PCIe5-x16": 63.02, "NVLink1": 20,
+                "NVLink2": 25, "InfiniBand-QDR": 4, "InfiniBand-FDR": 6.82, "InfiniBand-EDR": 12.5,
+                "Ethernet-1G": 0.12, "Ethernet-400G": 50}  # fmt: skip
+    assert expected.items() <= gigabytes.items()
+
+
+@pytest.mark.parametrize(("name", "teraflops"), [("GTX 980", 4.612), ("K80 (one of two chips)", 1.87 * 3 / 2)])
+def test_published_peaks_at_base_clock(name, teraflops):
+    # The GTX 980's white paper; 1.87 TFLOPS in float64, a third of float32, for the K80's two chips without boost.
+    assert GPUS[name].at_base_clock().peak_fp32_flops_per_s == pytest.approx(teraflops * 1e12, rel=0.002)
+
+
+@pytest.mark.parametrize(("name", "teraflops"), [
+    ("M2070", 0.515), ("K40", 1.43), ("K80 (one of two chips)", 2.91 / 2), ("V100-SXM2-16GB", 7.8),
+    ("A100-SXM4-40GB", 9.7), ("A100-SXM4-80GB", 9.7), ("H100-SXM5-80GB", 33.5), ("H200-SXM5-141GB", 33.5),
+])  # fmt: skip
+def test_published_float64_peaks(name, teraflops):
+    gpu = GPUS[name]
+    assert gpu.peak_fp32_flops_per_s * gpu.fp64_ratio == pytest.approx(teraflops * 1e12, rel=0.01)
+
+
+# Of one multiprocessor: ordinary cores, tensor cores, products of each tensor core a clock in float16 and in TF32, and
+# the clock in MHz that the tensor cores' peak is given for. From the white papers' descriptions of the chips.
+CHIPS = {
+    "GTX 580": (32,), "GTX 580 3GB": (32,), "M2070": (32,), "K40": (192,), "K80 (one of two chips)": (192,),
+    "GTX 980": (128,), "GTX 1080": (128,), "V100-SXM2-16GB": (64, 8, 64, None, 1530),
+    "RTX 3090": (128, 4, 64, 32, 1695), "A100-SXM4-40GB": (64, 4, 256, 128, 1410),
+    "A100-SXM4-80GB": (64, 4, 256, 128, 1410), "H100-SXM5-80GB": (128, 4, 512, 256, 1830),
+    "H200-SXM5-141GB": (128, 4, 512, 256, 1830),
+}  # fmt: skip
+
+
+def test_every_gpu_has_its_multiprocessors_and_the_dense_tensor_peaks_follow_from_them():
+    assert CHIPS.keys() == GPUS.keys()
+    for name, (cores, *tensor) in CHIPS.items():
+        gpu = GPUS[name]
+        assert gpu.cores == gpu.multiprocessors * cores
+        units, half, tf32, mhz = tensor or (0, None, None, 0)
+        for given, products in ((gpu.peak_tensor_16_flops_per_s, half), (gpu.peak_tensor_tf32_flops_per_s, tf32)):
+            peak = products and pytest.approx(gpu.multiprocessors * units * products * 2 * mhz * 1e6, rel=0.005)
+            assert given == peak
+
+
+def test_second_level_caches_follow_from_the_memory_controllers():
+    # One slice for each memory controller: the controller's bits, the slice's MiB.
+    slices = {"GTX 580": (64, 0.125), "M2070": (64, 0.125), "K40": (64, 0.25), "K80 (one of two chips)": (64, 0.25),
+              "GTX 980": (64, 0.5), "GTX 1080": (32, 0.25), "V100-SXM2-16GB": (512, 0.75), "RTX 3090": (32, 0.5),
+              "A100-SXM4-40GB": (512, 4), "H100-SXM5-80GB": (512, 5), "H200-SXM5-141GB": (512, 5)}  # fmt: skip
+    for name, (bits, mebibytes) in slices.items():
+        assert GPUS[name].l2_bytes == GPUS[name].memory_bits // bits * mebibytes * MIB
+
+
+def test_network_links_carry_what_their_names_promise():
+    gigabits = {name: round(link.bytes_per_s_per_direction * 8 / 1e9, 2) for name, link in LINKS.items()}
+    promised = {"QDR": 32, "FDR": 54.55, "EDR": 100, "HDR": 200, "NDR": 400}
+    assert {name: gigabits[f"InfiniBand-{name}"] for name in promised} == promised
+    assert all(gigabits[f"Ethernet-{rate}G"] == rate for rate in (1, 10, 25, 40, 100, 200, 400))
+
+
+def test_published_nvlink_totals_are_of_both_directions():
+    # NVIDIA prints 160, 300, 600 and 900 GB/s for a P100, V100, A100 and H100; 4.8 TB/s for eight A100, 7.2 for H200.
+    port = MACHINES["8xH200"].port.bytes_per_s_per_direction
+    assert [2 * count * LINKS[f"NVLink{g}"].bytes_per_s_per_direction / 1e9
+            for g, (_, count) in NVLINKS_PER_GPU.items()] == [160, 300, 600, 900]  # fmt: skip
+    assert 8 * 2 * port == 7.2e12
+    assert 8 * 2 * build(8, "A100-SXM4-40GB", "NVLink3").port.bytes_per_s_per_direction == 4.8e12
+
+
+def test_nvlink_of_a_whole_gpu_in_one_direction():
+    per_gpu = [count * LINKS[f"NVLink{g}"].bytes_per_s_per_direction / 1e9 for g, (_, count) in NVLINKS_PER_GPU.items()]
+    assert per_gpu == [80, 150, 300, 450]
+
+
+def test_several_links_side_by_side_stay_consistent(monkeypatch):
+    double = LINKS["NVLink2"].times(2)
+    assert double.bytes_per_s_per_direction == 50e9
+    monkeypatch.setitem(LINKS, double.name, double)
+    assert catalog.check() == []
+
+
+def test_base_clock():
+    slow = GPUS["GTX 980"].at_base_clock()
+    assert slow.peak_fp32_flops_per_s == pytest.approx(2048 * 2 * 1126e6, rel=1e-3)
+    assert slow.memory_bytes_per_s == GPUS["GTX 980"].memory_bytes_per_s
+    assert slower(build(1, "GTX 980")).gpu == slow
+    with pytest.raises(ValueError, match="no base clock is published for the V100-SXM2-16GB"):
+        GPUS["V100-SXM2-16GB"].at_base_clock()
+
+
+def test_unknown_names_list_the_known():
+    with pytest.raises(ValueError, match=r"unknown GPU 'V100': choose one of GTX 580, .*V100-SXM2-16GB"):
+        find(GPUS, "V100", "GPU")
+    with pytest.raises(ValueError, match="unknown link 'PCIe9'"):
+        build(2, "GTX 980", "PCIe9")
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.0, "2"])
+def test_number_of_gpus_is_checked(count):
+    with pytest.raises(ValueError, match="integer of at least 1"):
+        build(count, "GTX 980")
+
+
+def test_gpus_are_not_joined_by_a_network():
+    with pytest.raises(ValueError, match="PCIe or NVLink link, got 'Ethernet-10G'"):
+        build(2, "GTX 980", "Ethernet-10G")
+
+
+@pytest.mark.parametrize(("src", "dst"), [(2, 0), (0, 2), (-1, None), (None, 5)])
+def test_route_checks_both_ends(src, dst):
+    with pytest.raises(ValueError, match="GPUs 0 to 1, got index"):
+        build(2, "GTX 980").route(src, dst)
+
+
+@pytest.mark.parametrize("same", [None, 0])
+def test_route_needs_two_ends(same):
+    with pytest.raises(ValueError, match="two different ends"):
+        build(2, "GTX 980").route(same, same)
+
+
+def test_staged_copies_take_two_hops_and_peers_one():
+    staged, direct = build(2, "GTX 980"), build(2, "GTX 980", peer=True)
+    assert [hop.wires for hop in staged.route(0, 1)] == [("PCIe gpu0 out",), ("PCIe gpu1 in",)]
+    assert [hop.wires for hop in direct.route(0, 1)] == [("PCIe gpu0 out", "PCIe gpu1 in")]
+    assert (staged.peer(0, 1), direct.peer(0, 1)) == (False, True)
+
+
+def test_both_directions_use_different_wires():
+    for machine in MACHINES.values():
+        there, back = machine.route(0, 1), machine.route(1, 0)
+        assert not {w for hop in there for w in hop.wires} & {w for hop in back for w in hop.wires}
+
+
+def test_gpus_behind_a_switch_share_the_way_to_the_host_but_not_to_each_other():
+    node = MACHINES["cluster-node-2012"]
+    assert set(node.route(None, 0)[0].wires) & set(node.route(None, 1)[0].wires) == {"PCIe switch0 in"}
+    assert not any("switch" in wire for hop in node.route(0, 1) for wire in hop.wires)
+
+
+def test_cube_mesh_uses_six_links_of_every_gpu():
+    dgx, links, partners = MACHINES["DGX-1-V100"], Counter(), Counter()
+    for (a, b), count in dgx.pairs:
+        assert a < b
+        links.update({a: count, b: count})
+        partners.update([a, b])
+    assert set(links.values()) == {6}
+    assert set(partners.values()) == {4}
+    assert dgx.route(3, 0)[0].link.bytes_per_s_per_direction == 50e9
+    assert dgx.route(0, 1)[0].link.bytes_per_s_per_direction == 25e9
+    assert not dgx.peer(0, 5)
+
+
+def test_cube_mesh_as_a_dgx_1_reports_it():
+    # The first two GPUs' links in the topology file that NCCL wrote on one, github.com/NVIDIA/nccl/issues/671.
+    dgx = MACHINES["DGX-1-V100"]
+    links = [{b if a == gpu else a: n for (a, b), n in dgx.pairs if gpu in (a, b)} for gpu in (0, 1)]
+    assert links == [{1: 1, 2: 1, 3: 2, 4: 2}, {0: 1, 2: 2, 3: 1, 5: 2}]
+    rates = [dgx.route(0, other)[0].link.bytes_per_s_per_direction for other in links[0]]
+    assert 2 * sum(rates) == 300e9  # the white paper's figure for one V100, both directions
+
+
+def test_switched_nvlink_reaches_everyone_at_full_rate():
+    node = MACHINES["8xH200"]
+    rates = {node.route(a, b)[0].link.bytes_per_s_per_direction for a in range(8) for b in range(8) if a != b}
+    assert rates == {450e9}
+    assert build(2, "A100-SXM4-40GB", "NVLink3").route(0, 1)[0].link.bytes_per_s_per_direction == 300e9

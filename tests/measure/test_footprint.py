@@ -1,0 +1,154 @@
+"""Memory counted without computing: the same as a simulated GPU counts, and an error at the same place."""
+
+import gc
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint_sequential
+
+from d2lmini import sim
+from d2lmini.measure.footprint import Footprint, largest
+from d2lmini.models.lenet import LeNet
+
+
+def step(net, optimizer, X, y, forward=None):
+    optimizer.zero_grad()
+    F.cross_entropy((forward or net)(X), y).backward()
+    optimizer.step()
+
+
+def train(device, make, optimizer, batch, shape, forward=None):
+    net = make().to(device)
+    optimizer = optimizer(net.parameters())
+    for _ in range(2):
+        X = torch.zeros(batch, *shape, device=device)
+        y = torch.zeros(batch, dtype=torch.long, device=device)
+        step(net, optimizer, X, y, forward and partial(forward, net))
+
+
+def mixed():
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.LocalResponseNorm(3),
+        nn.Dropout(), nn.Conv2d(6, 8, 3, groups=2), nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(8),
+        nn.Linear(8, 10),
+    )  # fmt: skip
+
+
+OPTIMIZERS = {
+    "sgd": partial(torch.optim.SGD, lr=0.1),
+    "momentum": partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=1e-4),
+    "adam": torch.optim.Adam,
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+@pytest.mark.parametrize("make", [LeNet, mixed])
+@pytest.mark.parametrize("batch", [2, 33])
+def test_peak_is_that_of_a_simulated_gpu(make, optimizer, batch):
+    sim.enable(1, accelerator=False)
+    with Footprint() as footprint:
+        train("meta", make, optimizer, batch, (1, 28, 28))
+    gc.collect()
+    torch.sim.reset_peak_memory_stats(0)
+    before = torch.sim.memory_allocated(0)
+    train("sim:0", make, optimizer, batch, (1, 28, 28))
+    assert footprint.peak == torch.sim.max_memory_allocated(0) - before
+    assert max(footprint.history) <= footprint.peak
+
+
+def test_checkpoints_are_counted():
+    def forward(net, X):
+        return net[-1](checkpoint_sequential(net[:-1], 2, X, use_reentrant=False, preserve_rng_state=False))
+
+    def make():
+        return nn.Sequential(*[nn.Linear(64, 64) for _ in range(9)])
+
+    peaks = []
+    for how in (None, forward):
+        with Footprint() as footprint:
+            train("meta", make, OPTIMIZERS["sgd"], 4096, (64,), how)
+        peaks.append(footprint.peak)
+    assert peaks[1] < 0.8 * peaks[0]
+
+
+def test_blocks_of_512_bytes_are_counted_until_they_are_gone():
+    with Footprint() as footprint:
+        a = torch.empty(3, device="meta")
+        b = torch.empty(129, device="meta")
+        view = b[1:]
+        assert footprint.allocated == 512 + 1024
+        del b
+        assert footprint.allocated == 512 + 1024
+        del view, a
+    assert footprint.allocated == 0
+    assert footprint.peak == 1536
+    footprint.reset_peak()
+    assert footprint.peak == 0
+
+
+def test_what_was_made_outside_is_counted_when_it_is_named():
+    net = nn.Sequential(nn.Linear(128, 128, bias=False), nn.BatchNorm1d(128)).to("meta")
+    X = torch.empty(128, device="meta")
+    with Footprint() as footprint:
+        assert footprint.allocated == 0
+        footprint.hold(net, [X, {"again": X}], 3)
+    assert footprint.allocated == 128 * 128 * 4 + 4 * 512 + 512 + 512
+
+
+def test_tensors_elsewhere_are_not_counted():
+    with Footprint() as footprint:
+        torch.ones(1000)
+    assert footprint.peak == 0
+
+
+def test_the_error_comes_where_the_capacity_ends():
+    with Footprint(2**20) as footprint:
+        whole = torch.empty(2**18, device="meta")
+        del whole
+    with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate 1.00 MiB. GPU 0 has"), footprint:
+        torch.empty(2**18 + 1, device="meta")
+    assert footprint.peak == 2**20
+
+
+def test_simulated_and_counted_memory_end_at_the_same_batch():
+    sim.enable(1, accelerator=False, memory=8 * 2**20)
+
+    def fits(device, batch):
+        try:
+            train(device, LeNet, OPTIMIZERS["momentum"], batch, (1, 28, 28))
+        except torch.OutOfMemoryError:
+            return False
+        return True
+
+    def counted(batch):
+        with Footprint(8 * 2**20):
+            return fits("meta", batch)
+
+    simulated = largest(partial(fits, "sim:0"))
+    assert largest(counted) == simulated
+    assert 10 < simulated < 100
+    gc.collect()
+    sim.enable(1, accelerator=False)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 7, 8, 9, 100, 1023])
+def test_largest(n):
+    asked = []
+
+    def fits(batch):
+        asked.append(batch)
+        return batch <= n
+
+    assert largest(fits) == n
+    assert len(asked) <= 2 * n.bit_length() + 1
+    assert 0 not in asked
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 64, 100])
+def test_largest_stops_at_the_limit(limit):
+    asked = []
+    assert largest(lambda batch: asked.append(batch) or True, limit) == limit
+    assert max(asked) <= limit

@@ -1,0 +1,79 @@
+"""What curves say of the levels: on made-up curves whose answer is known, and on those that can't tell."""
+
+import pytest
+
+from d2lmini.hardware import host
+from d2lmini.hardware.host import Cache
+from d2lmini.measure.levels import contrast, doubts, levels, size
+from d2lmini.measure.memory_hierarchy import Point
+from d2lmini.timing import Measurement
+
+KIB, MIB = 2**10, 2**20
+CACHES = (Cache(1, 32 * KIB, 64, 1), Cache(2, MIB, 64, 1), Cache(3, 16 * MIB, 64, 2))
+
+
+def point(nbytes, seconds, spread=0.01):
+    return Point(nbytes, Measurement(tuple(seconds * (1 + spread * (i - 5) / 5) for i in range(11))))
+
+
+LADDER = [point(4 * KIB, 1e-9), point(16 * KIB, 1e-9), point(24 * KIB, 1.1e-9), point(512 * KIB, 4e-9),
+          point(2 * MIB, 9e-9), point(8 * MIB, 12e-9), point(64 * MIB, 100e-9), point(128 * MIB, 120e-9)]  # fmt: skip
+
+
+def test_a_level_is_the_largest_set_in_half_of_the_cache():
+    assert {name: p.nbytes for name, p in levels(LADDER, CACHES).items()} == {
+        "L1": 16 * KIB, "L2": 512 * KIB, "L3": 8 * MIB, "main memory": 128 * MIB,
+    }  # fmt: skip
+
+
+def test_what_was_not_measured_is_left_out():
+    assert list(levels(LADDER[:6], CACHES)) == ["L1", "L2", "L3"]
+    assert list(levels(LADDER[:7], CACHES)) == ["L1", "L2", "L3", "main memory"]
+    assert list(levels(LADDER[6:], CACHES)) == ["main memory"]
+    assert levels(LADDER, ()) == {}
+
+
+def test_the_contrast_is_told_with_its_figures():
+    sweep = [point(16 * KIB, 1e-11), point(64 * MIB, 5e-11)]
+    assert contrast(sweep, CACHES) == "L1 moves 5.0 times as many bytes a second as memory: 100.0 against 20.0 GB/s"
+
+
+def test_noise_gives_no_verdict():
+    sweep = [point(16 * KIB, 1e-11, spread=0.5), point(64 * MIB, 1.2e-11, spread=0.5)]
+    assert contrast(sweep, CACHES).startswith("no difference was measurable between L1 and main memory")
+    touching = [point(16 * KIB, 1e-11, spread=0.5), point(64 * MIB, 1.8e-11, spread=0.5)]
+    assert contrast(touching, CACHES).startswith("no difference was measurable")
+    slower = [point(16 * KIB, 5e-11), point(64 * MIB, 1e-11)]
+    assert contrast(slower, CACHES).startswith("no difference was measurable")
+
+
+@pytest.mark.parametrize(
+    ("points", "caches", "reason"),
+    [
+        (LADDER, (), "can't tell: the system says nothing of its caches"),
+        (LADDER[3:], CACHES, "can't tell: no working set fits into half of L1, 32 KiB"),
+        (LADDER[:6], CACHES, "can't tell: the largest working set, 8 MiB, is not 4 times L3, 16 MiB"),
+    ],
+)
+def test_it_says_why_it_cant_tell(points, caches, reason):
+    assert contrast(points, caches).startswith(reason)
+
+
+def test_a_cache_as_told_leaves_no_doubt():
+    assert doubts(LADDER, CACHES) == []
+
+
+@pytest.mark.parametrize("virtual", [True, False, None])
+def test_a_cache_that_is_as_slow_as_memory_is_doubted(monkeypatch, virtual):
+    monkeypatch.setattr(host, "virtual", lambda: virtual)
+    slow = [*LADDER[:5], point(8 * MIB, 90e-9), *LADDER[6:]]
+    said = doubts(slow, CACHES)
+    assert said[0].startswith("L3 is said to have 16 MiB, but in 8 MiB a load takes 75% of main memory's time")
+    assert len(said) == (2 if virtual else 1)
+    assert doubts(LADDER, ())[0] == "the system says nothing of its caches"
+
+
+def test_sizes_read_well():
+    assert [size(n) for n in (1, 1023, 1024, 48 * KIB, 1536 * KIB, 32 * MIB, 3 * 2**30)] == [
+        "1 bytes", "1023 bytes", "1 KiB", "48 KiB", "1.5 MiB", "32 MiB", "3 GiB",
+    ]  # fmt: skip

@@ -1,0 +1,105 @@
+"""The line through measured times: against known lines, another solver, and the promise of its intervals."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import t as student
+
+from d2lmini.measure.line_fit import fit
+
+SIZES = [2**k for k in range(10, 29)]
+
+
+def times(alpha, beta, noise=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    return [(alpha + n / beta) * (1 + noise * rng.standard_normal()) for n in SIZES]
+
+
+@given(st.floats(1e-8, 1e-2), st.floats(1e7, 1e12))
+def test_exact_times_give_the_line_they_were_made_from(alpha, beta):
+    line = fit(SIZES, times(alpha, beta))
+    assert line.alpha == pytest.approx(alpha, rel=1e-6)
+    assert line.beta == pytest.approx(beta, rel=1e-6)
+    assert line.half == pytest.approx(alpha * beta, rel=1e-6)
+    assert line.alpha_interval == pytest.approx((alpha, alpha), rel=1e-4)
+    assert line.beta_interval == pytest.approx((beta, beta), rel=1e-4)
+    assert line.half_interval == pytest.approx((alpha * beta, alpha * beta), rel=1e-3)
+    assert line.median_error() < 1e-6
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95])
+def test_numpy_finds_the_same_line_and_the_same_errors(confidence):
+    seconds = np.array(times(2e-5, 6e9, noise=0.08))
+    line = fit(SIZES, seconds, confidence)
+    (slope, alpha), covariance = np.polyfit(SIZES, seconds, 1, w=1 / seconds, cov=True)
+    assert (line.alpha, 1 / line.beta) == pytest.approx((alpha, slope), rel=1e-6)
+    reach = student.ppf((1 + confidence) / 2, len(SIZES) - 2)
+    assert line.alpha_interval[1] - alpha == pytest.approx(reach * covariance[1, 1] ** 0.5, rel=1e-4)
+    assert 1 / line.beta_interval[0] - slope == pytest.approx(reach * covariance[0, 0] ** 0.5, rel=1e-4)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95])
+def test_intervals_hold_the_truth_as_often_as_they_say(confidence):
+    alpha, beta, runs = 1e-5, 1e10, 1500
+    hits = np.zeros(3)
+    for seed in range(runs):
+        line = fit(SIZES, times(alpha, beta, 0.03, seed), confidence)
+        for i, (interval, truth) in enumerate([(line.alpha_interval, alpha), (line.beta_interval, beta),
+                                               (line.half_interval, alpha * beta)]):  # fmt: skip
+            hits[i] += interval[0] <= truth <= interval[1]
+    assert hits / runs == pytest.approx(confidence, abs=4 * (confidence * (1 - confidence) / runs) ** 0.5)
+
+
+def test_small_copies_count_as_much_as_large_ones():
+    seconds = [t * (1 + 0.05 * (-1) ** i) for i, t in enumerate(times(1e-5, 1e10))]
+    _, ordinary = np.polyfit(SIZES, seconds, 1)
+    assert abs(ordinary / 1e-5 - 1) > 1
+    assert fit(SIZES, seconds).alpha == pytest.approx(1e-5, rel=0.05)
+
+
+def test_residuals_are_relative_to_what_was_measured():
+    seconds = times(1e-5, 1e10, noise=0.1)
+    line = fit(SIZES, seconds)
+    for n, t, r in zip(SIZES, seconds, line.residuals):
+        assert line.predict(n) == pytest.approx(t * (1 - r))
+    sizes = sorted(abs(r) for r in line.residuals)
+    assert line.median_error() == pytest.approx(sizes[9])
+    large = sorted(abs(r) for n, r in zip(SIZES, line.residuals) if n >= 2**16)
+    assert line.median_error(2**16) == pytest.approx(large[6])
+    np.testing.assert_allclose(line.predict([0, 10]), [line.alpha, line.alpha + 10 / line.beta])
+
+
+def test_at_half_the_rate_a_copy_takes_twice_alpha():
+    line = fit(SIZES, times(3e-6, 2e10, noise=0.02))
+    assert line.predict(line.half) == pytest.approx(2 * line.alpha)
+
+
+def test_points_that_set_no_bound_give_infinite_intervals():
+    line = fit([1000, 2000, 3000], [1.0, 3.0, 2.0])
+    assert line.beta_interval[1] == float("inf")
+    assert line.half_interval == (float("-inf"), float("inf"))
+
+
+@pytest.mark.parametrize(("sizes", "seconds", "message"), [
+    ([1, 2, 3], [1, 2], "a time for each size, got 3 sizes and 2 times"),
+    ([1, 2], [1, 2], "at least 3 points of at least 2 sizes, got 2 of 2"),
+    ([5, 5, 5], [1, 2, 3], "at least 3 points of at least 2 sizes, got 3 of 1"),
+    ([1, 2, 3], [1, 0, 2], "positive times, got 0.0 s at place 1, for 2 bytes"),
+    ([1, 2, 3], [1, float("nan"), 2], "positive times, got nan s at place 1"),
+    ([1, 2, 3], [3, 2, 1], "do not grow with the size"),
+])  # fmt: skip
+def test_bad_points_are_named(sizes, seconds, message):
+    with pytest.raises(ValueError, match=message):
+        fit(sizes, seconds)
+
+
+@pytest.mark.parametrize("confidence", [0, 1, 95])
+def test_the_confidence_is_a_probability(confidence):
+    with pytest.raises(ValueError, match="must lie between 0 and 1"):
+        fit(SIZES, times(1e-5, 1e10), confidence)
+
+
+def test_nothing_large_enough_to_judge():
+    with pytest.raises(ValueError, match="largest of the fitted sizes is 268435456"):
+        fit(SIZES, times(1e-5, 1e10)).median_error(2**40)

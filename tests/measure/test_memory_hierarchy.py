@@ -1,0 +1,268 @@
+"""Latency and bandwidth: what is reported is what a machine with a known clock took, byte for byte, load for load."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from d2lmini.hardware import host
+from d2lmini.hardware.host import Cache, MainMemory
+from d2lmini.measure import memory_hierarchy
+from d2lmini.measure.memory_hierarchy import LINE, WORDS, cycle, working_sets
+
+KIB, MIB = 2**10, 2**20
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Return a function that makes the machine have these caches, free memory and cores."""
+
+    def pretend(*caches, free=2**40, cores=2):
+        monkeypatch.setattr(host, "caches", lambda: tuple(Cache(i + 1, size, 64, 1) for i, size in enumerate(caches)))
+        monkeypatch.setattr(host, "main_memory", lambda: MainMemory(2**40, free, False))
+        monkeypatch.setattr(host, "usable_cores", lambda: cores)
+
+    return pretend
+
+
+class Clock:
+    """A clock that only moves when a loop runs: `loops` stands for the compiled ones and keeps what they were given."""
+
+    CALL_S = 1e-8  # what it costs to call a loop
+
+    def __init__(self, seconds):
+        self.now, self.seconds, self.calls = 0.0, seconds, []
+
+    def read(self):
+        return self.now
+
+    def loop(self, name, dtype="float64"):
+        def run(*args):
+            self.calls.append((name, dtype, args))
+            self.now += self.CALL_S + self.seconds(name, args)
+            return (int(args[1]) + 8 * args[2]) % len(args[0]) if name == "chase" else None
+
+        return run
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Return a function that puts such a clock, `seconds(name, args)` a call, in place of time and of the loops."""
+
+    def install(seconds):
+        made = Clock(seconds)
+        monkeypatch.setattr(time, "perf_counter", made.read)
+        monkeypatch.setattr(memory_hierarchy, "compiled", made.loop)
+        return made
+
+    return install
+
+
+def test_working_sets_are_two_an_octave():
+    assert working_sets(4 * KIB, 32 * KIB) == [k * KIB for k in (4, 6, 8, 12, 16, 24, 32)]
+    assert working_sets(100, 100) == [100]
+    assert working_sets(1000, 1700) == [1000, 1500]
+
+
+@pytest.mark.parametrize(
+    ("caches", "free", "largest"),
+    [
+        ((48 * KIB, MIB, 32 * MIB), 2**40, 256 * MIB),
+        ((32 * KIB, 256 * KIB), 2**40, 64 * MIB),  # at least
+        ((32 * KIB, 512 * MIB), 2**40, 1024 * MIB),  # at most
+        ((), 2**40, 256 * MIB),
+        ((48 * KIB, MIB, 32 * MIB), 512 * MIB, 128 * MIB),  # a quarter of what is free
+    ],
+)
+def test_working_sets_end_in_main_memory(machine, caches, free, largest):
+    machine(*caches, free=free)
+    sizes = working_sets()
+    assert (sizes[0], sizes[-1]) == (4 * KIB, largest)
+
+
+@pytest.mark.parametrize(("least", "most"), [(0, 64), (-4, 64), (65, 64), (4096, 0)])
+def test_working_sets_refuse_what_is_no_range(least, most):
+    with pytest.raises(ValueError, match=f"got {least} to {most} bytes"):
+        working_sets(least, most)
+
+
+@pytest.mark.parametrize("lines", [1, 2, 3, 64, 1001])
+def test_a_cycle_visits_every_line_once_in_the_order_asked_for(lines):
+    visit = np.random.default_rng(lines).permutation(lines)
+    order = cycle(visit)
+    assert order.nbytes == lines * LINE
+    at, seen = visit[0] * WORDS, []
+    for _ in range(lines):
+        seen.append(at // WORDS)
+        at = int(order[at])
+    assert seen == visit.tolist()
+    assert at == visit[0] * WORDS
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_latency_is_seconds_a_load(clock, machine, in_order):
+    machine()
+    made = clock(lambda name, args: args[2] * 3e-9)
+    points = memory_hierarchy.latency([4096, 10_000], in_order=in_order)
+    assert [point.nbytes for point in points] == [4096, 156 * 64]
+    for point in points:
+        assert point.seconds.median == pytest.approx(3e-9, rel=1e-4)  # the call's own cost is spread over a long lap
+    successors = made.calls[0][2][0][::WORDS] // WORDS
+    assert (successors[:-1] == np.arange(1, len(successors))).all() == in_order
+    assert sorted(successors.tolist()) == list(range(64))
+
+
+def test_a_chase_goes_on_where_the_last_lap_ended(clock, machine):
+    machine()
+    made = clock(lambda name, args: args[2] * 3e-9)
+    memory_hierarchy.latency([4096])
+    for (_, _, before), (_, _, after) in zip(made.calls, made.calls[1:]):
+        assert int(after[1]) == (int(before[1]) + 8 * before[2]) % len(before[0])
+
+
+def test_the_time_of_many_chains_is_that_of_one_load(clock, machine):
+    machine()
+    made = clock(lambda name, args: args[2] * 80e-9)  # the chains of a step overlap completely
+    points = memory_hierarchy.latency_of_chains([1, 2, 5], 64 * KIB)
+    assert [point.seconds.median for point in points] == pytest.approx([80e-9, 40e-9, 16e-9], rel=1e-4)
+    for count in (1, 2, 5):
+        places = next(args[1] for _, _, args in made.calls if len(args[1]) == count)
+        assert len(set(places.tolist())) == count
+        assert all(place % WORDS == 0 for place in places.tolist())
+
+
+@pytest.mark.parametrize(("kernel", "arrays", "moved"), [("read", 1, 1), ("triad", 3, 3), ("update", 2, 3)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_bandwidth_counts_bytes_as_stream_does(clock, machine, kernel, arrays, moved, dtype):
+    machine()
+    made = clock(lambda name, args: args[-1] * moved * args[0].nbytes / 20e9)
+    (point,) = memory_hierarchy.bandwidth([100_000], kernel, dtype)
+    assert point.bytes_per_s == pytest.approx(20e9, rel=1e-4)
+    name, loop_dtype, args = made.calls[0]
+    used = [arg for arg in args if isinstance(arg, np.ndarray)]
+    assert (name, loop_dtype, len(used)) == (kernel, dtype, arrays)
+    assert all(array.dtype == dtype and (array == 1).all() for array in used)
+    assert point.nbytes == sum(array.nbytes for array in used)
+    assert 0 <= 100_000 - point.nbytes < arrays * LINE
+
+
+def test_threads_share_the_working_set_and_each_has_arrays_of_its_own(clock, machine):
+    machine(cores=4)
+    made = clock(lambda name, args: 0.5 * args[-1] * args[0].nbytes / 10e9)  # two at a time
+    (point,) = memory_hierarchy.bandwidth([MIB], "read", threads=2)
+    assert point.nbytes == MIB
+    assert point.bytes_per_s == pytest.approx(20e9, rel=1e-2)
+    places = {args[0].ctypes.data for _, _, args in made.calls}
+    assert len(places) == 2
+
+
+def test_arrays_begin_with_a_line_and_do_not_overlap():
+    arrays = memory_hierarchy._arrays(3, 128 * LINE, "float32")
+    starts = [array.ctypes.data for array in arrays]
+    assert all(start % LINE == 0 for start in starts)
+    assert starts[0] % memory_hierarchy.PAGE == 0
+    assert np.diff(starts).tolist() == [131 * LINE] * 2
+    assert {array.nbytes for array in arrays} == {128 * LINE}
+
+
+def test_a_lap_is_long_and_an_interruption_does_not_shorten_it(clock):
+    made, laps, calls = clock(None), [], []
+
+    def run(count):
+        calls.append(count)
+        laps.append(count)
+        made.now += 1e-6 * count + (1.0 if len(calls) == 1 else 0.0)  # the very first is interrupted for a second
+
+    seconds = memory_hierarchy.repeated(run, 2, repeat=9)
+    assert len(seconds.seconds) == 9
+    assert seconds.median == pytest.approx(0.5e-6)
+    assert set(laps[-9:]) == {2048}
+
+
+def test_stream_is_a_triad_of_the_same_bytes(machine, monkeypatch):
+    machine()
+    seen, add = [], torch.add
+
+    def watched(b, c, alpha, out):
+        seen.append((b, c, out))
+        add(b, c, alpha=alpha, out=out)
+
+    monkeypatch.setattr(torch, "add", watched)
+    used = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    point = memory_hierarchy.stream(100_000, repeat=6)
+    assert point.nbytes == 3 * 520 * LINE
+    assert 0 < point.bytes_per_s < math.inf
+    assert all((a == 1 + 3).all() and a.data_ptr() not in (b.data_ptr(), c.data_ptr()) for b, c, a in seen[:1])
+    assert used == [1, 5]  # one core, and afterwards as many as before
+
+
+def test_the_two_methods_count_alike(clock, machine, monkeypatch):
+    machine()
+    made = clock(lambda name, args: args[-1] * 3 * args[0].nbytes / 20e9)
+
+    def add(b, c, alpha, out):
+        made.now += 3 * out.nbytes / 20e9
+
+    monkeypatch.setattr(torch, "add", add)
+    (triad,) = memory_hierarchy.bandwidth([3 * MIB])
+    other = memory_hierarchy.stream(3 * MIB)
+    assert other.nbytes == triad.nbytes
+    assert other.bytes_per_s == pytest.approx(triad.bytes_per_s, rel=1e-3)
+
+
+MEASURES = {
+    "latency": memory_hierarchy.latency, "bandwidth": memory_hierarchy.bandwidth,
+    "stream": lambda sizes: memory_hierarchy.stream(*sizes),
+    "chains": lambda sizes: memory_hierarchy.latency_of_chains([1], *sizes),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
+@pytest.mark.parametrize("size", [0, -1, 63])
+def test_a_size_of_nothing_is_refused(measure, size):
+    with pytest.raises(ValueError, match=f"expected working sets of at least .* bytes, got {size} bytes"):
+        measure([size])
+
+
+@pytest.mark.parametrize("measure", [memory_hierarchy.latency, memory_hierarchy.bandwidth])
+def test_no_size_at_all_is_refused(measure):
+    with pytest.raises(ValueError, match="got none"):
+        measure([])
+
+
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
+def test_more_than_is_free_is_refused_before_it_is_taken(measure, machine):
+    machine(free=100 * MIB)
+    with pytest.raises(MemoryError, match=r"a working set of 1,048,576 MiB needs .* 100 MiB are free"):
+        measure([2**40])
+
+
+def test_a_chase_needs_room_for_making_its_order(machine):
+    machine(free=100 * MIB)
+    with pytest.raises(MemoryError, match="needs 120 MiB"):
+        memory_hierarchy.latency([80 * MIB])
+
+
+@pytest.mark.parametrize("threads", [0, 2, -1])
+def test_no_more_threads_than_cores(machine, threads):
+    machine(cores=1)
+    with pytest.raises(ValueError, match=f"expected 1 to 1 threads, the cores this process may use, got {threads}"):
+        memory_hierarchy.bandwidth([4096], threads=threads)
+
+
+def test_unknown_kernels_and_types_are_refused(machine):
+    machine()
+    with pytest.raises(ValueError, match="unknown kernel 'copy': choose one of read, triad, update"):
+        memory_hierarchy.bandwidth([4096], "copy")
+    with pytest.raises(ValueError, match="the loops take float64 and float32, got 'int8'"):
+        memory_hierarchy.bandwidth([4096], dtype="int8")
+
+
+def test_on_this_machine():
+    sizes = [4096, 8192]
+    for points in (memory_hierarchy.latency(sizes, repeat=6), memory_hierarchy.bandwidth(sizes, repeat=6)):
+        assert all(0 < point.seconds.median < 1 for point in points)

@@ -1,0 +1,68 @@
+"""The compiled loops: they do what their Python says, on any length, and refuse in one line what they can't do."""
+
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import pytest
+
+from d2lmini.measure import memory_loops
+from d2lmini.measure.memory_hierarchy import WORDS, cycle
+from d2lmini.measure.memory_loops import compiled
+
+
+def test_the_compiled_chase_goes_where_python_goes():
+    order = cycle(np.random.default_rng(1).permutation(37))
+    for steps in (0, 1, 36, 37, 38, 1000):
+        assert compiled("chase")(order, np.uint64(0), steps) == memory_loops.chase(order.tolist(), 0, steps)
+
+
+def test_places_are_unsigned_so_that_no_load_pays_for_negative_ones():
+    order, at, _ = compiled("chase").nopython_signatures[0].args
+    assert (str(order.dtype), str(at)) == ("uint64", "uint64")
+
+
+def test_many_chains_go_where_each_would_go_alone():
+    order = cycle(np.random.default_rng(2).permutation(50))
+    starts = np.array([0, 7 * WORDS, 49 * WORDS], dtype=np.uint64)
+    places = starts.copy()
+    compiled("chase_many")(order, places, 33)
+    assert places.tolist() == [compiled("chase")(order, start, 33) for start in starts]
+
+
+@pytest.mark.parametrize("dtype", memory_loops.DTYPES)
+@pytest.mark.parametrize("length", [1, 2, 7, 64, 1003])
+def test_streaming_loops_compute_what_numpy_does(length, dtype):
+    rng = np.random.default_rng(length)
+    a, b, c = (rng.integers(-8, 9, length).astype(dtype) for _ in range(3))  # sums of these are exact in any order
+    assert compiled("read", dtype)(a, 3) == 3 * a.sum()
+    assert compiled("read", dtype)(a, 0) == 0
+    scale = np.dtype(dtype).type(0.5)
+    compiled("triad", dtype)(a, b, c, scale, 2)
+    assert np.array_equal(a, b + scale * c)
+    compiled("update", dtype)(a, b, scale, 4)
+    assert np.array_equal(a, b + scale * c + 2 * b)
+
+
+def test_other_types_are_refused():
+    with pytest.raises(ValueError, match="the loops take float64 and float32, got 'float16'"):
+        compiled("read", "float16")
+
+
+def test_without_numba_one_line_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(RuntimeError, match="needs Numba to compile its loops: pip install numba") as caught:
+        compiled.__wrapped__("chase")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_switched_off_compiler_is_refused(monkeypatch):
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    with pytest.raises(RuntimeError, match="NUMBA_DISABLE_JIT is set"):
+        compiled.__wrapped__("read")
+
+
+def test_importing_the_package_does_not_import_numba():
+    code = "import sys; from d2lmini import memory, roofline; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,159 @@
+"""The roofline: counts against formulas, roofs against published figures, and a child process that is to run free."""
+
+import json
+import os
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from d2lmini.hardware import catalog, costs
+from d2lmini.measure import memory_hierarchy, roofline
+from d2lmini.measure.roofline import Roof, count
+
+V100 = catalog.GPUS["V100-SXM2-16GB"]
+
+
+def meta(*shape, dtype=torch.float32):
+    return torch.empty(shape, device="meta", dtype=dtype)
+
+
+def test_the_roof_has_a_slope_a_ridge_and_a_flat_part():
+    roof = Roof("a", 200.0, 50.0)
+    assert roof.ridge == 4
+    assert [roof.attainable(x) for x in (0, 1, 2, 4, 5, 100)] == [0, 50, 100, 200, 200, 200]
+
+
+@pytest.mark.parametrize("itemsize", [2, 4, 8])
+def test_products_sums_and_additions_are_counted(itemsize):
+    dtype = {2: torch.float16, 4: torch.float32, 8: torch.float64}[itemsize]
+    op = count("product", torch.mm, meta(3, 5, dtype=dtype), meta(5, 7, dtype=dtype))
+    assert (op.flops, op.nbytes, op.kind) == (2 * 3 * 5 * 7, itemsize * (15 + 35 + 21), "gemm")
+    assert op.dtype == str(dtype).removeprefix("torch.")
+    op = count("add", torch.add, meta(100, dtype=dtype), meta(100, dtype=dtype))
+    assert (op.flops, op.nbytes, op.kind) == (100, 3 * 100 * itemsize, "pointwise")
+    op = count("in place", torch.Tensor.add_, meta(100, dtype=dtype), meta(100, dtype=dtype))
+    assert (op.flops, op.nbytes) == (100, 3 * 100 * itemsize)
+    op = count("sum", torch.sum, meta(100, dtype=dtype))
+    assert (op.flops, op.nbytes, op.kind) == (100, 101 * itemsize, "reduction")
+
+
+def test_a_convolution_is_counted_without_rounding_up_to_tiles():
+    op = count("conv", torch.conv2d, meta(2, 3, 10, 12), meta(5, 3, 3, 3))
+    assert op.flops == 2 * (2 * 5 * 8 * 10) * (3 * 3 * 3)
+    assert op.nbytes == 4 * (2 * 3 * 10 * 12 + 5 * 3 * 3 * 3 + 2 * 5 * 8 * 10)
+    assert op.kind == "conv"
+
+
+def test_real_tensors_are_counted_like_those_without_data():
+    real = count("product", torch.mm, torch.ones(4, 6), torch.ones(6, 2))
+    assert real == count("product", torch.mm, meta(4, 6), meta(6, 2))
+    assert real.intensity == real.flops / real.nbytes
+
+
+@pytest.mark.parametrize(
+    ("function", "found"), [(lambda x: x.view(-1), "0 (none)"), (lambda x: (x + 1) * 2, r"2 (add, mul)")]
+)
+def test_one_operation_at_a_time(function, found):
+    with pytest.raises(ValueError, match="odd: expected a call of one operation") as caught:
+        count("odd", function, meta(4))
+    assert found in str(caught.value)
+
+
+def test_gpu_roofs_are_what_the_maker_publishes():
+    assert roofline.gpu_roof(V100) == Roof("V100-SXM2-16GB", 15.7e12, 898.6e9)
+    assert roofline.gpu_roof(V100, "gemm", "float16").flops_per_s == 125e12
+    assert roofline.gpu_roof(V100).ridge == pytest.approx(17.5, abs=0.05)
+
+
+@pytest.mark.parametrize("name", catalog.GPUS)
+def test_the_cost_model_stays_below_the_roof(name):
+    gpu = catalog.GPUS[name]
+    for example, (function, tensors) in roofline.examples(device="meta").items():
+        op = count(example, function, *tensors)
+        rate = roofline.gpu_flops_per_s(op, gpu)
+        assert 0 < rate < roofline.gpu_roof(gpu, op.kind, op.dtype).attainable(op.intensity)
+        assert rate * costs.operation_seconds(op.flops, op.nbytes, gpu, op.kind, op.dtype) == pytest.approx(op.flops)
+
+
+def test_examples_stream_what_they_are_told_and_lie_on_both_sides():
+    intensity = {}
+    for name, (function, tensors) in roofline.examples(2**20, "meta").items():
+        op = count(name, function, *tensors)
+        intensity[name] = op.intensity
+        if name in ("add", "sum"):
+            assert op.flops == 2**20
+    assert intensity["add"] < intensity["sum"] < intensity["matrix × vector"] < 1
+    assert intensity["matmul 64"] < intensity["matmul 256"] < intensity["matmul 1024"]
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Measure this process quickly, with sets of 256 KiB and few operations; return what `measure_here` returned."""
+    monkeypatch.setattr(memory_hierarchy, "working_sets", lambda: [2**18])
+    few = {name: call for name, call in roofline.examples(2**15).items() if name in ("add", "matmul 64")}
+    monkeypatch.setattr(roofline, "examples", lambda elements: few)
+    threads = torch.get_num_threads()
+    yield roofline.measure_here(repeat=6)
+    torch.set_num_threads(threads)
+
+
+def child(monkeypatch, **answer):
+    """Answer in place of the child process; return a list that gets its command and options."""
+    asked = []
+
+    def run(command, **options):
+        asked.append((command, options))
+        if "late" in answer:
+            raise subprocess.TimeoutExpired(command, options["timeout"])
+        return SimpleNamespace(**{"returncode": 0, "stdout": "", "stderr": "", **answer})
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return asked
+
+
+def test_what_is_measured_comes_back_and_lies_under_its_roof(told, monkeypatch):
+    child(monkeypatch, stdout=json.dumps(told))
+    roof, rows, where = roofline.measured()
+    assert where.startswith("measured on ")
+    assert [op.name for op, _ in rows] == ["add", "matmul 64"]
+    best = max(op.flops / seconds.seconds[0] for op, seconds in rows)
+    assert roof.flops_per_s == pytest.approx(best)
+    assert roof.bytes_per_s > 0
+    for op, seconds in rows:
+        assert op.flops / seconds.median <= roof.flops_per_s
+        assert len(seconds.seconds) == 6
+
+
+def test_the_child_is_free_of_what_holds_this_process_back(told, monkeypatch):
+    asked = child(monkeypatch, stdout=json.dumps(told))
+    for name in roofline.HELD:
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("KEPT", "yes")
+    roofline.measured()
+    ((command, options),) = asked
+    assert command[1:] == ["-m", "d2lmini.measure.roofline"]
+    assert not set(roofline.HELD) & set(options["env"])
+    assert {"OMP_NUM_THREADS", "MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"} <= set(roofline.HELD)
+    assert options["env"]["KEPT"] == "yes"
+    assert options["env"]["D2LMINI_DEVICES"] == "cpu"
+    assert os.environ["OMP_NUM_THREADS"] == "1"
+
+
+def test_a_failing_child_is_told_in_one_line(monkeypatch):
+    child(monkeypatch, returncode=1, stderr="Traceback\n  somewhere\nRuntimeError: measuring memory needs Numba\n")
+    with pytest.raises(RuntimeError, match=r"^measuring the roofline failed: RuntimeError: measuring .* Numba$"):
+        roofline.measured()
+    child(monkeypatch, returncode=-9)
+    with pytest.raises(RuntimeError, match="failed: it ended with status -9"):
+        roofline.measured()
+    child(monkeypatch, late=True)
+    with pytest.raises(RuntimeError, match="did not finish within 7 s"):
+        roofline.measured(timeout=7)
+
+
+def test_too_little_memory_is_said_before_anything_is_made(monkeypatch):
+    monkeypatch.setattr(memory_hierarchy, "working_sets", lambda: [2**50])
+    with pytest.raises(MemoryError, match="the roofline needs"):
+        roofline.measure_here()

@@ -1,0 +1,160 @@
+"""Throughput: sweeps and their line, steps that are foreseen instead of run, threads, and Amdahl's law."""
+
+import contextlib
+from functools import partial
+
+import pytest
+import torch
+
+from d2lmini import sim
+from d2lmini.hardware.costs import KERNEL_S, LAUNCH_S
+from d2lmini.hardware.machines import build
+from d2lmini.measure import throughput
+from d2lmini.models import lenet
+from d2lmini.timing import Measurement, provenance
+
+
+@pytest.fixture
+def gpu():
+    sim.enable(1, gpu="V100-SXM2-16GB")
+    yield torch.device("sim", 0)
+    torch.sim.synchronize()
+
+
+def lenet_step(batch, device):
+    model = lenet.LeNet().to(device)
+    return throughput.training_step(
+        model, torch.zeros(batch, 1, 28, 28, device=device), torch.zeros(batch, dtype=torch.int64, device=device)
+    )
+
+
+def exact(batches, seconds):
+    return throughput.Sweep(tuple(batches), tuple(Measurement((seconds(b),) * 6) for b in batches), "made up")
+
+
+def test_sweep_of_an_exact_line_gives_it_back():
+    sweep = exact([1, 2, 8, 100], lambda b: 0.01 + 0.002 * b)
+    line = sweep.fit()
+    assert (line.alpha, 1 / line.beta, line.half) == pytest.approx((0.01, 0.002, 5))
+    assert sweep.rates == pytest.approx([1 / 0.012, 2 / 0.014, 8 / 0.026, 100 / 0.21])
+    assert "     100   210 ms          476" in str(sweep)
+
+
+def test_fit_leaves_out_batches_below_the_least():
+    sweep = exact([1, 4, 8, 16, 32], lambda b: 99 if b < 8 else 1 + b)
+    assert sweep.fit(least=8).half == pytest.approx(1)
+
+
+def test_measured_sweep_is_of_the_right_device_and_batches(gpu):
+    sweep = throughput.measure_sweep(partial(lenet_step, device=gpu), [1, 64], gpu)
+    assert sweep.batches == (1, 64)
+    assert sweep.origin == provenance([gpu]) == "simulated on 1 × V100-SXM2-16GB, PCIe3-x16"
+    assert sweep.seconds[0] < sweep.seconds[1] < 64 * sweep.seconds[0]
+    with pytest.raises(ValueError, match="at least one example, got a batch size of 0"):
+        throughput.measure_sweep(lambda batch: None, [4, 0])
+
+
+def test_step_of_training_is_plain_sgd_and_leaves_no_gradient_behind():
+    torch.manual_seed(0)
+    model, twin = (torch.nn.Linear(3, 2) for _ in range(2))
+    twin.load_state_dict(model.state_dict())
+    X, y = torch.randn(5, 3), torch.tensor([0, 1, 1, 0, 1])
+    step = throughput.training_step(model, X, y, lr=0.5)
+    for _ in range(2):
+        step()
+        loss = torch.nn.functional.cross_entropy(twin(X), y)
+        grads = torch.autograd.grad(loss, list(twin.parameters()))
+        with torch.no_grad():
+            for p, g in zip(twin.parameters(), grads):
+                p -= 0.5 * g
+    for p, q in zip(model.parameters(), twin.parameters()):
+        torch.testing.assert_close(p, q)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 64])
+def test_foreseen_step_takes_what_the_simulated_device_takes(gpu, batch):
+    step = lenet_step(batch, gpu)
+    step()
+    torch.sim.synchronize()
+    with sim.trace() as trace:
+        step()
+        torch.sim.synchronize()
+    foreseen = throughput.foresee(lenet_step(batch, "meta"), sim.machine())
+    assert foreseen.seconds == pytest.approx(trace.seconds)
+    assert foreseen.busy_seconds() == pytest.approx(trace.busy_seconds())
+    assert throughput.host_seconds(foreseen) == pytest.approx(throughput.host_seconds(trace))
+
+
+def test_foreseen_step_of_small_operations_takes_their_launches():
+    x = torch.empty(1, device="meta")
+    trace = throughput.foresee(lambda: [x.add_(1) for _ in range(10)], build(1, "GTX 1080"))
+    assert throughput.host_seconds(trace) == pytest.approx(10 * LAUNCH_S)
+    assert trace.seconds == pytest.approx(10 * LAUNCH_S + KERNEL_S, rel=1e-3)
+
+
+def test_upload_comes_before_the_step():
+    x, machine = torch.empty(1000, device="meta"), build(1, "GTX 1080")
+    alone = throughput.foresee(lambda: x.add_(1), machine)
+    both = throughput.foresee(lambda: x.add_(1), machine, uploaded=4000)
+    assert both.link_bytes() == {"PCIe gpu0 in": 4000}
+    (copy,) = (span for span in both.spans if span.kind == "copy")
+    (add,) = (span for span in both.spans if span.kind == "operation")
+    assert copy.end <= add.start
+    assert both.seconds > alone.seconds + (copy.end - copy.start) / 1e12
+
+
+def test_threads_are_set_inside_the_block_only_even_after_an_error():
+    before, inside = torch.get_num_threads(), []
+    with contextlib.suppress(KeyError), throughput.threads(before + 1):
+        inside.append(torch.get_num_threads())
+        raise KeyError
+    assert inside == [before + 1]
+    assert torch.get_num_threads() == before
+
+
+def test_counts_of_threads_take_turns():
+    seen = []
+    found = throughput.measure_threads(lambda: seen.append(torch.get_num_threads()), [2, 1], repeat=6)
+    assert seen == [2, 2, 1, 1] * 6  # once unmeasured, once measured
+    assert {count: len(m.seconds) for count, m in found.items()} == {2: 6, 1: 6}
+
+
+@pytest.mark.parametrize(("serial", "workers", "times"), [
+    (0, 8, 8), (1, 8, 1), (0.5, 1, 1), (0.1, 10, 1 / 0.19), (0.05, 10**9, 20),
+])  # fmt: skip
+def test_amdahl(serial, workers, times):
+    assert throughput.amdahl(serial, workers) == pytest.approx(times, rel=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [(-0.1, 2), (1.1, 2), (0.5, 0)])
+def test_amdahl_refuses(wrong):
+    with pytest.raises(ValueError, match="a share from 0 to 1 and at least 1 worker"):
+        throughput.amdahl(*wrong)
+
+
+@pytest.mark.parametrize("serial", [0.0, 0.02, 0.4, 0.95])
+def test_serial_fraction_is_found_again(serial):
+    workers = [1, 2, 4, 8, 16]
+    seconds = [3 / throughput.amdahl(serial, p) for p in workers]
+    assert throughput.serial_fraction(workers, seconds) == pytest.approx(serial, abs=1e-9)
+
+
+def test_workers_that_help_each_other_have_a_negative_serial_fraction():
+    assert throughput.serial_fraction([1, 2, 4], [1, 0.45, 0.18]) < 0
+
+
+def test_times_that_do_not_fall_have_no_serial_fraction():
+    with pytest.raises(ValueError, match="do not grow"):
+        throughput.serial_fraction([1, 2, 4], [1, 1.5, 2])
+
+
+def test_first_step_which_makes_the_gradients_is_not_in_the_trace():
+    weight = torch.empty(4, requires_grad=True, device="meta")
+
+    def step():
+        if weight.grad is not None:
+            weight.grad.zero_()
+        weight.sum().backward()
+
+    trace = throughput.foresee(step, build(1, "GTX 1080"))
+    assert [span.name for span in trace.spans if span.kind == "operation"].count("zero_") == 1

@@ -1,0 +1,139 @@
+"""Systolic arrays: A @ B for all shapes, counts and cycles as the formulas say, and one step a cycle for what moves."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from d2lmini.reuse.systolic import DATAFLOWS, Array, cost, drain, load, multiply, output_stationary_step, skewed
+from d2lmini.reuse.tiling import tiled_reads
+
+SHAPES = [(3, 3, 3), (4, 5, 6), (7, 5, 9), (1, 1, 1), (5, 1, 7), (1, 6, 2), (2, 2, 2), (0, 3, 2), (3, 0, 2), (3, 2, 0)]
+ARRAYS = [(1, 1), (3, 3), (2, 3), (4, 2), (1, 5), (8, 8)]
+
+each_dataflow = pytest.mark.parametrize("dataflow", DATAFLOWS)
+
+
+def matrices(m, n, k, dtype=np.int64):
+    A, B = np.arange(1, m * k + 1).reshape(m, k), 1000 * np.arange(1, k * n + 1).reshape(k, n)
+    return A.astype(dtype), B.astype(dtype)
+
+
+@each_dataflow
+@pytest.mark.parametrize("array", ARRAYS, ids=str)
+def test_product_and_cost(dataflow, array):
+    for m, n, k in SHAPES:
+        A, B = matrices(m, n, k)
+        C, did, _ = multiply(A, B, *array, dataflow)
+        assert C.dtype == np.int64
+        assert np.array_equal(C, A @ B)
+        assert did == cost(m, n, k, *array, dataflow)
+
+
+@each_dataflow
+def test_floats(dataflow):
+    A, B = np.random.default_rng(0).normal(size=(2, 6, 6))
+    C, _, _ = multiply(A[:4], B[:, :5], 3, 2, dataflow)
+    assert np.allclose(C, A[:4] @ B[:, :5])
+
+
+@each_dataflow
+def test_cycles_of_one_piece(dataflow):
+    # R cycles to move what stays, the stream, and the way to the far corner.
+    m, n, k, R, S = 4, 5, 3, 5, 6
+    stream = {"output": k, "weight": m, "input": n}[dataflow]
+    assert multiply(*matrices(m, n, k), R, S, dataflow)[1].cycles == 2 * R + S + stream - 2
+
+
+def test_reads_of_one_piece_are_the_matrices():
+    for dataflow in DATAFLOWS:
+        did = multiply(*matrices(3, 4, 2), 4, 4, dataflow)[1]
+        assert (did.reads_A, did.reads_B, did.reads_C, did.writes_C, did.traffic) == (6, 8, 0, 12, 26)
+
+
+def test_what_stays_is_read_once():
+    m, n, k, R, S = 7, 5, 9, 4, 3
+    by = {dataflow: multiply(*matrices(m, n, k), R, S, dataflow)[1] for dataflow in DATAFLOWS}
+    assert by["output"].reads_A + by["output"].reads_B == tiled_reads(m, n, k, R, S)
+    assert (by["output"].reads_C, by["output"].writes_C) == (0, m * n)
+    assert (by["weight"].reads_B, by["weight"].reads_A) == (k * n, m * k * 2)
+    assert (by["weight"].reads_C, by["weight"].writes_C) == (m * n * 2, m * n * 3)
+    assert (by["input"].reads_A, by["input"].reads_B) == (m * k, k * n * 3)
+
+
+def test_passes_of_full_pieces():
+    # Output: each of the m·k and k·n operands is handed on S - 1 and R - 1 times, row r of the sums R - 1 - r times.
+    R, S, k = 3, 4, 5
+    _, _, passes = multiply(*matrices(R, S, k), R, S, "output")
+    late = sum((R - 1 - r) + (S - 1 - s) for r in range(R) for s in range(S))  # still under way when the last one meets
+    assert passes <= R * k * (S - 1) + S * k * (R - 1) + S * R * (R - 1) // 2
+    assert passes > R * k * (S - 1) + S * k * (R - 1) + S * R * (R - 1) // 2 - late
+    # Weight: loading hands row r on r times, A moves S - 1 times and sums R - 1 times.
+    m = 6
+    _, _, passes = multiply(*matrices(m, S, R), R, S, "weight")
+    assert passes == S * R * (R - 1) // 2 + m * R * (S - 1) + m * S * (R - 1)
+
+
+def test_passes_of_a_piece_smaller_than_the_array():
+    # Each of the two operands and the sum go from element (0, 0) to the edge of the array of 3 × 4.
+    assert multiply([[2]], [[3]], 3, 4, "output")[2] == 3 + 2 + 2
+    assert multiply([[2]], [[3]], 3, 4, "weight")[2] == 3 + 2  # the weight is already where it belongs
+
+
+def test_utilisation_is_work_over_room():
+    did = multiply(*matrices(3, 3, 3), 3, 3, "weight")[1]
+    assert (did.cycles, did.utilisation) == (10, 27 / 90)
+    assert cost(256, 256, 100_000, 256, 256, "output").utilisation > 0.99
+    assert cost(1, 256, 256, 256, 256, "output").utilisation < 1 / 256
+
+
+@each_dataflow
+def test_every_value_moves_one_neighbour_a_cycle(dataflow):
+    states = []
+    multiply(*matrices(4, 3, 5), 3, 3, dataflow, lambda array: states.append((array.right.copy(), array.down.copy())))
+    for (right, down), (right_after, down_after) in pairwise(states):
+        if right_after.count():  # not where a new piece begins
+            assert right_after[:, 1:].tolist() == right[:, :-1].tolist()
+        if dataflow == "output" and down_after.count():
+            assert down_after[1:].tolist() == down[:-1].tolist()
+
+
+def test_skew_delays_lane_i_by_i():
+    entering = skewed(np.array([[1, 2], [3, 4], [5, 6]]), lanes=3, cycles=5)
+    empty = None
+    assert entering.tolist() == [[1, empty, empty], [3, 2, empty], [5, 4, empty], [empty, 6, empty], [empty] * 3]
+
+
+def test_what_is_loaded_can_be_drained():
+    array, values = Array(3, 2, dtype=int), np.arange(6).reshape(3, 2)
+    load(array, values)
+    assert array.held.tolist() == values.tolist()
+    assert drain(array).tolist() == values.tolist()
+    assert (array.cycles, array.held.count(), array.products) == (6, 0, 0)
+
+
+def test_elements_without_operands_do_nothing():
+    array = Array(2, 2, dtype=int)
+    array.held[:] = 0
+    nothing = np.ma.masked_all(2, int)
+    output_stationary_step(array, np.ma.array([3, 4], mask=[False, True]), nothing)
+    assert (array.products, array.held.tolist()) == (0, [[0, 0], [0, 0]])
+    output_stationary_step(array, nothing, np.ma.array([7, 5], mask=[True, False]))
+    assert (array.products, array.held.tolist()) == (1, [[0, 15], [0, 0]])
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="at least 1 row and 1 column, got 0 × 3"):
+        multiply(*matrices(2, 2, 2), 0, 3, "output")
+    with pytest.raises(ValueError, match="unknown dataflow 'row': choose one of output, weight, input"):
+        multiply(*matrices(2, 2, 2), 2, 2, "row")
+    with pytest.raises(ValueError, match="unknown dataflow"):
+        cost(2, 2, 2, 2, 2, "row")
+    with pytest.raises(ValueError, match=r"expected shapes \[m, k\]"):
+        multiply(np.ones((2, 3)), np.ones((2, 2)), 2, 2, "output")
+
+
+def test_the_first_tpu_peak():
+    # Jouppi et al. 2017: 65,536 multipliers, 700 MHz, 92 TOPS.
+    rows = columns = 256
+    assert round(rows * columns * 2 * 700e6 / 1e12) == 92

@@ -1,0 +1,184 @@
+"""Ways to train that a test runs in one process with several replicas, and in as many processes with one each."""
+
+import os
+import signal
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
+
+from d2lmini.data.datasets import Batches
+from d2lmini.data_parallel import by_hand
+from d2lmini.data_parallel.sync_batch_norm import SyncBatchNorm
+from d2lmini.trainer.checkpoint import CheckpointError
+from d2lmini.trainer.trainer import Trainer
+
+SGD, ADAM = torch.optim.SGD, torch.optim.Adam
+MEAN, SUM = nn.CrossEntropyLoss(), nn.CrossEntropyLoss(reduction="sum")
+
+
+def network(norm=False):
+    torch.manual_seed(1)
+    middle = [nn.BatchNorm1d(16)] if norm else []
+    return nn.Sequential(nn.Linear(6, 16), *middle, nn.Tanh(), nn.Linear(16, 3)).double()
+
+
+def frozen(model):
+    model[0].requires_grad_(False)
+    return model
+
+
+class Branch(nn.Module):
+    """Uses one layer only for shards with an even first label, and one never; keeps what it saw in a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.main, self.sometimes, self.never = (nn.Linear(6, 3).double() for _ in range(3))
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, X):
+        self.seen += len(X)
+        return self.main(X) + (self.sometimes(X) if X[0, 0] > 0 else 0)
+
+
+def batches(n=22, batch=10):
+    """Batches of 10, 10 and 2 examples: 3 ranks get uneven shards, and the last of them has none at the end."""
+    generator = torch.Generator().manual_seed(0)
+    X, y = torch.randn(n, 6, generator=generator, dtype=torch.float64), torch.randint(3, (n,), generator=generator)
+    return list(zip(X.split(batch), y.split(batch), strict=True))
+
+
+MOMENTUM = partial(SGD, lr=0.2, momentum=0.9, weight_decay=0.1)
+STEP = partial(StepLR, step_size=2, gamma=0.5)
+PLATEAU = partial(ReduceLROnPlateau, patience=0, threshold=10.0, threshold_mode="abs")
+CASES = {  # name -> model, loss, optimiser, other arguments of the trainer
+    "mean": (network, MEAN, MOMENTUM, {}),
+    "sum": (network, SUM, partial(SGD, lr=0.05), {}),
+    "adam, clipped": (network, MEAN, partial(ADAM, lr=0.01), {"clip": 0.05}),
+    "accumulated": (network, MEAN, MOMENTUM, {"accumulate": 2}),
+    "accumulated over all": (network, SUM, partial(SGD, lr=0.05), {"accumulate": 5, "clip": 1.0}),
+    "schedule": (network, MEAN, MOMENTUM, {"schedule": STEP, "schedule_every": "update", "accumulate": 2}),
+    "plateau": (network, MEAN, MOMENTUM, {"schedule": PLATEAU}),
+    "small buckets": (network, MEAN, MOMENTUM, {"buckets": 300}),
+    "no buckets": (network, MEAN, MOMENTUM, {"buckets": 0}),
+    "bfloat16": (lambda: network().float(), MEAN, MOMENTUM, {"amp": torch.bfloat16}),
+    "float16": (lambda: network().float(), MEAN, MOMENTUM, {"amp": torch.float16, "clip": 1.0, "accumulate": 2}),
+    "batch norm": (partial(network, norm=True), MEAN, MOMENTUM, {}),
+    "frozen, clipped": (lambda: frozen(network()), MEAN, MOMENTUM, {"clip": 0.05}),
+    "sync batch norm": (lambda: SyncBatchNorm.convert(network(norm=True)), MEAN, MOMENTUM, {"accumulate": 2}),
+}
+OURS = {  # only for the all-reduce of our own
+    "tree": (network, MEAN, MOMENTUM, {"allreduce": "tree"}),
+    "halving-doubling": (network, MEAN, MOMENTUM, {"allreduce": "halving-doubling", "buckets": 300}),
+    "shared": (network, MEAN, MOMENTUM, {"allreduce": "shared"}),
+    "parameters that some leave out": (Branch, MEAN, MOMENTUM, {"accumulate": 2}),
+}
+
+
+def train(name, devices, engine="replicas", epochs=2, **more):
+    """Train as the case of that name says, with `more` arguments of the trainer, and return what came of it."""
+    model, loss, optimizer, extra = {**CASES, **OURS}[name]
+    extra = {**more, **extra}
+    if extra.get("allreduce") == "shared" and engine == "replicas":
+        extra["allreduce"] = by_hand.allreduce  # which adds in order of rank as well
+    data = [(X.to(next(model().parameters()).dtype), y) for X, y in batches()]
+    data = data[:2] if name == "batch norm" else data  # a layer cannot normalise over one example
+    trainer = Trainer(model(), loss, optimizer, devices, engine=engine, **extra)
+    history = trainer.fit(data, epochs, data)
+    trainer.step(*data[-1])
+    loss = float(trainer.step(*data[0]))
+    groups = [{k: v for k, v in o.param_groups[0].items() if k != "params"} for o in trainer.optimizers]
+    return {"loss": history.loss, "accuracy": history.accuracy, "step": loss, "groups": groups[0],
+            "model": {name: p.detach() for name, p in trainer.replicas[0].named_parameters()},
+            "buffers": [dict(r.named_buffers()) for r in trainer.replicas]}  # fmt: skip
+
+
+def train_all(rank):
+    """Train in every way that there is in processes; return the results by engine and name."""
+    names = {"allreduce": [*CASES, *OURS], "ddp": list(CASES)}
+    return {(engine, name): train(name, ["cpu"], engine) for engine in names for name in names[engine]}
+
+
+def train_compiled(rank, engine, mode):
+    """Train compiled, on gradients that wait for a second batch where the engine allows it; return the parameters."""
+    extra = {"accumulate": 2} if engine == "allreduce" else {}
+    trainer = Trainer(network(), MEAN, MOMENTUM, ["cpu"], engine=engine, compile=mode, **extra)
+    trainer.fit(batches(20), 2)
+    return [p.detach() for p in trainer.replicas[0].parameters()]
+
+
+def own_numbers(rank, seed):
+    """Return this rank's masks of dropout of two steps, and the random numbers that all ranks must draw alike."""
+    torch.manual_seed(seed + rank * (seed == 0))  # with seed 0 the ranks begin unlike, and rank 0's numbers win
+    model, masks = nn.Sequential(nn.Dropout(0.5), nn.Linear(20, 3)).double(), []
+    model[0].register_forward_hook(lambda module, args, out: masks.append((out != 0).tolist()))
+    trainer = Trainer(model, MEAN, MOMENTUM, ["cpu"], engine="allreduce")
+    for n in (2 * dist.get_world_size() + 1, 1):  # uneven shards, and a batch for one rank alone
+        trainer.step(torch.ones(n, 20, dtype=torch.float64), torch.zeros(n).long())
+    return masks, torch.rand(3).tolist(), model[1].weight.detach()
+
+
+def train_saved(rank, engine, file=None, victims=(), moment=0):
+    """Train with all that has a state, on from `file` if it is there, and return what came of it.
+
+    The ranks in `victims` are killed before they learn from batch number `moment`, counted from 1 in this run.
+    """
+    trainer, data = saved_trainer(["cpu"], engine)
+    if rank in victims:
+        learn, left = trainer.engine.learn, [moment]
+
+        def dying(X, y):
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return learn(X, y)
+
+        trainer.engine.learn = dying
+    history = trainer.fit(data, 3, data, checkpoint=file, every=3 if file else None, resume=bool(file))
+    return [p.detach() for p in trainer.replicas[0].state_dict().values()], history.loss, history.accuracy
+
+
+def saved_trainer(devices, engine, dropout=0.5):
+    """A trainer and its eight shuffled batches, the last of one example."""
+    torch.manual_seed(0)
+    layers = nn.Linear(16, 8), SyncBatchNorm(8), nn.Dropout(dropout), nn.Linear(8, 3)
+    model = nn.Sequential(nn.Flatten(), *layers).double()
+    trainer = Trainer(model, MEAN, partial(ADAM, lr=0.05), devices, engine=engine, schedule=STEP,
+                      schedule_every="update", accumulate=2, clip=0.5)  # fmt: skip
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (37, 1, 4, 4), generator=generator, dtype=torch.uint8)
+    return trainer, InDouble(images, torch.arange(37) % 3, batch_size=5, shuffle=True)
+
+
+class InDouble(Batches):
+    """Batches in float64."""
+
+    def __iter__(self):
+        return ((X.double(), y) for X, y in super().__iter__())
+
+
+def go_on(rank, file, other):
+    """Go on, without dropout, from a checkpoint of one process; return the parameters and how a bad file is refused."""
+    trainer, data = saved_trainer(["cpu"], "allreduce", dropout=0.0)
+    trainer.fit(data, 2, checkpoint=file, resume=True)
+    try:
+        trainer.load(other)
+    except CheckpointError as error:
+        return [p.detach() for p in trainer.replicas[0].state_dict().values()], str(error)
+
+
+def refused(rank):
+    """Return, for what a trainer over processes refuses, what it says."""
+    said = []
+    for arguments in ({"devices": ["cpu", "cpu"]}, {"engine": "ddp", "allreduce": "ring"}, {"allreduce": "rign"},
+                      {"engine": "ddp", "compile": "default", "accumulate": 2},
+                      {"model": Branch(), "engine": "ddp"}, {"overlap": True}):  # fmt: skip
+        settings = {"model": network(), "engine": "allreduce", "devices": ["cpu"], **arguments}
+        try:
+            Trainer(settings.pop("model"), MEAN, MOMENTUM, **settings).step(*batches()[0])
+        except ValueError as error:
+            said.append(str(error))
+    return said

@@ -1,0 +1,225 @@
+"""The command line: what it prints and writes, and one line with an exit code for everything that can go wrong."""
+
+import gc
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from d2lmini import sim
+from d2lmini.data import datasets
+from d2lmini.trainer import cli
+from d2lmini.trainer.trainer import Trainer
+
+QUICK = ["--epochs", "2", "--batch-size", "100"]
+
+
+@pytest.fixture(autouse=True)
+def few_digits(monkeypatch):
+    """A hundred of the digits at 28×28, so that an epoch takes no time."""
+    whole = datasets.load_data_digits
+
+    def load(batch_size, seed=0):
+        first, second = whole(batch_size, seed=seed)
+        first.images, first.labels = first.images[:250], first.labels[:250]
+        return first, second
+
+    monkeypatch.setattr(datasets, "load_data_digits", load)
+    monkeypatch.delenv("D2LMINI_DEVICES", raising=False)
+    gc.collect()  # tensors that other tests left on simulated GPUs
+    sim.disable()
+    yield
+    sim.disable()
+
+
+def run(capsys, *words):
+    """Return the exit code and the lines of stdout and of stderr."""
+    try:
+        code = cli.main([str(word) for word in words])
+    except SystemExit as stop:
+        code = stop.code
+    out, err = capsys.readouterr()
+    return code, out.splitlines(), err.splitlines()
+
+
+def test_the_table_and_the_json_say_the_same(capsys, tmp_path):
+    file = tmp_path / "results.json"
+    code, out, err = run(capsys, *QUICK, "--devices", 2, "--json", file)
+    assert (code, err) == (0, [])
+    found = json.loads(file.read_text())
+    assert out[0] == "LeNet, 129,068 parameters, on sim:0, sim:1; digits: 250 images to train on, 297 to test on"
+    assert out[1].split("  ")[-1] == "simulated seconds"
+    for line, epoch in zip(out[2:4], found["epochs"], strict=True):
+        shown = [float(cell) for cell in line.split()]
+        assert shown == pytest.approx([epoch[name] for name in ("epoch", "loss", "accuracy", "seconds")], abs=1e-4)
+    assert out[4].startswith("simulated on 2 × GTX 1080, PCIe3-x16: ")
+    assert (found["devices"], found["clock"], found["parameters"]) == (["sim:0", "sim:1"], "simulated", 129_068)
+    assert found["settings"]["allreduce"] == "ring"
+    assert found["images_a_second"] * found["seconds_an_epoch"] == pytest.approx(250)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["results.json"]
+
+
+def test_one_device_is_the_cpu_and_its_times_are_measured(capsys, tmp_path):
+    code, out, _ = run(capsys, *QUICK, "--kind", "cpu", "--json", tmp_path / "r.json")
+    assert code == 0
+    assert " on cpu; " in out[0]
+    assert re.match(r"measured on .*, torch .*, 20\d\d-\d\d-\d\d: ", out[-1])
+    assert json.loads((tmp_path / "r.json").read_text())["clock"] == "measured"
+
+
+@pytest.mark.parametrize("words", [
+    ["--optimizer", "adam", "--lr", "0.001", "--schedule", "cosine", "--clip", "1"],
+    ["--devices", "3", "--kind", "cpu", "--amp", "bfloat16", "--accumulate", "2"],
+    ["--devices", "4", "--kind", "sim", "--gpu", "V100-SXM2-16GB", "--allreduce", "tree", "--buckets", "0"],
+    ["--devices", "2", "--kind", "sim", "--buckets", "0.1", "--overlap"],
+    ["--schedule", "step", "--weight-decay", "1e-4", "--momentum", "0", "--seed", "7"],
+])  # fmt: skip
+def test_settings_reach_the_trainer(capsys, words):
+    code, out, err = run(capsys, *QUICK, *words)
+    assert (code, err) == (0, [])
+    assert len(out) == 5
+
+
+@pytest.mark.parametrize(("count", "kind", "forced", "expected"), [
+    (None, "auto", None, "cpu"), (1, "auto", None, "cpu"), (3, "auto", None, "sim:0 sim:1 sim:2"),
+    (3, "cpu", None, "cpu cpu cpu"), (None, "sim", None, "sim:0 sim:1"), (1, "sim", None, "sim:0"),
+    (None, "auto", "sim", "sim:0 sim:1"), (1, "auto", "sim", "sim:0"), (1, "auto", "cpu", "cpu"),
+])  # fmt: skip
+def test_devices_are_those_there_are_or_simulated_ones(monkeypatch, count, kind, forced, expected):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    if forced:
+        monkeypatch.setenv("D2LMINI_DEVICES", forced)
+    assert " ".join(map(str, cli.choose_devices(count, kind, "V100-SXM2-16GB"))) == expected
+    if "sim" in expected:
+        assert torch.sim.get_device_name(0) == "Simulated V100-SXM2-16GB"
+
+
+@pytest.mark.parametrize("forced", ["cpu", "real"])
+def test_forced_devices_are_not_replaced_by_others(monkeypatch, forced):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    monkeypatch.setenv("D2LMINI_DEVICES", forced)
+    with pytest.raises(RuntimeError, match=f"expected 2 .* devices, as D2LMINI_DEVICES={forced} leaves them, found 1"):
+        cli.choose_devices(2, "auto", "GTX 1080")
+
+
+def test_the_trainer_is_the_one_that_was_asked_for(monkeypatch):
+    options = cli.arguments.parse(["--devices", "2", "--lr", "0.25", "--momentum", "0.5", "--weight-decay", "0.125",
+                                     "--clip", "2", "--accumulate", "3", "--amp", "float16", "--buckets", "0.5",
+                                     "--schedule", "step", "--epochs", "7"])  # fmt: skip
+    trainer = cli.make_trainer(options, [torch.device("cpu")] * 2)
+    group = trainer.optimizers[1].param_groups[0]
+    assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.25, 0.5, 0.125)
+    assert (trainer.settings.clip, trainer.settings.accumulate, trainer.settings.amp) == (2, 3, torch.float16)
+    assert trainer.engine.bucket_bytes == 2**19
+    assert trainer.engine.schedulers[0].step_size == 3
+    assert trainer.engine.overlap is None
+    options.overlap = True
+    assert cli.make_trainer(options, [torch.device("cpu")] * 2).engine.overlap.allreduce.keywords == {
+        "algorithm": "ring"
+    }
+    assert trainer.engine.allreduce.keywords == {"algorithm": "ring"}
+
+
+@pytest.mark.parametrize(("words", "line"), [
+    (["--data", "cifar"], "argument --data: invalid choice: 'cifar'"),
+    (["--devices", "0"], "argument --devices: expected a whole number of at least 1, got '0'"),
+    (["--devices", "two"], "argument --devices: expected a whole number of at least 1, got 'two'"),
+    (["--epochs", "1.5"], "argument --epochs: expected a whole number of at least 1, got '1.5'"),
+    (["--lr", "-0.1"], "argument --lr: expected a number of at least 0, got '-0.1'"),
+    (["--lr", "nan"], "argument --lr: expected a number of at least 0, got 'nan'"),
+    (["--clip", "0"], "argument --clip: expected a number above 0, got '0'"),
+    (["--batch-size", "-1"], "argument --batch-size: expected a whole number of at least 1, got '-1'"),
+    (["--devices", "129"], "argument --devices: expected a whole number of at most 128, got '129'"),
+    (["--seed", str(2**63)], "argument --seed: expected a whole number of at most 9,223,372,036,854,775,807, got"),
+    (["--batch-size", "9" * 400], "argument --batch-size: expected a whole number of at most 9,223,372,036,854,775,"),
+    (["--allreduce", "circle"], "argument --allreduce: invalid choice: 'circle'"),
+    (["--gpu", "Voodoo"], "argument --gpu: invalid choice: 'Voodoo'"),
+    (["--resume"], "--resume and --every need a file: --checkpoint FILE"),
+    (["--every", "3"], "--resume and --every need a file: --checkpoint FILE"),
+    (["--json", "no/such/r.json"], "argument --json: no/such/r.json: there is no folder no/such"),
+    (["--folder", "."], "argument --folder: the digits need none; choose --data mnist or fashion_mnist"),
+    (["--json", "."], "argument --json: . is a folder, expected a file"),
+    (["--json", "./c.pt", "--checkpoint", "c.pt", "--resume"], "argument --json: c.pt is the file of the checkpoint"),
+    (["--checkpoint", "no/such/c.pt"], "argument --checkpoint: no/such/c.pt: there is no folder no/such"),
+    (["--overlap", "--compile", "default"], "argument --overlap: compiled code gives all gradients at the end of"),
+    (["--colour"], "unrecognized arguments: --colour"),
+    (["digits"], "unrecognized arguments: digits"),
+])  # fmt: skip
+def test_bad_arguments_get_one_line_and_code_2(capsys, words, line):
+    code, out, err = run(capsys, *words)
+    assert (code, out, len(err)) == (2, [], 1)
+    assert err[0].startswith(f"python -m d2lmini.train: error: {line}")
+
+
+def test_what_goes_wrong_later_gets_one_line_and_code_1(capsys, tmp_path, monkeypatch):
+    damaged = tmp_path / "c.pt"
+    assert run(capsys, *QUICK, "--checkpoint", damaged)[0] == 0
+    code, _, err = run(capsys, *QUICK, "--checkpoint", damaged)
+    assert (code, len(err)) == (2, 1)
+    assert "c.pt is there: go on from it with --resume, or remove it" in err[0]
+    content = bytearray(damaged.read_bytes())
+    content[50] ^= 1
+    damaged.write_bytes(content)
+    for words, line in (
+        (["--lr", "1e20"], r"the loss is (nan|inf) in epoch 1, batch \d, on cpu \(rank 0\)"),
+        (["--checkpoint", damaged, "--resume"], r"c.pt: is damaged: .* the checkpoint before it is .*c.pt.previous"),
+        (["--data", "mnist", "--folder", tmp_path], r"expected train-images-idx3-ubyte.gz, .* in this folder"),
+        (["--kind", "real", "--devices", 99], r"expected 99 or more accelerators, found \d+"),
+    ):
+        code, _, err = run(capsys, *QUICK, *words)
+        assert (code, len(err)) == (1, 1)
+        assert re.search(f"^python -m d2lmini.train: error: .*{line}", err[0])
+    assert damaged.read_bytes() == content
+    monkeypatch.setenv("D2LMINI_DEVICES", "gpu")
+    code, _, err = run(capsys, *QUICK)
+    assert (code, len(err)) == (1, 1)
+
+
+def test_a_run_in_two_parts_is_the_run_in_one(capsys, tmp_path):
+    def final(name):
+        return torch.load(tmp_path / name, weights_only=True)["engine"]["model"]
+
+    words = ["--batch-size", 100, "--devices", 2, "--kind", "cpu", "--checkpoint"]
+    run(capsys, "--epochs", 3, *words, tmp_path / "whole.pt")
+    _, first, _ = run(capsys, "--epochs", 2, *words, tmp_path / "parts.pt", "--resume")
+    assert first[1] == f"there is no {tmp_path / 'parts.pt'} yet: starting from the beginning"
+    code, out, _ = run(capsys, "--epochs", 3, *words, tmp_path / "parts.pt", "--resume")
+    assert code == 0
+    assert [line.split()[0] for line in out[1:5]] == ["epoch", "1", "2", "3"]  # the earlier epochs are in the table
+    whole, parts = final("whole.pt"), final("parts.pt")
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_an_interrupt_ends_with_130_and_says_how_to_go_on(capsys, tmp_path, monkeypatch):
+    def interrupted(self, *args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "fit", interrupted)
+    code, _, err = run(capsys, *QUICK, "--checkpoint", tmp_path / "c.pt")
+    assert (code, err) == (130, [f"interrupted: go on with --checkpoint {tmp_path / 'c.pt'} --resume"])
+    assert run(capsys, *QUICK)[::2] == (130, ["interrupted"])
+
+
+def test_as_a_program_it_explains_itself_and_takes_an_interrupt(tmp_path):
+    program = [sys.executable, "-m", "d2lmini.train"]
+    shown = subprocess.run([*program, "--help"], capture_output=True, text=True, timeout=120, check=False)
+    assert shown.returncode == 0
+    text = " ".join(shown.stdout.split())
+    for words in ("MiB (2^20 bytes) of gradients", "(default: digits)", "(default: 0.05)", "130 interrupted"):
+        assert words in text
+    assert "default: None" not in text
+    with subprocess.Popen([*program, "--epochs", "1000", "--checkpoint", tmp_path / "c.pt"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as running:  # fmt: skip
+        for _ in range(3):
+            running.stdout.readline()  # what is trained, the table's head, the first epoch
+        running.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        _, err = running.communicate(timeout=120)
+        assert running.returncode == 130
+        assert err == f"interrupted: go on with --checkpoint {tmp_path / 'c.pt'} --resume\n"
+        assert time.monotonic() - began < 60

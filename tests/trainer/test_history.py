@@ -1,0 +1,204 @@
+"""The history prints itself, draws itself, and a loss that is not finite is named by epoch, batch and rank."""
+
+import math
+import re
+import xml.etree.ElementTree as ET
+from functools import partial
+from types import SimpleNamespace
+from urllib.parse import unquote
+
+import pytest
+import torch
+from torch import nn
+from tqdm import auto as bars
+
+from d2lmini import sim
+from d2lmini.figures import plots
+from d2lmini.trainer import losses
+from d2lmini.trainer.history import DivergedError, History, Progress
+from d2lmini.trainer.losses import LossLog
+from d2lmini.trainer.trainer import Trainer
+
+SGD = partial(torch.optim.SGD, lr=0.1)
+RECORD = History([2.0, 1.0, 0.5], [0.25, 0.5, 0.75], [3.0, 2.0, 2.0], "simulated on a machine")
+
+
+def data(bad=(), value=float("nan")):
+    """Six batches of four; `bad` are examples with a target that makes the loss what `value` is."""
+    X, y = torch.ones(24, 2), torch.zeros(24, 1)
+    y[list(bad)] = value
+    return list(zip(X.split(4), y.split(4), strict=True))
+
+
+def test_a_history_is_a_table():
+    lines = str(RECORD).splitlines()
+    assert lines[0].split("  ")[0] == "epoch"
+    assert lines[0].endswith("simulated seconds")
+    assert lines[2].split() == ["2", "1.0000", "0.5000", "2"]
+    assert lines[-1] == "(simulated on a machine)"
+    assert History([1.0], [], [2.0]).row(1).split() == ["1", "1.0000", "–", "2"]
+    assert len({len(line) for line in lines[:-1]}) == 1
+
+
+def test_a_history_draws_itself():
+    html = RECORD._repr_html_()
+    assert 'alt="3 epochs: training loss from 2 to 0.5; test accuracy from 0.25 to 0.75"' in html
+    [source] = re.findall(r'src="data:image/svg\+xml,([^"]*)"', html)
+    assert ET.fromstring(unquote(source)).tag.endswith("svg")
+    assert History()._repr_html_() is None
+    loss, accuracy = plots.history(RECORD).axes
+    assert loss.lines[0].get_xydata().tolist() == [[1, 2.0], [2, 1.0], [3, 0.5]]
+    assert (loss.get_ylabel(), accuracy.get_ylabel()) == ("training loss", "test accuracy")
+    assert len(plots.history(History([1.0], [], [1.0])).axes) == 1
+
+
+def test_a_live_plot_follows_the_training():
+    draw = plots.live(3)
+    model = nn.Sequential(nn.Linear(2, 2))
+    batches = [(torch.ones(4, 2), torch.zeros(4).long())]
+    history = Trainer(model, nn.CrossEntropyLoss(), SGD, ["cpu"]).fit(batches, 3, batches, draw)
+    assert draw.animator.X == [[1, 2, 3]] * 2
+    assert [history.loss, history.accuracy] == draw.animator.Y
+
+
+def test_seconds_say_where_they_come_from():
+    sim.enable(2)
+    for devices, word in ((["cpu"], "measured on "), (["sim:0", "sim:1"], "simulated on 2 × GTX 1080")):
+        history = Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, devices).fit(data(), 2)
+        assert history.provenance.startswith(word)
+        assert all(seconds > 0 for seconds in history.seconds)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    ("bad", "epoch", "batch", "device", "rank"),
+    [([0], 1, 1, "sim:0", 0), ([15], 1, 4, "cpu", 2), ([10], 1, 3, "sim:1", 1), ([14, 17], 1, 4, "sim:1", 1)],
+)
+def test_a_loss_that_is_not_finite_is_named(value, bad, epoch, batch, device, rank):
+    sim.enable(2)
+    trainer = Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["sim:0", "sim:1", "cpu"])
+    words = rf"the loss is (nan|inf) in epoch {epoch}, batch {batch}, on {device} \(rank {rank}\): lower the learning"
+    with pytest.raises(DivergedError, match=words):
+        trainer.fit(data(bad, value), 2)
+
+
+def test_a_parameter_that_is_not_finite_is_seen_though_no_loss_shows_it(tmp_path):
+    class Edge(nn.Module):
+        """Its value at 0 is 0, and the gradient there infinite."""
+
+        def __init__(self):
+            super().__init__()
+            self.p = nn.Parameter(torch.zeros(1))
+
+        def forward(self, X):
+            return self.p.sqrt().expand(len(X), 1)
+
+    trainer = Trainer(Edge(), nn.L1Loss(), SGD, ["cpu"])
+    with pytest.raises(DivergedError, match="a parameter is no finite number after epoch 1, although the losses were"):
+        trainer.fit([(torch.ones(4, 2), torch.ones(4, 1))], 1, checkpoint=tmp_path / "c.pt")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("values", "finite"), [
+    ([1, 2], True), ([3e38, 3e38], True), ([1, math.nan], False), ([math.inf, -math.inf], False), ([3e38, -3e38], True),
+    ([-math.inf, 1], False), ([], True),
+])  # fmt: skip
+def test_parameters_are_finite_even_if_their_sum_is_not(values, finite):
+    model = nn.Linear(2, 1)
+    model.more = nn.Parameter(torch.tensor(values, dtype=torch.float32))
+    assert Trainer(model, nn.L1Loss(), SGD, ["cpu"]).engine.finite() is finite
+
+
+def test_divergence_in_a_later_epoch_leaves_the_checkpoint_before_it(tmp_path):
+    class Spoilt(list):
+        epochs = 0
+
+        def __iter__(self):
+            self.epochs += 1
+            return iter(data([9]) if self.epochs == 2 else data())
+
+    trainer = Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["cpu"])
+    with pytest.raises(DivergedError, match="in epoch 2, batch 3, on cpu"):
+        trainer.fit(Spoilt(data()), 3, checkpoint=tmp_path / "c.pt")
+    trainer.load(tmp_path / "c.pt")
+    assert trainer.progress == Progress(1)
+    assert all(p.isfinite().all() for p in trainer.replicas[0].parameters())
+
+
+def test_losses_are_read_seldom_and_added_in_order(monkeypatch):
+    monkeypatch.setattr(LossLog, "EVERY", 4)
+    reads = []
+    fetch = LossLog._fetch
+    monkeypatch.setattr(LossLog, "_fetch", lambda self, waiting: reads.append(len(waiting)) or fetch(self, waiting))
+    progress = Progress()
+    log = LossLog(progress, False, ["cpu", "cpu"])
+    for i in range(10):
+        shards = [(3, torch.tensor(float(i))), (2, torch.tensor(0.5))][: 1 + i % 2]
+        log.add(shards)
+    log.read()
+    log.read()
+    assert reads == [4, 4, 2, 0]
+    assert (progress.batches, progress.examples, progress.loss) == (10, 3 * 10 + 2 * 5, 3 * 45 + 2 * 0.5 * 5)
+
+
+def test_processes_read_losses_often_enough_to_tell_of_a_nan_soon_and_all_at_once(monkeypatch):
+    now, reads = [0.0], []
+    monkeypatch.setattr(losses, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def gather(rows):
+        """What two ranks give of which the other takes four times as long."""
+        return [rows[0], [] if isinstance(rows[0], list) else 4 * rows[0]]
+
+    log = LossLog(Progress(), False, ["cpu", "cpu"], gather, processes=True)
+    fetch = LossLog._fetch
+    monkeypatch.setattr(LossLog, "_fetch", lambda self, waiting: reads.append(len(waiting)) or fetch(self, waiting))
+    for seconds in [1.0] + [0.5] * 5 + [0.001] * 400 + [9.0] * 300:
+        now[0] += seconds
+        log.add([(1, torch.tensor(1.0))])
+    assert reads[:4] == [1, 1, 2, 2]  # 5 s of the slower rank: 1.25 batches of 1 s, 2.5 of half a second
+    assert max(reads) == LossLog.EVERY
+    assert reads[-20:] == [1] * 20
+    assert log.progress.loss + len(log._waiting) == 706
+
+
+def test_training_waits_for_the_devices_once_an_epoch(monkeypatch):
+    waits = []
+    item = torch.Tensor.item
+    monkeypatch.setattr(torch.Tensor, "item", lambda self: waits.append(1) or item(self))
+    monkeypatch.setattr(torch.Tensor, "__float__", lambda self: waits.append(1) or item(self))
+    monkeypatch.setattr(torch.Tensor, "__bool__", lambda self: waits.append(1) or bool(item(self)))
+    lists = []
+    to_list = torch.Tensor.tolist
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda self: lists.append(1) or to_list(self))
+    Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["cpu"] * 2, clip=1.0).fit(data(), 3)
+    assert len(waits) == 3  # whether the parameters are finite, once an epoch
+    assert len(lists) == 3 * 2  # one transfer an epoch and replica
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [(True, True), (False, False)])
+def test_the_bar_shows_on_a_terminal_only(monkeypatch, capsys, terminal, shown):
+    monkeypatch.delenv("TQDM_DISABLE", raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
+    Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["cpu"]).fit(data(), 2)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert ("epoch 2" in err and "/6 [" in err) == shown
+    assert (err == "") != shown
+
+
+def test_the_bar_shows_in_a_notebook_and_can_be_turned_off(monkeypatch):
+    made = []
+    monkeypatch.delenv("TQDM_DISABLE", raising=False)
+
+    class NotebookBar(bars.tqdm):
+        def __init__(self, *args, **kwargs):
+            made.append(args)
+            super().__init__(*args, **{**kwargs, "disable": True})
+
+    monkeypatch.setattr(bars, "notebook_tqdm", NotebookBar)
+    monkeypatch.setattr(bars, "tqdm", NotebookBar)
+    Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["cpu"]).fit(data(), 2)
+    assert [args[1:3] for args in made] == [("epoch 1", 6), ("epoch 2", 6)]
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+    Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["cpu"]).fit(data(), 1)
+    assert len(made) == 2

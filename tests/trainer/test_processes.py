@@ -1,0 +1,126 @@
+"""A replica a process against the same replicas in one process: the same bits, whatever the batch and the settings."""
+
+import process_cases
+import pytest
+import torch
+
+from d2lmini.distributed import RankError, run
+from d2lmini.trainer import engines
+from d2lmini.trainer.processes import ProcessReplica
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Sums depend on the number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def equal(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3])
+def trained(request):
+    """The results of so many processes, rank by rank."""
+    return request.param, run(process_cases.train_all, request.param, timeout=300, threads=1)
+
+
+def test_processes_give_the_parameters_of_one_process_with_as_many_replicas(trained):
+    k, ranks = trained
+    for engine, name in ranks[0]:
+        alone = process_cases.train(name, ["cpu"] * k)
+        for rank, found in enumerate(results[engine, name] for results in ranks):
+            assert equal(found["model"], ranks[0][engine, name]["model"]), (name, engine, rank)  # to the last bit
+            exact = engine == "allreduce" or k < 3  # gloo adds three numbers in an order of its own
+            if exact and (k < 3 or name != "sync batch norm"):
+                assert equal(found["model"], alone["model"]), (name, engine, rank)
+                assert equal(found["buffers"][0], alone["buffers"][rank]), (name, engine, rank)
+                assert (found["loss"], found["accuracy"]) == (alone["loss"], alone["accuracy"]), (name, engine, rank)
+            for key in alone["model"]:
+                tolerance = {"rtol": 1e-9, "atol": 1e-12} if alone["model"][key].dtype == torch.float64 else {}
+                torch.testing.assert_close(found["model"][key], alone["model"][key], **tolerance)
+            assert found["loss"] == pytest.approx(alone["loss"], rel=1e-6)
+            assert found["step"] == pytest.approx(alone["step"], rel=1e-6)
+            assert found["groups"] == alone["groups"]
+
+
+@pytest.mark.slow_compile
+@pytest.mark.parametrize("engine", ["allreduce", "ddp"])
+def test_compiled_processes_do_what_uncompiled_ones_do(engine):
+    plain = run(process_cases.train_compiled, 2, engine, None, threads=1)
+    compiled = run(process_cases.train_compiled, 2, engine, "default", threads=1, timeout=300)
+    for first, second, expected in zip(*compiled, plain[0], strict=True):
+        assert torch.equal(first, second)
+        torch.testing.assert_close(first, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_random_numbers_of_replicas_are_their_own_and_those_of_batches_are_common():
+    ranks = run(process_cases.own_numbers, 2, 0, threads=1)
+    (first, *common), (second, *also_common) = ranks
+    assert common[0] == also_common[0]
+    assert torch.equal(common[1], also_common[1])
+    assert [len(masks) for masks in (first, second)] == [2, 1]
+    assert first[0][0] != second[0][0]
+    again = run(process_cases.own_numbers, 2, 0, threads=1)
+    assert [masks for masks, *_ in again] == [first, second]
+    assert run(process_cases.own_numbers, 2, 1, threads=1)[0][0] != first
+
+
+def test_killed_at_any_moment_and_resumed_is_never_killed_whatever_the_engine(tmp_path):
+    whole = run(process_cases.train_saved, 2, "allreduce", threads=1)
+    assert same(whole[0], whole[1])
+    file = str(tmp_path / "c.pt")
+    for engine, victims, moment in (("allreduce", [1], 3), ("ddp", [0], 6), ("allreduce", [0, 1], 5)):
+        with pytest.raises(RankError, match="SIGKILL"):
+            run(process_cases.train_saved, 2, engine, file, victims, moment, threads=1)
+        assert (tmp_path / "c.pt").exists() == (moment > 3)  # saved for the first time after four batches
+    for rank in run(process_cases.train_saved, 2, "ddp", file, threads=1):
+        assert same(rank, whole[0])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.pt", "c.pt.previous"]
+
+
+def same(a, b):
+    return all(torch.equal(p, q) for p, q in zip(a[0], b[0], strict=True)) and a[1:] == b[1:]
+
+
+def test_processes_go_on_from_one_process_and_one_process_from_them(tmp_path):
+    whole, data = process_cases.saved_trainer(["cpu"] * 2, "replicas", dropout=0.0)
+    losses = whole.fit(data, 3).loss
+    first, data = process_cases.saved_trainer(["cpu"] * 2, "replicas", dropout=0.0)
+    file, other = tmp_path / "c.pt", tmp_path / "other.pt"
+    first.fit(data, 1, checkpoint=file)
+    other.write_bytes(b"no checkpoint")
+    ranks = run(process_cases.go_on, 2, file, other, threads=1)
+    assert [said for _, said in ranks] == [ranks[0][1]] * 2
+    assert ranks[0][1].startswith(f"{other}: is no checkpoint of the trainer")
+    last, data = process_cases.saved_trainer(["cpu"] * 2, "replicas", dropout=0.0)
+    assert last.fit(data, 3, checkpoint=file, resume=True).loss == losses
+    assert "2 processes (allreduce)" in last.history.provenance
+    assert equal(last.replicas[0].state_dict(), whole.replicas[0].state_dict())
+
+
+def test_what_makes_no_sense_is_refused_in_one_line():
+    with pytest.raises(RuntimeError, match="this process has joined no others: start it with torchrun"):
+        process_cases.Trainer(process_cases.network(), process_cases.MEAN, process_cases.MOMENTUM, engine="ddp")
+    with pytest.raises(ValueError, match="engine: expected one of replicas, allreduce, ddp, got 'horovod'"):
+        process_cases.Trainer(process_cases.network(), process_cases.MEAN, process_cases.MOMENTUM, engine="horovod")
+    for said in run(process_cases.refused, 2, threads=1):
+        devices, ring, name, compiled, unused, overlap = said
+        assert devices == "a process has one device when each has a replica, got cpu, cpu"
+        assert ring == "DDP sums gradients in its own way: allreduce='ring' is for engine=\"allreduce\""
+        assert name.startswith("allreduce: expected one of naive, tree, ring, ")
+        assert compiled.startswith("compile=default with accumulate=2: DDP keeps gradients in its own memory")
+        assert "weight took no part in the loss, and DDP waits for its gradient: engine=" in unused
+        assert overlap.startswith('overlap is for engine="replicas": "ddp" sums gradients while backward runs')
+
+
+def test_by_default_a_rank_has_the_accelerator_of_its_local_rank(monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(engines, "try_gpu", lambda i=0: torch.device("cuda", i))
+    monkeypatch.setattr(ProcessReplica, "count", staticmethod(len))
+    assert engines.choose(ProcessReplica, None) == ([torch.device("cuda", 1)], 1)
+    assert engines.choose(engines.find("replicas"), None) == ([torch.device("cuda", 0)], 1)
+    assert engines.choose(ProcessReplica, ["cpu"]) == ([torch.device("cpu")], 1)

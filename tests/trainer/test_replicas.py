@@ -1,0 +1,291 @@
+"""The equivalence table: k devices take the steps of one, whatever the loss, the optimiser and the cut of the batch.
+
+In float64, so that only mistakes make a difference: rounding stays below 1e-12. What cannot be equal is told apart.
+"""
+
+import copy
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from d2lmini import sim
+from d2lmini.trainer.replicate import move, replicate
+from d2lmini.trainer.trainer import Trainer
+
+SGD = torch.optim.SGD
+PLACES = ["cpu", "sim"]
+MEAN, SUM = nn.CrossEntropyLoss(), nn.CrossEntropyLoss(reduction="sum")
+WEIGHTS = torch.tensor([0.5, 2.0, 1.0])
+CASES = {  # name -> loss, optimiser, other arguments of the trainer
+    "sgd, mean": (MEAN, partial(SGD, lr=0.5), {}),
+    "sgd, sum": (SUM, partial(SGD, lr=0.05), {}),
+    "momentum, mean": (MEAN, partial(SGD, lr=0.2, momentum=0.9, nesterov=True), {}),
+    "momentum, sum": (SUM, partial(SGD, lr=0.02, momentum=0.9), {}),
+    "weight decay": (MEAN, partial(SGD, lr=0.2, momentum=0.9, weight_decay=0.1), {}),
+    "adam": (MEAN, partial(torch.optim.Adam, lr=0.01), {}),
+    "adamw, sum": (SUM, partial(torch.optim.AdamW, lr=0.01), {}),
+    "rmsprop": (MEAN, partial(torch.optim.RMSprop, lr=0.01), {}),
+    "clipping": (MEAN, partial(SGD, lr=0.5), {"clip": 0.1}),
+    "accumulation": (MEAN, partial(SGD, lr=0.5, momentum=0.9), {"accumulate": 2}),
+    "accumulation, sum": (SUM, partial(SGD, lr=0.05), {"accumulate": 3}),
+    "clipping and accumulation": (MEAN, partial(torch.optim.Adam, lr=0.01), {"clip": 0.05, "accumulate": 4}),
+    "a parameter at a time": (MEAN, partial(SGD, lr=0.5), {"buckets": 0, "allreduce": "tree"}),
+    "small buckets": (MEAN, partial(SGD, lr=0.5), {"buckets": 300, "allreduce": "halving-doubling"}),
+    "all through one": (MEAN, partial(SGD, lr=0.5), {"allreduce": "naive"}),
+    "class weights": (nn.CrossEntropyLoss(WEIGHTS.double(), reduction="sum"), partial(SGD, lr=0.02), {}),
+}
+
+
+ON_SIM = ("sgd, mean", "sgd, sum", "weight decay", "adam", "clipping", "accumulation", "small buckets")
+
+
+@pytest.fixture(autouse=True)
+def gpus():
+    """Eight simulated GPUs, without a clock for speed."""
+    sim.enable(8, clock=False)
+
+
+def network():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3)).double()
+
+
+def data(n=25, batch=10):
+    """Batches of 10, 10 and 5: 3 and 4 devices get uneven shards, and 8 devices have three idle in the last."""
+    generator = torch.Generator().manual_seed(0)
+    X, y = torch.randn(n, 6, generator=generator, dtype=torch.float64), torch.randint(3, (n,), generator=generator)
+    return list(zip(X.split(batch), y.split(batch), strict=True))
+
+
+def by_hand(model, loss, optimizer, batches, epochs, clip=None, accumulate=1):
+    """The loop everybody writes; what is accumulated is one large batch."""
+    optimizer = optimizer(model.parameters())
+    groups = [batches[i : i + accumulate] for i in range(0, len(batches), accumulate)]
+    for _ in range(epochs):
+        for group in groups:
+            X, y = (torch.cat(parts) for parts in zip(*group, strict=True))
+            optimizer.zero_grad()
+            loss(model(X), y).backward()
+            if clip:
+                nn.utils.clip_grad_norm_(model.parameters(), clip)
+            optimizer.step()
+    return model
+
+
+def places(kind, k):
+    return ["cpu"] * k if kind == "cpu" else [f"sim:{i}" for i in range(k)]
+
+
+def close(a, b, rtol=1e-9):
+    for p, q in zip(a.parameters(), b.parameters(), strict=True):
+        torch.testing.assert_close(p.cpu(), q.cpu(), rtol=rtol, atol=1e-12)
+
+
+def equal(a, b):
+    return all(torch.equal(p.cpu(), q.cpu()) for p, q in zip(a.state_dict().values(), b.state_dict().values()))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize(("case", "kind"), [*((case, "cpu") for case in CASES), *((case, "sim") for case in ON_SIM)])
+def test_k_devices_give_the_parameters_of_one(case, k, kind):
+    loss, optimizer, extra = CASES[case]
+    trainer = Trainer(network(), loss, optimizer, places(kind, k), **extra)
+    trainer.fit(data(), 2)
+    theirs = {name: extra[name] for name in ("clip", "accumulate") if name in extra}
+    close(trainer.replicas[0], by_hand(network(), copy.deepcopy(loss).cpu(), optimizer, data(), 2, **theirs))
+    assert all(equal(trainer.replicas[0], replica) for replica in trainer.replicas)  # to the last bit
+
+
+def test_one_device_is_the_loop_bit_for_bit_with_clipping():
+    optimizer = partial(SGD, lr=0.5)
+    trainer = Trainer(network(), MEAN, optimizer, ["cpu"], clip=0.1)
+    trainer.fit(data(), 2)
+    assert equal(trainer.replicas[0], by_hand(network(), MEAN, optimizer, data(), 2, clip=0.1))
+
+
+@pytest.mark.parametrize("kinds", [["sim:0", "sim:0"], ["sim:1", "cpu", "sim:1"], ["cpu", "sim:3"]], ids=str)
+def test_any_list_of_devices_will_do(kinds):
+    trainer = Trainer(network(), MEAN, partial(SGD, lr=0.5), kinds)
+    trainer.fit(data(), 2)
+    close(trainer.replicas[0], by_hand(network(), MEAN, partial(SGD, lr=0.5), data(), 2))
+    assert [str(next(r.parameters()).device) for r in trainer.replicas] == kinds
+
+
+class Sharing(nn.Module):
+    """A network with one weight used twice and one buffer under two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.encode, self.decode = (nn.Linear(6, 6, bias=False, dtype=torch.float64) for _ in range(2))
+        self.decode.weight = self.encode.weight
+        self.register_buffer("count", torch.zeros(()))
+        self.decode.register_buffer("count", self.count)
+
+    def forward(self, X):
+        self.decode.count += 1
+        return self.decode(torch.tanh(self.encode(X)))[:, :3]
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_tied_parameters_and_shared_buffers_stay_so_inside_a_replica_and_only_there(kind):
+    torch.manual_seed(0)
+    model = Sharing()
+    alone = by_hand(copy.deepcopy(model), MEAN, partial(SGD, lr=0.5), data(), 1)
+    trainer = Trainer(model, MEAN, partial(SGD, lr=0.5), places(kind, 3))
+    trainer.fit(data(), 1)
+    for replica in trainer.replicas:
+        assert replica.decode.weight is replica.encode.weight
+        assert replica.decode.count is replica.count
+        assert replica.count.item() == 3
+        close(replica, alone)
+    if kind == "cpu":
+        pointers = [t.data_ptr() for r in trainer.replicas for t in (*r.parameters(), *r.buffers())]
+        assert len(set(pointers)) == len(pointers) == 3 * 2
+
+
+def test_torchs_own_move_parts_shared_buffers():
+    model = Sharing().to("sim:0")
+    assert model.decode.count is not model.count  # why `move` exists; if this fails, torch has learnt it
+    assert move(Sharing(), "sim:0").decode.count.device == torch.device("sim:0")
+    assert replicate(len, [0, 1]) == [len, len]
+
+
+def test_optimiser_states_are_apart():
+    trainer = Trainer(network(), MEAN, partial(SGD, lr=0.1, momentum=0.9), ["cpu"] * 3)
+    trainer.fit(data(), 1)
+    buffers = [state["momentum_buffer"].data_ptr() for o in trainer.optimizers for state in o.state.values()]
+    assert len(buffers) == len(set(buffers)) == 3 * 4
+
+
+def test_a_batch_that_waits_for_its_update_is_not_carried_into_another_run():
+    trainers = [Trainer(network(), MEAN, partial(SGD, lr=0.5), ["cpu"] * 2, accumulate=2) for _ in range(2)]
+    trainers[0].step(*data()[1])
+    for trainer in trainers:
+        trainer.fit(data(), 1)
+    assert equal(trainers[0].replicas[0], trainers[1].replicas[0])
+
+
+@pytest.mark.parametrize("every", ["epoch", "update"])
+def test_schedules_move_all_learning_rates_alike(every):
+    halve = partial(torch.optim.lr_scheduler.StepLR, step_size=1, gamma=0.5)
+    trainer = Trainer(network(), MEAN, partial(SGD, lr=1.0), ["cpu"] * 2, schedule=halve, schedule_every=every,
+                      accumulate=2)  # fmt: skip
+    trainer.fit(data(), 2)  # three batches, so two updates an epoch
+    expected = 0.5**2 if every == "epoch" else 0.5**4
+    assert [o.param_groups[0]["lr"] for o in trainer.optimizers] == [expected] * 2
+
+
+def test_a_plateau_is_judged_by_the_training_loss():
+    plateau = partial(torch.optim.lr_scheduler.ReduceLROnPlateau, patience=0, threshold=10.0, threshold_mode="abs")
+    trainer = Trainer(network(), MEAN, partial(SGD, lr=1.0), ["cpu"], schedule=plateau)
+    trainer.fit(data(), 3)  # a loss that falls by less than 10 an epoch stands still: × 0.1 after the second and third
+    assert trainer.optimizers[0].param_groups[0]["lr"] == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("amp", [torch.bfloat16, torch.float16], ids=str)
+def test_mixed_precision_is_autocasts_and_stays_near(kind, amp):
+    seen = set()
+    model, alone = network().float(), network().float()
+    model[2].register_forward_hook(lambda module, args, out: seen.add(out.dtype))
+    batches = [(X.float(), y) for X, y in data()]
+    trainer = Trainer(model, MEAN, partial(SGD, lr=0.2), places(kind, 2), amp=amp, clip=1.0)
+    losses = trainer.fit(batches, 3).loss
+    exact = Trainer(alone, MEAN, partial(SGD, lr=0.2), ["cpu"], clip=1.0).fit(batches, 3).loss
+    assert seen == {amp}
+    assert losses == pytest.approx(exact, rel=0.02)
+    assert losses != exact
+    assert next(model.parameters()).dtype == torch.float32
+    assert len(trainer.engine.scalers) == (2 if amp is torch.float16 else 0)
+    assert equal(*trainer.replicas)
+
+
+def test_a_scale_that_overflows_skips_the_step_everywhere_and_is_halved():
+    batches = [(X.float(), y) for X, y in data()][:1]
+    trainer = Trainer(network().float(), SUM, partial(SGD, lr=0.1), ["cpu"] * 2, amp=torch.float16)
+    for scaler in trainer.engine.scalers:
+        scaler._init_scale = 2.0**40
+    before = copy.deepcopy(trainer.replicas[0])
+    trainer.step(*batches[0])
+    assert equal(before, trainer.replicas[0])
+    assert equal(*trainer.replicas)
+    assert [s.get_scale() for s in trainer.engine.scalers] == [2.0**39] * 2
+
+
+@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("k", [1, 2, 3, 8])
+def test_evaluation_counts_every_example_once(k, kind):
+    class Keeps(nn.Module):
+        """Gives the label that the input carries, and has a parameter, as trainers want one."""
+
+        def __init__(self):
+            super().__init__()
+            self.p = nn.Parameter(torch.zeros(1))
+            self.seen = []
+
+        def forward(self, X):
+            assert X.device == self.p.device
+            assert not self.training
+            self.seen.append(len(X))
+            return X
+
+    right = torch.arange(45) % 4 != 0  # 33 of 45
+    X = torch.eye(3)[torch.arange(45) % 3]
+    y = torch.where(right, torch.arange(45) % 3, (torch.arange(45) + 1) % 3)
+    trainer = Trainer(Keeps(), MEAN, partial(SGD, lr=0.1), places(kind, k))
+    assert trainer.evaluate(list(zip(X.split(10), y.split(10), strict=True))) == 33 / 45
+    shares = [r.seen for r in trainer.replicas]
+    assert [len(s) for s in shares] == [len(range(i, 5, k)) for i in range(k)]
+    assert sum(map(sum, shares)) == 45
+    with pytest.raises(ValueError, match="at least one example"):
+        trainer.evaluate([])
+
+
+def test_evaluation_does_not_depend_on_the_number_of_devices_with_running_statistics():
+    model = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.Linear(16, 3)).double()
+    trainer = Trainer(model, MEAN, partial(SGD, lr=0.5), ["cpu"] * 2)
+    trainer.fit(data(), 2)
+    assert not torch.equal(model[1].running_mean, trainer.replicas[1][1].running_mean)
+    alone = Trainer(copy.deepcopy(trainer.replicas[0]), MEAN, partial(SGD, lr=0.5), ["cpu"])
+    assert trainer.evaluate(data()) == alone.evaluate(data())
+
+
+def test_batch_norm_and_dropout_differ_by_more_than_rounding():
+    for layer in (nn.BatchNorm1d(16).double(), nn.Dropout(0.5)):
+        results = []
+        for k in (1, 2):
+            model = network()
+            model.insert(1, copy.deepcopy(layer))
+            torch.manual_seed(0)  # each device draws its own random numbers
+            trainer = Trainer(model, MEAN, partial(SGD, lr=0.1), places("sim", k))
+            trainer.fit(data(), 1)
+            first, last = ([p.cpu() for p in trainer.replicas[i].parameters()] for i in (0, -1))
+            assert all(torch.equal(p, q) for p, q in zip(first, last, strict=True))
+            results.append(torch.cat([p.detach().flatten() for p in first]))
+        difference = (results[0] - results[1]).norm() / results[0].norm()
+        assert 1e-4 < difference < 0.2
+
+
+def test_what_makes_no_sense_is_refused_in_one_line():
+    make = partial(Trainer, network(), MEAN, partial(SGD, lr=0.1), ["cpu"] * 2)
+    for bad, words in (
+        ({"clip": 0}, "clip: expected a norm greater than 0, or None, got 0"),
+        ({"accumulate": 0}, "accumulate: expected a number of batches of at least 1, got 0"),
+        ({"amp": torch.float64}, "amp: expected torch.bfloat16, torch.float16 or None, got torch.float64"),
+        ({"schedule_every": "batch"}, "schedule_every: expected \"epoch\" or \"update\", got 'batch'"),
+        ({"allreduce": "rign"}, "allreduce: expected one of naive, tree, ring, .* got 'rign'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            make(**bad)
+    with pytest.raises(ValueError, match='mean or a sum over its batch, got reduction="none"'):
+        Trainer(network(), nn.CrossEntropyLoss(reduction="none"), partial(SGD, lr=0.1))
+    with pytest.raises(ValueError, match='weighted loss depends on the labels of its shard: give it reduction="sum"'):
+        Trainer(network(), nn.CrossEntropyLoss(WEIGHTS.double()), partial(SGD, lr=0.1), ["cpu"] * 2)
+    Trainer(network(), nn.CrossEntropyLoss(WEIGHTS.double()), partial(SGD, lr=0.1), ["cpu"])
+    with pytest.raises(ValueError, match="LBFGS computes the loss several times a step"):
+        Trainer(network(), MEAN, torch.optim.LBFGS, ["cpu"])
+    words = nn.Sequential(nn.Embedding(4, 3, sparse=True), nn.Flatten(), nn.Linear(6, 3))
+    with pytest.raises(ValueError, match=r"dense gradients, got a sparse one: use Embedding\(sparse=False\)"):
+        Trainer(words, MEAN, partial(SGD, lr=0.1), ["cpu"] * 2).step(torch.zeros(4, 2).long(), torch.zeros(4).long())

@@ -1,0 +1,289 @@
+"""Stopped anywhere and resumed: the same parameters, bit for bit; on other devices, the same up to rounding."""
+
+import random
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from d2lmini import sim
+from d2lmini.data.datasets import Batches
+from d2lmini.trainer import rng
+from d2lmini.trainer.checkpoint import CheckpointError, write
+from d2lmini.trainer.trainer import Trainer
+
+KILLED = Path(__file__).with_name("killed.py")
+ADAM = partial(torch.optim.Adam, lr=0.01)
+MEAN = nn.CrossEntropyLoss()
+
+
+@pytest.mark.skipif(not hasattr(sys.modules["os"], "fork"), reason="needs fork and SIGKILL")
+@pytest.mark.parametrize(("kind", "step"), [("cpu", 7), ("sim", 9)])
+def test_killed_at_any_moment_and_resumed_is_never_killed(tmp_path, kind, step):
+    done = subprocess.run([sys.executable, KILLED, tmp_path, kind, str(step)], capture_output=True, text=True,
+                          timeout=300, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    *moments, last, left_over = done.stdout.splitlines()
+    assert len(moments) >= 6
+    assert all(line.endswith("killed same") for line in moments), done.stdout
+    assert last.endswith("lived same")
+    assert left_over == "left over: nothing"
+
+
+class Stopped(BaseException):
+    """Stands in for Ctrl-C."""
+
+
+class Stopping:
+    """An iterator that stops the program after so many batches in all; every batch counts, in whatever epoch."""
+
+    def __init__(self, batches, after):
+        self.batches, self.left = batches, after
+
+    def __getattr__(self, name):
+        return getattr(self.batches, name)
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __iter__(self):
+        for pair in self.batches:
+            if not self.left:
+                raise Stopped
+            self.left -= 1
+            yield pair
+
+
+def network(dropout=0.0, norm=False):
+    torch.manual_seed(0)
+    layers = [nn.Flatten(), nn.Linear(16, 8), *([nn.BatchNorm1d(8)] if norm else []), nn.Dropout(dropout)]
+    return nn.Sequential(*layers, nn.Linear(8, 3)).double()
+
+
+def batches(batch_size=5):
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (33, 1, 4, 4), generator=generator, dtype=torch.uint8)
+    return Doubled(Batches(images, torch.arange(33) % 3, batch_size, shuffle=True))
+
+
+class Doubled:
+    """The batches of another iterator in float64."""
+
+    def __init__(self, inner):
+        self.inner, self.num_examples, self.batch_size, self.seed = inner, 33, inner.batch_size, inner.seed
+
+    epoch = property(lambda self: self.inner.epoch, lambda self, epoch: setattr(self.inner, "epoch", epoch))
+
+    def __len__(self):
+        return len(self.inner)
+
+    def __iter__(self):
+        return ((X.double(), y) for X, y in self.inner)
+
+
+def parameters(trainer):
+    return [p.detach().cpu() for p in trainer.replicas[0].state_dict().values()]
+
+
+def equal(a, b):
+    return all(torch.equal(p, q) for p, q in zip(parameters(a), parameters(b), strict=True))
+
+
+def stopped(trainer, data, after, **options):
+    """Train until the data stops the program; the trainer is then lost, as in a killed process."""
+    with pytest.raises(Stopped):
+        trainer.fit(Stopping(data, after), 3, **options)
+
+
+@pytest.mark.parametrize("after", [1, 6, 7, 8, 20])
+def test_other_devices_go_on_where_the_first_were(tmp_path, after):
+    sim.enable(3)
+    file = tmp_path / "c.pt"
+    whole = Trainer(network(), MEAN, ADAM, ["cpu"] * 2)
+    history = whole.fit(batches(), 3)
+    stopped(Trainer(network(), MEAN, ADAM, ["cpu"] * 2), batches(), after, checkpoint=file, every=1)
+    for devices in (["sim:0", "sim:1", "sim:2"], ["cpu"], ["sim:1", "cpu"]):
+        trainer = Trainer(network(), MEAN, ADAM, devices)
+        again = tmp_path / "again.pt"
+        again.write_bytes(file.read_bytes())
+        resumed = trainer.fit(batches(), 3, checkpoint=again, resume=True)
+        assert resumed.loss == pytest.approx(history.loss, rel=1e-9)
+        for p, q in zip(parameters(whole), parameters(trainer), strict=True):
+            torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-12)
+        assert [next(r.parameters()).device for r in trainer.replicas] == [torch.device(d) for d in devices]
+        for replica in trainer.replicas:
+            found = [p.cpu() for p in replica.parameters()]
+            assert all(torch.equal(p, q) for p, q in zip(found, parameters(trainer), strict=True))
+        again.unlink()
+
+
+@pytest.mark.parametrize("kind", ["cpu", "sim"])
+def test_replicas_that_differ_in_their_buffers_do_so_again(tmp_path, kind):
+    sim.enable(2)
+    devices, file = ["cpu", "cpu"] if kind == "cpu" else ["sim:0", "sim:1"], tmp_path / "c.pt"
+    whole = Trainer(network(0.3, norm=True), MEAN, ADAM, devices)
+    whole.fit(batches(11), 3)
+    stopped(Trainer(network(0.3, norm=True), MEAN, ADAM, devices), batches(11), 5, checkpoint=file, every=1)
+    torch.manual_seed(99)
+    trainer = Trainer(network(0.3, norm=True), MEAN, ADAM, devices)
+    trainer.fit(batches(11), 3, checkpoint=file, resume=True)
+    assert equal(whole, trainer)
+    means = [r[2].running_mean.cpu() for r in (*whole.replicas, *trainer.replicas)]
+    assert torch.equal(means[1], means[3])
+    assert not torch.equal(means[0], means[1])
+
+
+@pytest.mark.parametrize("after", [3, 7, 9])
+def test_a_dataloader_that_shuffles_gives_the_same_order_again(tmp_path, after):
+    def loader():
+        generator = torch.Generator().manual_seed(0)
+        X = torch.randn(30, 16, generator=generator, dtype=torch.float64)
+        return DataLoader(TensorDataset(X, torch.arange(30) % 3), batch_size=5, shuffle=True)
+
+    file = tmp_path / "c.pt"
+    whole = Trainer(network(0.5), MEAN, ADAM, ["cpu"])
+    whole.fit(loader(), 3, loader())
+    stopped(Trainer(network(0.5), MEAN, ADAM, ["cpu"]), loader(), after, test_iter=loader(), checkpoint=file, every=2)
+    trainer = Trainer(network(0.5), MEAN, ADAM, ["cpu"])
+    torch.manual_seed(123)  # another process has other random numbers
+    trainer.fit(loader(), 3, loader(), checkpoint=file, resume=True)
+    assert equal(whole, trainer)
+
+
+def test_scaler_and_plateau_go_on_where_they_were(tmp_path):
+    def trainer():
+        plateau = partial(torch.optim.lr_scheduler.ReduceLROnPlateau, patience=0, threshold=0.5)
+        return Trainer(network().float(), MEAN, ADAM, ["cpu"] * 2, amp=torch.float16, schedule=plateau)
+
+    def data():
+        return [(X.float(), y) for X, y in batches()]
+
+    file, whole, cut = tmp_path / "c.pt", trainer(), trainer()
+    for t in (whole, cut):
+        t.engine.scalers[0]._growth_interval = t.engine.scalers[1]._growth_interval = 4
+    whole.fit(data(), 3)
+    stopped(cut, data(), 9, checkpoint=file, every=1)
+    resumed = trainer()
+    resumed.fit(data(), 3, checkpoint=file, resume=True)
+    assert equal(whole, resumed)
+    assert [s.get_scale() for s in resumed.engine.scalers] == [whole.engine.scalers[0].get_scale()] * 2
+    assert whole.engine.scalers[0].get_scale() != 65536
+    rates = {o.param_groups[0]["lr"] for t in (whole, resumed) for o in t.optimizers}
+    assert len(rates) == 1
+    assert rates != {0.01}
+
+
+def test_a_finished_run_resumes_to_itself_and_can_be_lengthened(tmp_path):
+    file = tmp_path / "c.pt"
+    trainer = Trainer(network(), MEAN, ADAM, ["cpu"])
+    assert not file.exists()
+    first = trainer.fit(batches(), 2, batches(), checkpoint=file, resume=True)  # there is nothing yet
+    again = Trainer(network(), MEAN, ADAM, ["cpu"])
+    assert again.fit(batches(), 2, checkpoint=file, resume=True) == first
+    assert equal(trainer, again)
+    longer, whole = Trainer(network(), MEAN, ADAM, ["cpu"]), Trainer(network(), MEAN, ADAM, ["cpu"])
+    assert longer.fit(batches(), 3, checkpoint=file, resume=True).loss == whole.fit(batches(), 3).loss
+    assert equal(longer, whole)
+
+
+@pytest.mark.parametrize("when", ["in on_epoch", "after fit"])
+def test_what_was_saved_by_hand_goes_on_with_the_next_epoch(tmp_path, when):
+    file, data = tmp_path / "c.pt", list(zip(torch.rand(33, 1, 4, 4, dtype=torch.float64), torch.arange(33) % 3))
+
+    def shuffled():
+        return DataLoader(data, 5, shuffle=True)  # its order is drawn from torch's random numbers
+
+    def save(epoch, history):
+        if epoch == 2:
+            trainer.save(file)
+
+    whole, trainer, resumed = (Trainer(network(dropout=0.5), MEAN, ADAM, ["cpu"]) for _ in range(3))
+    torch.manual_seed(1)
+    whole.fit(shuffled(), 4)
+    torch.manual_seed(1)
+    trainer.fit(shuffled(), 2, on_epoch=save if when == "in on_epoch" else None)
+    if when == "after fit":
+        trainer.save(file)
+    torch.manual_seed(2)
+    resumed.fit(shuffled(), 4, checkpoint=file, resume=True)
+    assert equal(whole, resumed)
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path):
+    file = tmp_path / "c.pt"
+    stopped(Trainer(network(), MEAN, ADAM, ["cpu"]), batches(), 3, checkpoint=file, every=1)
+    wide = nn.Sequential(nn.Flatten(), nn.Linear(16, 9), nn.Dropout(0.0), nn.Linear(9, 3)).double()
+    step = partial(torch.optim.lr_scheduler.StepLR, step_size=1)
+    sgd = partial(torch.optim.SGD, lr=0.1)
+    frozen = network()
+    frozen[1].weight.requires_grad_(False)
+    for other, words in (
+        (Trainer(wide, MEAN, ADAM, ["cpu"]), r"another model: 1.weight is \[8, 16\] there, \[9, 16\] here"),
+        (Trainer(nn.Linear(2, 2), MEAN, ADAM, ["cpu"]), "saved with another model: weight is None there"),
+        (Trainer(network(), MEAN, sgd, ["cpu"]), "another optimiser: the class is Adam there, SGD here"),
+        (Trainer(network(), MEAN, partial(ADAM, lr=0.02), ["cpu"]), "another optimiser: lr is 0.01 there, 0.02 here"),
+        (Trainer(frozen, MEAN, ADAM, ["cpu"]), r"number of parameters in its groups is \[4\] there, \[3\] here"),
+        (Trainer(network(), MEAN, ADAM, ["cpu"], schedule=step), "saved without a schedule"),
+    ):
+        before = [p.clone() for p in parameters(other)]
+        with pytest.raises(CheckpointError, match=words) as raised:
+            other.load(file)
+        assert str(raised.value).startswith(f"{file}: ")
+        assert "\n" not in str(raised.value)
+        assert all(torch.equal(p, q) for p, q in zip(before, parameters(other), strict=True))
+    with pytest.raises(CheckpointError, match="middle of an epoch with batch_size = 5, and these batches have 6"):
+        Trainer(network(), MEAN, ADAM, ["cpu"]).fit(batches(6), 3, checkpoint=file, resume=True)
+    for foreign in ({"something": 1}, [1, 2], {"engine": {"model": 3}}):
+        write(tmp_path / "foreign.pt", foreign)
+        with pytest.raises(CheckpointError, match=r"foreign.pt: is no checkpoint of a trainer"):
+            Trainer(network(), MEAN, ADAM, ["cpu"]).load(tmp_path / "foreign.pt")
+
+
+def test_seconds_are_those_of_training_without_saving_and_without_the_break(tmp_path):
+    def trainer():
+        sim.enable(2)
+        return Trainer(network(), MEAN, ADAM, ["sim:0", "sim:1"])
+
+    file, options = tmp_path / "c.pt", {"checkpoint": tmp_path / "c.pt", "every": 2}
+    plain = trainer().fit(batches(), 3).seconds
+    whole = trainer().fit(batches(), 3, **options).seconds
+    file.unlink()
+    stopped(trainer(), batches(), 10, **options)
+    resumed = trainer().fit(batches(), 3, **options, resume=True).seconds
+    assert resumed == pytest.approx(whole, rel=1e-3)
+    assert whole == pytest.approx(plain, rel=0.3)  # the devices are waited for before each save, so a little more
+
+
+def test_arguments_that_make_no_sense():
+    trainer = Trainer(network(), MEAN, ADAM, ["cpu"])
+    for options in ({"resume": True}, {"every": 3}):
+        with pytest.raises(ValueError, match="need the name of a file: checkpoint="):
+            trainer.fit(batches(), 1, **options)
+    with pytest.raises(ValueError, match="every: expected a number of batches of at least 1, got 0"):
+        trainer.fit(batches(), 1, checkpoint="c.pt", every=0)
+    with pytest.raises(CheckpointError, match="there is no folder"):
+        trainer.fit(batches(), 1, checkpoint="no/such/folder/c.pt")
+
+
+def test_random_numbers_of_all_kinds_go_on_where_they_were():
+    sim.enable(2)
+
+    def draw():
+        return [random.random(), np.random.rand(), np.random.randn(), torch.rand(2).tolist(),
+                *(torch.rand(2, device=d).tolist() for d in ("sim:0", "sim:1"))]  # fmt: skip
+
+    draw()
+    np.random.randn()  # the generator keeps a second normal number back
+    state = rng.get_state(["sim:0", "sim:1", "cpu"])
+    expected = draw()
+    assert draw() != expected
+    rng.set_state(state, ["sim:0", "sim:1", "cpu"])
+    assert draw() == expected
+    rng.set_state(state, ["sim:0"])
+    assert draw()[:-1] == expected[:-1]

@@ -1,0 +1,174 @@
+"""The trainer with ``overlap=True``: the same bits as without, sent earlier, in less simulated time where it can be."""
+
+from functools import partial
+from itertools import product
+
+import process_cases
+import pytest
+import torch
+from process_cases import Branch, batches, network
+from torch import nn
+
+import d2lmini as d2l
+from d2lmini import sim
+from d2lmini.data_parallel import by_hand
+from d2lmini.trainer.trainer import Trainer
+
+SGD = partial(torch.optim.SGD, lr=0.1, momentum=0.9)
+MEAN = nn.CrossEntropyLoss()
+CASES = [*process_cases.CASES, *process_cases.OURS]
+PLACES = {"cpu": ["cpu"] * 3, "sim": ["sim:0", "sim:1", "sim:2"], "mixed": ["sim:1", "cpu", "sim:1"]}
+
+
+@pytest.fixture(autouse=True)
+def gpus():
+    """Eight simulated GPUs, with the clock that streams and events need to mean something."""
+    sim.enable(8)
+
+
+@pytest.mark.parametrize(("name", "kind"), [*product(CASES, ["cpu", "sim"]), ("mean", "mixed"),
+                                            ("sync batch norm", "mixed")])  # fmt: skip
+@pytest.mark.parametrize("k", [2, 3])
+def test_overlap_changes_no_bit(name, kind, k):
+    small = {"buckets": 300}  # bytes: several buckets, so that there is something to send early
+    plain, ours = (process_cases.train(name, PLACES[kind][:k], overlap=overlap, **small) for overlap in (False, True))
+    assert plain["model"].keys() == ours["model"].keys()
+    for key in plain["model"]:
+        assert torch.equal(plain["model"][key], ours["model"][key]), key
+    for mine, theirs in zip(ours["buffers"], plain["buffers"], strict=True):
+        assert all(torch.equal(mine[key], theirs[key]) for key in theirs)
+    for key in ("loss", "accuracy", "step", "groups"):
+        assert ours[key] == plain[key]
+
+
+@pytest.mark.parametrize("make", [network, Branch])
+def test_replicas_end_equal_to_the_last_bit(make):
+    trainer = Trainer(make(), MEAN, SGD, PLACES["sim"], overlap=True, buckets=0, clip=0.1)
+    trainer.fit(batches(), 2)
+    for params in zip(*(replica.parameters() for replica in trainer.replicas), strict=True):
+        assert all(torch.equal(params[0].cpu(), p.cpu()) for p in params)
+
+
+class Watch:
+    """An all-reduce that notes how many gradients of the last replica were there when each bucket went."""
+
+    def __init__(self):
+        self.seen, self.params = [], []
+
+    def __call__(self, tensors):
+        self.seen.append(sum(p.grad is not None for p in self.params))
+        by_hand.allreduce(tensors)
+
+
+def watched(**options):
+    watch = Watch()
+    trainer = Trainer(network(), MEAN, SGD, ["cpu"] * 2, allreduce=watch, buckets=0, **options)
+    watch.params = list(trainer.replicas[-1].parameters())
+    return watch.seen, trainer
+
+
+def test_buckets_go_while_backward_runs_and_only_then():
+    for overlap, expected in ((False, [4, 4, 4, 4]), (True, [1, 2, 3, 4])):
+        seen, trainer = watched(overlap=overlap)
+        for _ in range(2):
+            trainer.step(*batches()[0])
+            assert seen == expected
+            seen.clear()
+
+
+def test_of_accumulated_batches_only_the_last_sends():
+    seen, trainer = watched(overlap=True, accumulate=3)
+    assert len(trainer.engine.overlap.hooks) == 8  # one a parameter
+    for counts in ([], [], [4, 4, 4, 4], []):  # the gradients of earlier batches are there, so all four are
+        trainer.step(*batches()[0])
+        assert seen == counts
+        seen.clear()
+    trainer.engine.update()  # as at the end of an epoch, with one batch of three
+    assert seen == [4, 4, 4, 4]
+
+
+def test_one_device_has_nothing_to_send():
+    trainer = Trainer(network(), MEAN, SGD, ["cpu"], overlap=True)
+    trainer.fit(batches(), 1)
+    plain = Trainer(network(), MEAN, SGD, ["cpu"])
+    plain.fit(batches(), 1)
+    assert trainer.engine.overlap is None
+    assert all(map(torch.equal, trainer.replicas[0].parameters(), plain.replicas[0].parameters()))
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_batch_that_failed_leaves_nothing_behind(overlap):
+    first, second = (Trainer(network(), MEAN, SGD, ["cpu"] * 2, overlap=overlap, buckets=300) for _ in range(2))
+    X, y = batches()[0]
+    wrong = torch.where(torch.arange(len(y)) < 5, y, 3)  # no such class, and all of them with rank 1
+    with pytest.raises(IndexError):
+        first.step(X, wrong)
+    assert all(p.grad is None for replica in first.replicas for p in replica.parameters())
+    for trainer in (first, second):
+        trainer.step(X, y)
+    assert all(map(torch.equal, first.replicas[1].parameters(), second.replicas[1].parameters()))
+
+
+def test_two_trainers_may_have_one_model():
+    found = []
+    for overlap in (False, True):
+        model = network()
+        trainers = [Trainer(model, MEAN, SGD, ["cpu"] * 2, overlap=overlap, buckets=300) for _ in range(2)]
+        for turn in (1, 0, 0, 1):  # each has hooks of both on the model's parameters
+            trainers[turn].step(*batches()[turn])
+        found.append([p.detach() for p in model.parameters()])
+    assert all(map(torch.equal, *found))
+
+
+def dense():
+    """Six layers of 2.25 MiB each, as large a share of arithmetic in each."""
+    layers = [layer for _ in range(6) for layer in (nn.Linear(768, 768), nn.ReLU())]
+    return nn.Sequential(*layers, nn.Linear(768, 3))
+
+
+def traced(make, X, devices=2, **options):
+    gpus = [f"sim:{i}" for i in range(devices)]
+    trainer = Trainer(make(), MEAN, SGD, gpus, **options)
+    y = torch.zeros(len(X), dtype=torch.int64)
+    trainer.step(X, y)
+    d2l.synchronize(*gpus)
+    with sim.trace() as trace:
+        trainer.step(X, y)
+        d2l.synchronize(*gpus)
+    return trace
+
+
+@pytest.mark.parametrize("machine", [{"gpus": 2, "gpu": "V100-SXM2-16GB", "link": "PCIe3-x16"},
+                                     {"machine": "DGX-1-V100"}], ids=["PCIe", "NVLink"])  # fmt: skip
+def test_what_can_be_hidden_is(machine):
+    sim.enable(**machine)
+    X = torch.ones(2048, 768)
+    afterwards, meanwhile = (traced(dense, X, buckets=3 * 2**20, overlap=overlap) for overlap in (False, True))
+    assert meanwhile.link_bytes() == afterwards.link_bytes()
+    assert counts(meanwhile) == counts(afterwards)
+    assert meanwhile.seconds < 0.87 * afterwards.seconds
+    busy = [s for s in meanwhile.spans if (s.place, s.row, s.kind) == ("gpu0", 0, "operation")]
+    assert len({s.row for s in meanwhile.spans if s.place == "gpu0"}) > 1  # a second stream
+    assert meanwhile.seconds > sum(s.end - s.start for s in busy) / 1e12  # arithmetic is not hidden by anything
+
+
+def counts(trace):
+    return {kind: sum(span.kind == kind for span in trace.spans) for kind in ("launch", "operation", "copy")}
+
+
+@pytest.mark.parametrize("buckets", [0, 10**5, 25 * 2**20])
+@pytest.mark.parametrize("make", [lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), d2l.LeNet])
+def test_it_is_never_slower(make, buckets):
+    for devices in (1, 2, 3):
+        trace = [traced(make, torch.ones(64, 1, 28, 28), devices, buckets=buckets, overlap=o) for o in (False, True)]
+        assert counts(trace[1]) == counts(trace[0])
+        assert trace[1].seconds <= trace[0].seconds
+        if buckets > 10**7:  # one bucket leaves when all gradients are there, and the update waits for it
+            assert trace[1].seconds == trace[0].seconds
+
+
+def test_what_makes_no_sense_is_refused_in_one_line():
+    with pytest.raises(ValueError, match="overlap: expected True or False, got 'yes'"):
+        Trainer(network(), MEAN, SGD, ["cpu"] * 2, overlap="yes")
+    with pytest.raises(ValueError, match="compile=default with overlap: compiled code gives all gradients at the end"):
+        Trainer(network(), MEAN, SGD, ["cpu"] * 2, overlap=True, compile="default")
