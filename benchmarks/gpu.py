@@ -3,11 +3,11 @@
 On a machine with CUDA GPUs, in the repository's root, with nothing installed but Python 3.10 or newer, torch 2.11 or
 newer for CUDA, numpy, scipy, scikit-learn, tqdm, filelock and psutil, and for the first line pytest and matplotlib:
 
-    python -m pytest -m cuda tests/sim/test_with_cuda.py $(grep -lr "pytest.mark.cuda" tests/test_*.py)
+    python -m pytest -m cuda tests/
     python benchmarks/gpu.py
 
 The first runs all tests that need a GPU. The second takes some minutes and writes `chapters/results/<card>.json`, which
-the book then shows; the form is that of `d2lmini/results.py`. Wanted on a card like the H200: at most 0.10 s for an
+the book then shows; the form is that of `d2lmini/measure/results.py`. Wanted on a card like the H200: at most 0.10 s for an
 epoch of 60,000 images with all that the trainer has: the quickest of its ways, with the whole step as one CUDA graph.
 What torch cannot compile there, without a C compiler for instance, is left out, and a note in the file says so.
 
@@ -50,7 +50,7 @@ except ModuleNotFoundError as absent:
 
 RESULTS = ROOT / "chapters" / "results"
 WANTED_S = 0.10
-# What torch calls a card -> its row in d2lmini/hardware.py, and the link to the host that its generation has.
+# What torch calls a card -> its row in d2lmini/hardware/catalog.py, and the link to the host that its generation has.
 CARDS = {
     "NVIDIA GeForce GTX 980": ("GTX 980", "PCIe3-x16"),
     "NVIDIA GeForce GTX 1080": ("GTX 1080", "PCIe3-x16"),
@@ -112,7 +112,7 @@ def simulated_row(told):
         return sim.machine().gpu.name, sim.machine().host_link.name
     if told["card"] in CARDS:
         return CARDS[told["card"]]
-    return None, f"d2lmini/hardware.py has no row for {told['card']}, so nothing was simulated"
+    return None, f"d2lmini/hardware/catalog.py has no row for {told['card']}, so nothing was simulated"
 
 
 def target(kind, out, card):

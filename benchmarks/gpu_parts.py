@@ -1,6 +1,6 @@
 """What `gpu.py` measures, part by part. Every part runs on CUDA GPUs, on simulated ones and on the CPU alike.
 
-Each returns its part of a result, in the form that `d2lmini.results` checks.
+Each returns its part of a result, in the form that `d2lmini.measure.results` checks.
 """
 
 from functools import partial

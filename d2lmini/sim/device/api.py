@@ -9,6 +9,25 @@ from dataclasses import dataclass
 
 import torch
 
+from d2lmini.sim.device.api_random import (  # noqa: F401 part of torch.sim
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from d2lmini.sim.device.api_streams import (  # noqa: F401 part of torch.sim
+    Event,
+    Stream,
+    current_stream,
+    default_stream,
+    set_stream,
+    stream,
+)
 from d2lmini.sim.device.state import index_of, state
 from d2lmini.sim.model.memory import human
 from d2lmini.sim.patches.current import select
