@@ -7,7 +7,7 @@ newer for CUDA, numpy, scipy, scikit-learn, tqdm, filelock and psutil, and for t
     python benchmarks/gpu.py
 
 The first runs all tests that need a GPU. The second takes some minutes and writes `chapters/results/<card>.json`, which
-the book then shows; the form is that of `d2lmini/measure/results.py`. Wanted on a card like the H200: at most 0.10 s for an
+the book then shows; `d2lmini/measure/results.py` has the form. Wanted on a card like the H200: at most 0.10 s for an
 epoch of 60,000 images with all that the trainer has: the quickest of its ways, with the whole step as one CUDA graph.
 What torch cannot compile there, without a C compiler for instance, is left out, and a note in the file says so.
 

@@ -1,7 +1,7 @@
 """Predict the GPU columns of Table 7 of Shi et al. 2016 with the simulated clock, and say how far off it is.
 
 Run `python benchmarks/predict.py` from the repository's root; `--json FILE` writes the rows (the chapter on throughput
-draws those in chapters/results/predict.json), `--fit` searches the efficiency figures of `d2lmini/hardware/costs.py` anew.
+draws those in chapters/results/predict.json), `--fit` searches the shares in `d2lmini/hardware/costs.py` anew.
 Tensors live on the meta device: operations have shapes but no data, so a step takes no memory and a second or so.
 
 Both cards run at base clock: a K80 boosts only while its power budget lasts, and the table's ratio of the two cards in
