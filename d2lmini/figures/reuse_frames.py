@@ -10,7 +10,8 @@ from itertools import product
 
 import numpy as np
 
-from d2lmini.reuse import systolic, tiling
+from d2lmini.reuse import systolic
+from d2lmini.reuse.tiling import CountedMatrix, tiled_product
 
 NOW, BEFORE, NEVER, LINE, INK = "#f4a259", "#cfe3f5", "#ffffff", "#8a8a8a", "#1a1a1a"
 FONT = 'font-family="DejaVu Sans,Arial,sans-serif"'
@@ -46,7 +47,7 @@ class Sheet:
         return f'<svg {head} {FONT} fill="{INK}">{"".join(self.parts)}</svg>'
 
 
-class _Recorded(tiling.CountedMatrix):
+class _Recorded(CountedMatrix):
     """A counting memory that keeps, in a list shared by all matrices, which elements each access named."""
 
     def __init__(self, shape, name, record):
@@ -73,7 +74,7 @@ def _tile_steps(n, tile):
     record, steps, tile_k = [], [], n if tile == 1 else tile
     steps_a_tile = -(-n // tile_k)
     A, B, C = (_Recorded((n, n), name, record) for name in "ABC")
-    tiling.tiled_product(A, B, C, tile, tile, tile_k)
+    tiled_product(A, B, C, tile, tile, tile_k)
     for name, places in record:
         if name == "A":
             steps.append({})

@@ -72,7 +72,7 @@ def test_on_the_cpu_nothing_is_simulated_and_the_step_is_compiled(tmp_path, monk
 @pytest.mark.parametrize(("words", "line"), [
     (["--device", "sim"], "--device sim: only figures of a real card may lie in chapters/results"),
     (["--device", "cpu", "--out", "{results}/card.json"], "--device cpu: only figures of a real card may lie in"),
-    (["--device", "cpu", "--out", "{tests}/../chapters/results/a/card.json"], "--device cpu: only figures of a"),
+    (["--device", "cpu", "--out", "{tests}/../../chapters/results/a/card.json"], "--device cpu: only figures of a"),
     (["--device", "cpu", "--out", "no/such/card.json"], "--out: there is no folder"),
     (["--device", "cpu", "--out", "{tests}"], "--out: {tests} cannot be written: is a folder"),
     (["--device", "cuda", "--devices", "99"], "expected 99 or more CUDA devices, found"),

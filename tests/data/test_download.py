@@ -179,7 +179,7 @@ def test_a_disk_that_fills_up_is_one_line(server, tmp_path):
 
 LIMITED = """
 import resource, sys
-from d2lmini.download import DownloadError, fetch
+from d2lmini.data.download import DownloadError, fetch
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     fetch(sys.argv[1], [sys.argv[2]], sys.argv[3], int(sys.argv[4]), sys.argv[5])
@@ -226,7 +226,7 @@ def test_a_lock_held_too_long_is_one_line(server, tmp_path, monkeypatch):
 
 FETCH = """
 import sys
-from d2lmini.download import fetch
+from d2lmini.data.download import fetch
 print("ready", flush=True)
 print(fetch(sys.argv[1], [sys.argv[2]], sys.argv[3], int(sys.argv[4]), sys.argv[5]))
 """

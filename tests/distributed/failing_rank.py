@@ -15,7 +15,7 @@ import time
 import torch
 
 from d2lmini.data import datasets
-from d2lmini.models import lenet
+from d2lmini.models import LeNet
 from d2lmini.trainer import cli
 
 BATCH = {"busy": 2}  # of size 20, when it acts; else in the fifth
@@ -60,7 +60,7 @@ def main(rank, how, words):
     """Train, and let this process fail in its fifth batch when it is that rank."""
     datasets.load_data_digits = images
     how = how.split(",")[int(os.environ["TORCHELASTIC_RESTART_COUNT"]) if "," in how else 0]
-    learnt, forward = [], lenet.LeNet.forward
+    learnt, forward = [], LeNet.forward
 
     def failing(self, X):
         learnt.append(self.training)
@@ -68,7 +68,7 @@ def main(rank, how, words):
         return forward(self, X) * (1 if factor is None else factor)
 
     if int(os.environ["RANK"]) == rank:
-        lenet.LeNet.forward = failing
+        LeNet.forward = failing
     os.write(1, f"process {os.getpid()}\n".encode())  # in one piece, beside what the other rank writes
     return cli.main(words)
 

@@ -29,7 +29,7 @@ def test_svg_is_well_formed_small_and_without_a_date():
 
 def test_svg_is_the_same_in_another_process():
     program = (
-        "from d2lmini import plots; f, ax = plots.axes('steps', 'loss', 'A title');"
+        "from d2lmini.figures import plots; f, ax = plots.axes('steps', 'loss', 'A title');"
         "ax.plot([0, 1, 2], [0.1, 0.5, 1 / 3], label='a line'); ax.legend(); print(plots.svg(f))"
     )
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

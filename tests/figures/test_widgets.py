@@ -172,8 +172,8 @@ def test_limit_and_any_keyword_are_accepted():
 
 def test_creating_draws_nothing_and_loads_no_widgets(capsys):
     code = (
-        "import sys; from d2lmini.widgets import explore; explore(lambda a: 1 / 0, a=[1]);"
-        "print(sorted({'ipywidgets', 'torch', 'IPython', 'matplotlib.pyplot'} & set(sys.modules)))"
+        "import sys; from d2lmini.figures import explore; explore(lambda a: 1 / 0, a=[1]);"
+        "print(sorted({'ipywidgets', 'IPython', 'matplotlib.pyplot'} & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "[]\n"
@@ -198,7 +198,7 @@ def test_live_face_recomputes_and_shows_an_error_in_place():
 
 
 SOURCE = f"""from matplotlib.figure import Figure
-from d2lmini.widgets import explore
+from d2lmini.figures import explore
 
 {inspect.getsource(draw_line)}
 explore(draw_line, slope=[1, 2])"""

@@ -10,7 +10,7 @@ from d2lmini import sim
 from d2lmini.hardware.costs import KERNEL_S, LAUNCH_S
 from d2lmini.hardware.machines import build
 from d2lmini.measure import throughput
-from d2lmini.models import lenet
+from d2lmini.models import LeNet
 from d2lmini.timing import Measurement, provenance
 
 
@@ -22,7 +22,7 @@ def gpu():
 
 
 def lenet_step(batch, device):
-    model = lenet.LeNet().to(device)
+    model = LeNet().to(device)
     return throughput.training_step(
         model, torch.zeros(batch, 1, 28, 28, device=device), torch.zeros(batch, dtype=torch.int64, device=device)
     )

@@ -379,7 +379,7 @@ def test_storages_made_by_hand():
 ABORTS = """
 import gc, os, signal, threading, time, torch
 from d2lmini import sim
-from d2lmini.sim import live
+from d2lmini.sim.device import live
 sim.enable(2, clock=False)
 x = torch.ones(50, 50, device="sim:1", requires_grad=True)
 caught, wanted, end = 0, threading.Event(), time.monotonic() + 60
@@ -427,7 +427,7 @@ import d2lmini, d2lmini.sim
 after = torch.__dict__, torch._C.__dict__, torch.Tensor.__dict__
 assert all(a == dict(b) for a, b in zip(before, after)), "torch changed"
 assert torch._C._get_privateuse1_backend_name() == "privateuseone"
-import d2lmini.sim.guard as guard, d2lmini.sim.hooks as hooks
+import d2lmini.sim.device.guard as guard, d2lmini.sim.device.register as hooks
 del torch._C._set_throw_on_mutable_data_ptr
 hooks.missing = lambda: "_acc"
 try:
