@@ -1,5 +1,6 @@
 """Devices: the choice, its fallbacks, and errors that say what was wanted."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
