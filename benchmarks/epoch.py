@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 
 import d2lmini
 from d2lmini.data.datasets import Batches
-from d2lmini.measure.loading import PerSample
+from d2lmini.measuring.loading import PerSample
 from d2lmini.timing import Measurement, Timer, human, provenance
 
 LR = 0.1

@@ -7,7 +7,7 @@ newer for CUDA, numpy, scipy, scikit-learn, tqdm, filelock and psutil, and for t
     python benchmarks/gpu.py
 
 The first runs all tests that need a GPU. The second takes some minutes and writes `chapters/results/<card>.json`, which
-the book then shows; `d2lmini/measure/results.py` has the form. Wanted on a card like the H200: at most 0.10 s for an
+the book then shows; `d2lmini/measuring/results.py` has the form. Wanted on a card like the H200: at most 0.10 s for an
 epoch of 60,000 images with all that the trainer has: the quickest of its ways, with the whole step as one CUDA graph.
 What torch cannot compile there, without a C compiler for instance, is left out, and a note in the file says so.
 
@@ -42,7 +42,7 @@ try:
     from d2lmini import sim, timing
     from d2lmini.devices import cpu, processor
     from d2lmini.hardware.catalog import GPUS
-    from d2lmini.measure import results
+    from d2lmini.measuring import results
     from d2lmini.timing import human
     from d2lmini.trainer.compiled import MODES, RECORDED
 except ModuleNotFoundError as absent:

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from d2lmini.hardware import host
-from d2lmini.measure import memory_hierarchy, roofline
-from d2lmini.measure.levels import contrast, doubts, levels, size
+from d2lmini.measuring import memory_hierarchy, roofline
+from d2lmini.measuring.levels import contrast, doubts, levels, size
 from d2lmini.timing import human, provenance
 
 CHAINS = (1, 2, 4, 8, 16, 32)

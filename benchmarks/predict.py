@@ -28,8 +28,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from d2lmini.hardware import costs
 from d2lmini.hardware.machines import build, slower
-from d2lmini.measure.results import write_json
-from d2lmini.measure.throughput import Reporting, foresee
+from d2lmini.measuring.results import write_json
+from d2lmini.measuring.throughput import Reporting, foresee
 from d2lmini.sim.model.work import measure, signature
 
 TABLE = Path(__file__).parent.parent / "chapters" / "data" / "shi2016_table7.csv"

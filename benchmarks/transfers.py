@@ -12,8 +12,8 @@ import statistics
 from pathlib import Path
 
 from d2lmini.devices import cpu, try_all_gpus
-from d2lmini.measure import copy_overlap, line_fit, transfers
-from d2lmini.measure.transfers import SIZES, Route
+from d2lmini.measuring import copy_overlap, line_fit, transfers
+from d2lmini.measuring.transfers import SIZES, Route
 from d2lmini.timing import human
 
 LEAST, WANTED = 2**16, 0.20

@@ -3,8 +3,8 @@
 import math
 
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check
-from d2lmini.measure.loading import finish_times, utilisation, workers_needed
-from d2lmini.measure.throughput import amdahl
+from d2lmini.measuring.loading import finish_times, utilisation, workers_needed
+from d2lmini.measuring.throughput import amdahl
 
 
 @check

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check
-from d2lmini.measure.layer_costs import profile
+from d2lmini.measuring.layer_costs import profile
 from d2lmini.models.alexnet import alexnet
 from d2lmini.models.lenet import LeNet
 

@@ -4,7 +4,7 @@ from matplotlib import rc_context
 
 from d2lmini.figures.plots import LINES, STYLE, axes
 from d2lmini.hardware import host
-from d2lmini.measure.levels import size
+from d2lmini.measuring.levels import size
 
 TICKS = [4096 << 3 * k for k in range(7)]  # 4 KiB to 1 GiB
 MARKS = "osD^vP*X"  # told apart without colour

@@ -20,7 +20,7 @@ from d2lmini.devices import cpu, num_gpus, try_all_gpus
 from d2lmini.distributed import torchrun
 from d2lmini.distributed.pulse import slow
 from d2lmini.distributed.watch import Board, Watch, sentence, tell
-from d2lmini.measure.results import write_json
+from d2lmini.measuring.results import write_json
 from d2lmini.models.lenet import MODELS
 from d2lmini.timing import human
 from d2lmini.trainer import options as arguments

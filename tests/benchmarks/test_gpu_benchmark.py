@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from d2lmini import sim
-from d2lmini.measure import results
-from d2lmini.measure.transfers import Route
+from d2lmini.measuring import results
+from d2lmini.measuring.transfers import Route
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import gpu

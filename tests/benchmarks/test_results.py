@@ -8,8 +8,8 @@ import pytest
 
 from d2lmini.figures import result_figures
 from d2lmini.figures.plots import svg
-from d2lmini.measure import results
-from d2lmini.measure.results import ResultError, quantity
+from d2lmini.measuring import results
+from d2lmini.measuring.results import ResultError, quantity
 
 
 def seconds(value):

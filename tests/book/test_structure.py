@@ -16,7 +16,7 @@ FLOORS = [
     {"sim"},
     {"devices"},
     {"timing"},
-    {"measure", "collectives"},
+    {"measuring", "collectives"},
     {"data_parallel", "distributed"},
     {"trainer"},
     {"figures", "checks", "lessons", "train"},

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from d2lmini import checks, sim
-from d2lmini.measure import copy_overlap, line_fit
+from d2lmini.measuring import copy_overlap, line_fit
 
 
 def told(check, answer, capsys):

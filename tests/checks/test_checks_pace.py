@@ -3,7 +3,7 @@
 import pytest
 
 from d2lmini import checks
-from d2lmini.measure import line_fit, loading
+from d2lmini.measuring import line_fit, loading
 
 
 def told(check, answer, capsys):

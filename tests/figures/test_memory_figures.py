@@ -6,8 +6,8 @@ import pytest
 from d2lmini.figures import memory_figures as figures
 from d2lmini.figures.plots import svg
 from d2lmini.hardware.host import Cache
-from d2lmini.measure.memory_hierarchy import Point
-from d2lmini.measure.roofline import Roof
+from d2lmini.measuring.memory_hierarchy import Point
+from d2lmini.measuring.roofline import Roof
 from d2lmini.timing import Measurement
 
 POINTS = [Point(n * 1024, Measurement(tuple(n * 1e-9 * (1 + i / 100) for i in range(11)))) for n in (4, 8, 16)]

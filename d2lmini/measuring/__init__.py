@@ -8,8 +8,8 @@
     results                                        records of real cards
 """
 
-from d2lmini.measure.footprint import Footprint
-from d2lmini.measure.layer_costs import profile
-from d2lmini.measure.transfers import Route
+from d2lmini.measuring.footprint import Footprint
+from d2lmini.measuring.layer_costs import profile
+from d2lmini.measuring.transfers import Route
 
 __all__ = ["Footprint", "Route", "profile"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from d2lmini.measure import line_fit
+from d2lmini.measuring import line_fit
 from d2lmini.sim.model.clock import Clock
 from d2lmini.timing import Measurement, Timer, human, measure, provenance, simulated
 

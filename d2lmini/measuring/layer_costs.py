@@ -16,7 +16,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from d2lmini.measure.macs import layer_macs
+from d2lmini.measuring.macs import layer_macs
 
 
 @dataclass(frozen=True)

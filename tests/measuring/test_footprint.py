@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint_sequential
 
 from d2lmini import sim
-from d2lmini.measure.footprint import Footprint, largest
+from d2lmini.measuring.footprint import Footprint, largest
 from d2lmini.models.lenet import LeNet
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from d2lmini.hardware import host
 from d2lmini.hardware.host import Cache
-from d2lmini.measure.levels import contrast, doubts, levels, size
-from d2lmini.measure.memory_hierarchy import Point
+from d2lmini.measuring.levels import contrast, doubts, levels, size
+from d2lmini.measuring.memory_hierarchy import Point
 from d2lmini.timing import Measurement
 
 KIB, MIB = 2**10, 2**20

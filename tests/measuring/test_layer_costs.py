@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from d2lmini import sim
-from d2lmini.measure.layer_costs import profile
-from d2lmini.measure.macs import layer_macs
+from d2lmini.measuring.layer_costs import profile
+from d2lmini.measuring.macs import layer_macs
 from d2lmini.models.alexnet import WIDTHS_2014, alexnet
 from d2lmini.models.lenet import LeNet
 from d2lmini.models.resnet import resnet50, resnet56

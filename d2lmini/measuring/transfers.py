@@ -18,7 +18,7 @@ import torch
 
 from d2lmini.devices import cpu, memory_info, synchronize, try_all_gpus
 from d2lmini.hardware import host
-from d2lmini.measure import line_fit
+from d2lmini.measuring import line_fit
 from d2lmini.timing import Measurement, human, measure, provenance, simulated
 
 SIZES = tuple(2**k for k in range(10, 29))  # bytes: 1 KiB to 256 MiB

@@ -7,9 +7,9 @@ import numba
 import numpy as np
 import pytest
 
-from d2lmini.measure import memory_loops
-from d2lmini.measure.memory_hierarchy import WORDS, cycle
-from d2lmini.measure.memory_loops import compiled
+from d2lmini.measuring import memory_loops
+from d2lmini.measuring.memory_hierarchy import WORDS, cycle
+from d2lmini.measuring.memory_loops import compiled
 
 
 def test_the_compiled_chase_goes_where_python_goes():
@@ -64,5 +64,5 @@ def test_a_switched_off_compiler_is_refused(monkeypatch):
 
 
 def test_importing_the_package_does_not_import_numba():
-    code = "import sys; from d2lmini.measure import memory_hierarchy, roofline; sys.exit('numba' in sys.modules)"
+    code = "import sys; from d2lmini.measuring import memory_hierarchy, roofline; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,8 +9,8 @@ import torch
 
 from d2lmini.hardware import host
 from d2lmini.hardware.host import Cache, MainMemory
-from d2lmini.measure import memory_hierarchy
-from d2lmini.measure.memory_hierarchy import LINE, WORDS, cycle, working_sets
+from d2lmini.measuring import memory_hierarchy
+from d2lmini.measuring.memory_hierarchy import LINE, WORDS, cycle, working_sets
 
 KIB, MIB = 2**10, 2**20
 

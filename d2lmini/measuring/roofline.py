@@ -17,8 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from d2lmini.hardware import costs, host
-from d2lmini.measure import memory_hierarchy
-from d2lmini.measure.memory_loops import ARRAYS
+from d2lmini.measuring import memory_hierarchy
+from d2lmini.measuring.memory_loops import ARRAYS
 from d2lmini.sim.model.work import measure as measure_work
 from d2lmini.sim.model.work import signature
 from d2lmini.timing import SLOWING, Measurement, provenance
@@ -150,7 +150,7 @@ def measured(timeout=300):
     environment = {name: value for name, value in os.environ.items() if name not in HELD}
     path = [str(Path(__file__).resolve().parents[2]), environment.get("PYTHONPATH")]
     environment |= {"PYTHONPATH": os.pathsep.join(filter(None, path)), "D2LMINI_DEVICES": "cpu"}
-    command = [sys.executable, "-m", "d2lmini.measure.roofline"]
+    command = [sys.executable, "-m", "d2lmini.measuring.roofline"]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from d2lmini.hardware import catalog, costs
-from d2lmini.measure import memory_hierarchy, roofline
-from d2lmini.measure.roofline import Roof, count
+from d2lmini.measuring import memory_hierarchy, roofline
+from d2lmini.measuring.roofline import Roof, count
 
 V100 = catalog.GPUS["V100-SXM2-16GB"]
 
@@ -133,7 +133,7 @@ def test_the_child_is_free_of_what_holds_this_process_back(told, monkeypatch):
     monkeypatch.setenv("KEPT", "yes")
     roofline.measured()
     ((command, options),) = asked
-    assert command[1:] == ["-m", "d2lmini.measure.roofline"]
+    assert command[1:] == ["-m", "d2lmini.measuring.roofline"]
     assert not set(roofline.HELD) & set(options["env"])
     assert {"OMP_NUM_THREADS", "MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"} <= set(roofline.HELD)
     assert options["env"]["KEPT"] == "yes"

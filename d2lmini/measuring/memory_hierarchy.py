@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from d2lmini.hardware import host
-from d2lmini.measure.memory_loops import ARRAYS, MOVED, compiled
+from d2lmini.measuring.memory_loops import ARRAYS, MOVED, compiled
 from d2lmini.timing import Measurement, measure
 
 LINE = 64  # bytes a cache line on x86 and most ARM processors; Apple's have 128, and a chase then visits half lines

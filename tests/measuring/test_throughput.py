@@ -9,7 +9,7 @@ import torch
 from d2lmini import sim
 from d2lmini.hardware.costs import KERNEL_S, LAUNCH_S
 from d2lmini.hardware.machines import build
-from d2lmini.measure import throughput
+from d2lmini.measuring import throughput
 from d2lmini.models import LeNet
 from d2lmini.timing import Measurement, provenance
 

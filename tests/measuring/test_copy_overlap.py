@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from d2lmini import checks, sim
-from d2lmini.measure import copy_overlap
+from d2lmini.measuring import copy_overlap
 
 
 @pytest.fixture

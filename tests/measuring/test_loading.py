@@ -9,7 +9,7 @@ from hypothesis import strategies
 from torch.utils.data import DataLoader
 
 from d2lmini import sim
-from d2lmini.measure import loading
+from d2lmini.measuring import loading
 from d2lmini.sim.device.state import state
 
 LOAD, MATRIX = 1e-3, 256

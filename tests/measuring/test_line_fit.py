@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from d2lmini.measure.line_fit import fit
+from d2lmini.measuring.line_fit import fit
 
 SIZES = [2**k for k in range(10, 29)]
 

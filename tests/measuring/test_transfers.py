@@ -9,8 +9,8 @@ from d2lmini import sim
 from d2lmini.devices import cpu
 from d2lmini.hardware import costs, host
 from d2lmini.hardware.catalog import LINKS
-from d2lmini.measure import transfers
-from d2lmini.measure.transfers import Route
+from d2lmini.measuring import transfers
+from d2lmini.measuring.transfers import Route
 
 KIB, MIB = 2**10, 2**20
 FEW = (4 * KIB, 16 * KIB, 256 * KIB, MIB)

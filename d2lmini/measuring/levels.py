@@ -1,7 +1,7 @@
 """What measured points say about the levels of the memory hierarchy, and where they can't tell."""
 
 from d2lmini.hardware import host
-from d2lmini.measure.memory_hierarchy import ROOM
+from d2lmini.measuring.memory_hierarchy import ROOM
 
 
 def levels(points, caches=None):
