@@ -134,3 +134,9 @@ def test_no_file_names_a_path_of_some_machine():
         text = path.read_bytes().decode("utf-8", "ignore")
         found = MACHINE_PATH.search(re.sub(r'"image/(png|jpeg)": "[^"]*"', "", text))
         assert not found, f"{name} names {text[max(0, found.start() - 20) : found.end() + 20]!r}"
+
+
+def test_no_room_hides_a_name_of_the_package():
+    import d2lmini
+
+    assert not {room for rooms in FLOORS for room in rooms} & set(d2lmini.__all__)
