@@ -16,6 +16,7 @@ _HOMES = {
                      "split_batch train_batch",
     "trainer": "CheckpointError DivergedError History Trainer",
     "figures.plots": "Animator",
+    "figures.tables": "table",
     "figures.widgets": "explore",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
