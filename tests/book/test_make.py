@@ -27,17 +27,18 @@ def script(path, text):
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A copy of the project, small, with an environment that is set up."""
+    """A copy of the project, small, with an environment that is set up, in a folder whose name needs care."""
+    folder = tmp_path / "a b:c #1"
+    (folder / "chapters").mkdir(parents=True)
     for name in ("Makefile", "_config.yml", "_toc.yml", "requirements.txt", "pyproject.toml", "index.md"):
-        shutil.copy2(ROOT / name, tmp_path)
-    shutil.copytree(ROOT / "tools", tmp_path / "tools", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "chapters").mkdir()
-    (tmp_path / "chapters" / "one.ipynb").write_text("{}")
-    script(tmp_path / ".venv" / "bin" / "python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    script(tmp_path / ".venv" / "bin" / "jupyter-book", BUILDER)
-    (tmp_path / ".venv" / ".installed").write_text(os.path.realpath(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        shutil.copy2(ROOT / name, folder)
+    shutil.copytree(ROOT / "tools", folder / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "chapters" / "one 2: 3.ipynb").write_text("{}")
+    script(folder / ".venv" / "bin" / "python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    script(folder / ".venv" / "bin" / "jupyter-book", BUILDER)
+    (folder / ".venv" / ".installed").write_text(os.path.realpath(folder))
+    monkeypatch.chdir(folder)
+    return folder
 
 
 def make(*arguments):
@@ -64,11 +65,11 @@ def test_the_book_is_built_again_only_when_a_source_changed(project):
     assert make("book")[0] == 0
     assert make("book")[1].strip().endswith("http://127.0.0.1:8000")
     assert builds() == 1
-    for count, name in enumerate(["index.md", "chapters/one.ipynb", "_config.yml", "_toc.yml", "tools/serve.py"], 2):
+    for count, name in enumerate(["index.md", "chapters/one 2: 3.ipynb", "_config.yml", "_toc.yml", "tools/serve.py"], 2):
         change(name)
         assert make("book")[0] == 0
         assert builds() == count, name
-    os.remove("chapters/one.ipynb")
+    os.remove("chapters/one 2: 3.ipynb")
     make("book")
     make("book")
     assert builds() == 7
