@@ -28,7 +28,7 @@ def script(path, text):
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A copy of the project, small, with an environment that is set up, in a folder whose name needs care."""
-    folder = tmp_path / "a b:c #1"
+    folder = tmp_path / "a b #1"
     (folder / "chapters").mkdir(parents=True)
     for name in ("Makefile", "_config.yml", "_toc.yml", "requirements.txt", "pyproject.toml", "index.md"):
         shutil.copy2(ROOT / name, folder)
@@ -65,7 +65,8 @@ def test_the_book_is_built_again_only_when_a_source_changed(project):
     assert make("book")[0] == 0
     assert make("book")[1].strip().endswith("http://127.0.0.1:8000")
     assert builds() == 1
-    for count, name in enumerate(["index.md", "chapters/one 2: 3.ipynb", "_config.yml", "_toc.yml", "tools/serve.py"], 2):
+    sources = ["index.md", "chapters/one 2: 3.ipynb", "_config.yml", "_toc.yml", "tools/serve.py"]
+    for count, name in enumerate(sources, start=2):
         change(name)
         assert make("book")[0] == 0
         assert builds() == count, name
@@ -112,6 +113,17 @@ def test_a_python_without_venv_says_what_to_install(project, monkeypatch, capsys
     assert len(error.splitlines()) == 1
     assert "python3-venv" in error
     assert not Path(".venv").exists()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="venv takes the colon")
+def test_a_folder_that_can_hold_no_venv_is_one_line(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "a:b"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert setup_venv.main() == 1
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert "separator" in error
 
 
 def test_a_half_made_environment_is_made_again(project):
