@@ -8,9 +8,11 @@ CELL_TIMEOUT ?= 300
 PY := .venv/bin/python
 INSTALLED := .venv/.installed
 BOOK := _build/.built
-SOURCES := _config.yml _toc.yml $(shell find . -path './.*' -prune -o -path ./_build -prune -o \
-	-type f \( -name '*.md' -o -name '*.bib' -o -path './chapters/*' -o -path './_static/*' \
-	-o -path './tools/*.py' -o -path './d2lmini/*.py' \) ! -path '*/.*' ! -path ./README.md ! -path '*/__pycache__/*' -print | LC_ALL=C sort)
+# The files of the book, asked of the shell: make itself takes a space or a colon in a name for its own.
+SOURCES := find . -path './.*' -prune -o -path ./_build -prune -o -type f \( -name '*.md' -o -name '*.bib' \
+	-o -path './_*.yml' -o -path './chapters/*' -o -path './_static/*' -o -path './tools/*.py' \
+	-o -path './d2lmini/*.py' \) ! -path '*/.*' ! -path ./README.md ! -path '*/__pycache__/*'
+SORTED := LC_ALL=C sort
 CHECKED := d2lmini tests tools benchmarks chapters
 
 .PHONY: help setup book serve lab chapters test clean distclean FORCE
@@ -64,11 +66,13 @@ $(INSTALLED): requirements.txt pyproject.toml tools/setup_venv.py
 
 # The stamp lists the sources it was built from: one that was removed also means building again. Every build starts
 # from nothing: an incremental one forgets the warnings of the pages it does not read again, and keeps old pages.
-ifneq ($(shell cat $(BOOK) 2>/dev/null),$(SOURCES))
+CHANGED := $(shell $(SOURCES) -print | $(SORTED) | cmp -s - $(BOOK) 2>/dev/null && $(SOURCES) -newer $(BOOK) -print \
+	|| echo changed)
+ifneq ($(CHANGED),)
 $(BOOK): FORCE
 endif
-$(BOOK): $(INSTALLED) $(SOURCES)
+$(BOOK): $(INSTALLED)
 	@rm -rf _build
 	@echo "Building the book ..."
 	@.venv/bin/jupyter-book build . -W -n --keep-going -q >/dev/null
-	@echo "$(SOURCES)" > $@
+	@$(SOURCES) -print | $(SORTED) > $@

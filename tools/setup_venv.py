@@ -58,7 +58,7 @@ def main():
     except KeyboardInterrupt:
         print("setting up .venv was interrupted; run make again", file=sys.stderr)
         return 130
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:  # ValueError: the folder's name has a colon
         print(f"can't set up .venv: {error}", file=sys.stderr)
         return 1
     return 0

@@ -141,8 +141,8 @@ def load_data_mnist(batch_size, resize=None, root=None, device=None, seed=0):
     `root`: a folder with the four IDX files, gzipped or unpacked. If None, the folder that the environment variable
     D2LMINI_DATA names, or its subfolder ``mnist``. These are only read. Without either, the files are downloaded once
     to the cache folder, ``$XDG_CACHE_HOME/d2lmini/mnist`` (``~/.cache/d2lmini/mnist``).
-    Raises ValueError for bad arguments or files (see `d2lmini.idx`), FileNotFoundError when a folder that was given
-    lacks a file, DownloadError when a download fails. Source: LeCun, Cortes and Burges.
+    Raises ValueError for bad arguments or files (see `d2lmini.data.idx`), FileNotFoundError when a folder that was
+    given lacks a file, DownloadError when a download fails. Source: LeCun, Cortes and Burges.
     """
     return _load_idx(MNIST, batch_size, resize, root, device, seed)
 

@@ -74,13 +74,14 @@ SMALL_TEXT = """() => [...document.querySelectorAll("article p, article li, arti
 
 
 class Elements(HTMLParser):
-    """The start tags of a page, as (tag, attributes), and the ids that a link can lead to."""
+    """The start tags of a page, as (tag, attributes), and where a link can lead to."""
 
     def __init__(self, page):
         super().__init__()
         self.tags = []
         self.feed((HTML / page).read_text(encoding="utf-8"))
-        self.ids = {attributes.get("id") or attributes.get("name") for _, attributes in self.tags}
+        self.ids = [attributes["id"] for _, attributes in self.tags if "id" in attributes]
+        self.places = {*self.ids, *(attributes.get("name") for _, attributes in self.tags)}
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
@@ -233,6 +234,12 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(name):
         path = unquote(path.partition("?")[0]) or name
         if not (HTML / path).is_file():
             broken.append(f"no file: {target}")
-        elif fragment and path.endswith(".html") and unquote(fragment) not in elements(path).ids:
+        elif fragment and path.endswith(".html") and unquote(fragment) not in elements(path).places:
             broken.append(f"no such place: {target}")
     assert broken == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_two_elements_of_a_page_have_the_same_id(name):
+    ids = elements(name).ids
+    assert [name for name in set(ids) if ids.count(name) > 1] == []

@@ -27,17 +27,18 @@ def script(path, text):
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A copy of the project, small, with an environment that is set up."""
+    """A copy of the project, small, with an environment that is set up, in a folder whose name needs care."""
+    folder = tmp_path / "a b #1"
+    (folder / "chapters").mkdir(parents=True)
     for name in ("Makefile", "_config.yml", "_toc.yml", "requirements.txt", "pyproject.toml", "index.md"):
-        shutil.copy2(ROOT / name, tmp_path)
-    shutil.copytree(ROOT / "tools", tmp_path / "tools", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "chapters").mkdir()
-    (tmp_path / "chapters" / "one.ipynb").write_text("{}")
-    script(tmp_path / ".venv" / "bin" / "python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    script(tmp_path / ".venv" / "bin" / "jupyter-book", BUILDER)
-    (tmp_path / ".venv" / ".installed").write_text(os.path.realpath(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        shutil.copy2(ROOT / name, folder)
+    shutil.copytree(ROOT / "tools", folder / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "chapters" / "one 2: 3.ipynb").write_text("{}")
+    script(folder / ".venv" / "bin" / "python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    script(folder / ".venv" / "bin" / "jupyter-book", BUILDER)
+    (folder / ".venv" / ".installed").write_text(os.path.realpath(folder))
+    monkeypatch.chdir(folder)
+    return folder
 
 
 def make(*arguments):
@@ -64,11 +65,12 @@ def test_the_book_is_built_again_only_when_a_source_changed(project):
     assert make("book")[0] == 0
     assert make("book")[1].strip().endswith("http://127.0.0.1:8000")
     assert builds() == 1
-    for count, name in enumerate(["index.md", "chapters/one.ipynb", "_config.yml", "_toc.yml", "tools/serve.py"], 2):
+    sources = ["index.md", "chapters/one 2: 3.ipynb", "_config.yml", "_toc.yml", "tools/serve.py"]
+    for count, name in enumerate(sources, start=2):
         change(name)
         assert make("book")[0] == 0
         assert builds() == count, name
-    os.remove("chapters/one.ipynb")
+    os.remove("chapters/one 2: 3.ipynb")
     make("book")
     make("book")
     assert builds() == 7
@@ -111,6 +113,17 @@ def test_a_python_without_venv_says_what_to_install(project, monkeypatch, capsys
     assert len(error.splitlines()) == 1
     assert "python3-venv" in error
     assert not Path(".venv").exists()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="venv takes the colon")
+def test_a_folder_that_can_hold_no_venv_is_one_line(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "a:b"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert setup_venv.main() == 1
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert "separator" in error
 
 
 def test_a_half_made_environment_is_made_again(project):

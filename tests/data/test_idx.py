@@ -1,6 +1,6 @@
 import gzip
-import re
 import struct
+import tracemalloc
 
 import pytest
 import torch
@@ -48,35 +48,44 @@ PLAIN, PACKED = idx(IMAGES), gzip.compress(idx(IMAGES), mtime=0)  # no date: the
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("data", "keyword"),
     [
-        (b"", "truncated: expected at least 4 bytes, got 0"),
-        (b"\0\0\x08", "truncated: expected at least 4 bytes, got 3"),
-        (PLAIN[:15], "truncated: expected a header of 16 bytes, got 15"),
-        (PLAIN[:16], "truncated: expected 76 bytes for shape (5, 4, 3), got 16"),
-        (PLAIN[:-1], "truncated: expected 76 bytes for shape (5, 4, 3), got 75"),
-        (PLAIN + b"\0", "trailing bytes: expected 76 bytes for shape (5, 4, 3), got 77"),
-        (idx(IMAGES[0]), "expected magic number 0x00000801 (labels) or 0x00000803 (images), got 0x00000802"),
-        (b"<html>", "expected magic number 0x00000801 (labels) or 0x00000803 (images), got 0x3c68746d"),
-        (b"\1" + PLAIN[1:], "got 0x01000803"),
-        (idx(IMAGES, 0x0D), "expected values of type 0x08 (uint8), got 0x0d (float32)"),
-        (idx(IMAGES, 0x07), "got 0x00000703"),
-        (PLAIN[:4] + b"\xff" * 12, "truncated: expected 79228162458924105385300197391 bytes"),
-        (PACKED[:2], "corrupted gzip file"),
-        (PACKED[:-1], "corrupted gzip file"),
-        (PACKED[: len(PACKED) // 2], "corrupted gzip file"),
-        (corrupted(PACKED), "corrupted gzip file"),
-        (PACKED[:-8] + b"\0" * 8, "corrupted gzip file"),
-        (gzip.compress(PLAIN[:-1], mtime=0), "truncated: expected 76 bytes for shape (5, 4, 3), got 75"),
+        (b"", "magic"),
+        (b"\0\0\x08", "magic"),
+        (b"<html>", "magic"),
+        (idx(IMAGES[0]), "0x00000802"),
+        (idx(IMAGES, 0x0D), "0x00000d03"),
+        (b"\1" + PLAIN[1:], "0x01000803"),
+        (PLAIN[:15], "truncated"),
+        (PLAIN[:16], "truncated"),
+        (PLAIN[:-1], "truncated"),
+        (PLAIN + b"\0", "trailing"),
+        (PLAIN[:4] + b"\xff" * 12, "at most"),
+        (PACKED[:2], "corrupted"),
+        (PACKED[:-1], "corrupted"),
+        (PACKED[: len(PACKED) // 2], "corrupted"),
+        (corrupted(PACKED), "corrupted"),
+        (PACKED[:-8] + b"\0" * 8, "corrupted"),
+        (gzip.compress(PLAIN[:-1], mtime=0), "truncated"),
     ],
 )
-def test_a_bad_file_is_one_line_that_names_it(tmp_path, data, message):
+def test_a_bad_file_is_one_line_that_names_it(tmp_path, data, keyword):
     path = write(tmp_path / "bad.gz", data)
-    with pytest.raises(ValueError, match=re.escape(message)) as error:
+    with pytest.raises(ValueError, match=keyword) as error:
         read_idx(path)
     assert str(error.value).startswith(f"{path}: ")
     assert "\n" not in str(error.value)
-    assert error.value.__cause__ is None
+
+
+def test_no_more_is_unpacked_than_the_header_announces(tmp_path):
+    path = write(tmp_path / "bomb.gz", gzip.compress(PLAIN + bytes(1 << 28), compresslevel=1, mtime=0))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="trailing"):
+            read_idx(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_pair_becomes_examples(tmp_path):
@@ -88,15 +97,14 @@ def test_a_pair_becomes_examples(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("images", "labels", "message"),
+    ("images", "labels", "keyword"),
     [
-        (IMAGES, LABELS[:-1], "i holds 5 images but {}l holds 4 labels"),
-        (IMAGES, torch.tensor([0, 10, 3, 255, 1], dtype=torch.uint8), "l: expected labels 0 to 9, got 10 at index 1"),
-        (LABELS, LABELS, "i: not the right IDX file: expected magic number 0x00000803 (images), got 0x00000801"),
-        (IMAGES, IMAGES, "l: not the right IDX file: expected magic number 0x00000801 (labels), got 0x00000803"),
+        (IMAGES, LABELS[:-1], "4 labels"),
+        (IMAGES, torch.tensor([0, 10, 3, 255, 1], dtype=torch.uint8), "index 1"),
+        (LABELS, LABELS, "0x00000803"),
+        (IMAGES, IMAGES, "0x00000801"),
     ],
 )
-def test_files_that_do_not_belong_together_are_told(tmp_path, images, labels, message):
-    paths = write(tmp_path / "i", idx(images)), write(tmp_path / "l", idx(labels))
-    with pytest.raises(ValueError, match=re.escape(f"{tmp_path}/{message}".format(f"{tmp_path}/"))):
-        read_examples(*paths)
+def test_files_that_do_not_belong_together_are_told(tmp_path, images, labels, keyword):
+    with pytest.raises(ValueError, match=keyword):
+        read_examples(write(tmp_path / "i", idx(images)), write(tmp_path / "l", idx(labels)))
