@@ -8,14 +8,18 @@ Results are computed for real, on the CPU; mixing devices raises PyTorch's own e
 Importing this package changes nothing in torch; `enable` does, for the rest of the process.
 """
 
+import contextlib
+
 import torch
 
 from d2lmini.hardware import machines
 from d2lmini.sim.device.state import state
 from d2lmini.sim.model.clock import Clock
 from d2lmini.sim.model.memory import Memory
+from d2lmini.sim.model.work import work
 
-__all__ = ["Clock", "Memory", "clock", "enable", "has_clock", "is_enabled", "machine", "now", "one_launch", "trace"]
+__all__ = ["Clock", "Memory", "clock", "disable", "enable", "has_clock", "is_enabled", "machine", "now",
+           "one_launch", "trace", "use_clock", "work"]  # fmt: skip
 
 _registered = False
 _MOST = 128  # torch keeps a device's index in one signed byte
@@ -75,6 +79,16 @@ def clock():
     if state.clock is None:
         raise RuntimeError("expected simulated GPUs with a clock: call sim.enable(...) first, without clock=False")
     return state.clock
+
+
+@contextlib.contextmanager
+def use_clock(clock):
+    """Let the simulated GPUs have another `Clock` inside a ``with``, of as many GPUs; afterwards their own goes on."""
+    before, state.clock = state.clock, clock
+    try:
+        yield clock
+    finally:
+        state.clock = before
 
 
 def trace():
