@@ -26,11 +26,11 @@ import torch
 from networks import NETWORKS
 from torch.utils.flop_counter import FlopCounterMode
 
+from d2lmini import sim
 from d2lmini.hardware import costs
 from d2lmini.hardware.machines import build, slower
 from d2lmini.measuring.results import write_json
 from d2lmini.measuring.throughput import Reporting, foresee
-from d2lmini.sim.model.work import measure, signature
 
 TABLE = Path(__file__).parent.parent / "chapters" / "data" / "shi2016_table7.csv"
 GRID = [share / 20 for share in range(8, 19)]
@@ -128,8 +128,9 @@ def _works(name):
     """Return how often each distinct piece of work occurs in one training step."""
     found, everything = Counter(), make(name)
     step(*everything)
-    with Reporting(lambda *call: signature(*call) and found.update([measure(*call)])):
+    with Reporting(lambda *call: found.update([sim.work(*call)])):
         step(*everything)
+    del found[None]  # what costs nothing
     return found
 
 

@@ -24,9 +24,9 @@ def simulated_gpus_are_left_empty():
 
 def _left():
     """Return the tensors on simulated GPUs, and the bytes that are counted there by index."""
-    if "d2lmini.sim.device.live" not in sys.modules:
+    if "d2lmini.sim.device.gpus" not in sys.modules:
         return [], {}
-    from d2lmini.sim.device import live
+    from d2lmini.sim.device import gpus
     from d2lmini.sim.device.state import state
 
-    return live.tensors(), {gpu.index: gpu.memory.allocated for gpu in state.gpus if gpu.memory.allocated}
+    return gpus.tensors(), {gpu.index: gpu.memory.allocated for gpu in state.gpus if gpu.memory.allocated}

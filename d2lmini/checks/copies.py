@@ -13,9 +13,6 @@ import torch
 from d2lmini import sim
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many
 from d2lmini.hardware import machines
-from d2lmini.sim.device.state import state
-from d2lmini.sim.device.tensor import SimTensor
-from d2lmini.sim.model.clock import Clock
 
 FEATURES = 256
 PRODUCTS = 8  # on a batch; on the slow GPU they take about as long as five copies of one
@@ -96,8 +93,11 @@ def _try_prefetch(function, count):
         for _ in range(PRODUCTS):
             batch @ weight
 
+    def record(*call):
+        recorded.append(call)
+
     def watched(batches):
-        with sim.trace() as trace, mock.patch.object(SimTensor, "record_stream", lambda *call: recorded.append(call)):
+        with sim.trace() as trace, mock.patch.object(type(weight), "record_stream", record):
             for batch in function(batches, weight.device):
                 use(batch)
         return trace
@@ -170,5 +170,5 @@ def _slow_gpus():
     if not sim.is_enabled() or torch.sim.device_count() < 2:
         sim.enable(2)
     slow = machines.build(torch.sim.device_count(), "GTX 580", "PCIe3-x16")
-    with mock.patch.object(state, "clock", Clock(slow)):
+    with sim.use_clock(sim.Clock(slow)):
         yield

@@ -12,7 +12,6 @@ from d2lmini.collectives import schedules
 from d2lmini.collectives.cost_model import bound_seconds
 from d2lmini.collectives.on_devices import run
 from d2lmini.hardware import costs, machines
-from d2lmini.sim.model.streams import PS
 
 RING = machines.build(8, "GTX 1080", "PCIe3-x16", peer=True)  # a slot for each: bytes, not latency, decide
 SWITCH = machines.MACHINES["8xH200"]
@@ -96,7 +95,7 @@ def _score_ring(function, world_size, n):
     beside = max(torch.sim.max_memory_allocated(rank) - before[rank] for rank in range(world_size))
     for rank in range(world_size):
         torch.sim.synchronize(rank)
-    seconds = sim.now() - min(span.start for span in spans) / PS
+    seconds = sim.now() - min(span.start_s for span in spans)
     rate = RING.host_link.bytes_per_s_per_direction * costs.LINK_SHARE
     bound = bound_seconds(4 * n, world_size, rate)
     time = f"{seconds * 1e3:.2f} ms, the bound is {bound * 1e3:.2f} ms"

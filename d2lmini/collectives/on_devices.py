@@ -18,7 +18,6 @@ from d2lmini import sim
 from d2lmini.collectives import schedules
 from d2lmini.collectives.ledger import Ledger, Message
 from d2lmini.collectives.operands import must_agree
-from d2lmini.sim.model.streams import PS
 
 COMBINE = {
     "sum": lambda here, came: here.add_(came),
@@ -207,8 +206,8 @@ def _ledger(schedule, tensor, notes, trace):
     for step, send, nbytes, spans in notes:
         wires = [span for span in spans if span.kind == "copy"]
         link = " + ".join(span.place for span in wires) or "memory"
-        start = (min(span.start for span in wires) - trace.begin) / PS if wires else None
-        end = (max(span.end for span in wires) - trace.begin) / PS if wires else None
+        start = min(span.start_s for span in wires) - trace.begin_s if wires else None
+        end = max(span.end_s for span in wires) - trace.begin_s if wires else None
         messages.append(Message(step, send.src, send.dst, nbytes, link, start, end))
     return Ledger(
         schedule.name, schedule.world_size, len(schedule.steps), tensor.nbytes, tuple(messages),

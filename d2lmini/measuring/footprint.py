@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from d2lmini.sim.model.memory import Memory
+from d2lmini import sim
 
 _ANY = 2**62  # bytes: more than any machine has
 
@@ -24,7 +24,7 @@ class Footprint(TorchDispatchMode):
     def __init__(self, capacity=None):
         """Set the capacity in bytes; beyond it torch.OutOfMemoryError is raised. None: there is no limit."""
         super().__init__()
-        self._memory = Memory(0, _ANY if capacity is None else capacity)
+        self._memory = sim.Memory(0, _ANY if capacity is None else capacity)
         self.history = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):

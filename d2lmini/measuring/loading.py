@@ -10,8 +10,7 @@ import time
 import torch
 from torch.utils.data import Dataset
 
-from d2lmini.sim.device.state import state
-from d2lmini.sim.model.streams import PS
+from d2lmini import sim
 
 
 def utilisation(load, step, workers=1):
@@ -64,9 +63,8 @@ class SimulatedLoader:
 
     def __iter__(self):
         """Begin an epoch."""
-        if state.clock is None:
-            raise RuntimeError("expected simulated GPUs with a clock: call sim.enable(...) first")
-        return self._with_workers(state.clock) if self.workers else self._alone(state.clock)
+        clock = sim.clock()
+        return self._with_workers(clock) if self.workers else self._alone(clock)
 
     def _alone(self, clock):
         for i, batch in enumerate(self.batches):
@@ -77,10 +75,9 @@ class SimulatedLoader:
         free, ready = [0] * self.workers, []
 
         def order(i):
-            begin = max(clock.now_ps(), free[i % self.workers])
-            free[i % self.workers] = end = begin + round(self.seconds * PS)
-            clock.beside(1 + i % self.workers, begin, end, f"load batch {i}")
-            ready.append(end)
+            worker = i % self.workers
+            free[worker] = clock.beside(1 + worker, self.seconds, f"load batch {i}", after=free[worker])
+            ready.append(free[worker])
 
         for i in range(min(self.workers * self.prefetch, len(self.batches))):
             order(i)

@@ -16,11 +16,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from d2lmini import sim
 from d2lmini.hardware import costs, host
 from d2lmini.measuring import memory_hierarchy
 from d2lmini.measuring.memory_loops import ARRAYS
-from d2lmini.sim.model.work import measure as measure_work
-from d2lmini.sim.model.work import signature
 from d2lmini.timing import SLOWING, Measurement, provenance
 
 # What would hold a measurement of this machine's best back: the settings of `timing`, and those that limit threads.
@@ -70,9 +69,9 @@ class _Calls(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        if signature(func, args, kwargs or {}, out) is not None:
+        work = sim.work(func, args, kwargs or {}, out)
+        if work is not None:
             formula = flop_registry.get(func._overloadpacket)
-            work = measure_work(func, args, kwargs or {}, out)
             flops = formula(*args, **(kwargs or {}), out_val=out) if formula else _largest((args, out))
             self.found.append(work._replace(flops=flops))  # without the simulated GPU's rounding up to whole tiles
         return out

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from d2lmini import sim
 from d2lmini.measuring import line_fit
-from d2lmini.sim.model.clock import Clock
 from d2lmini.timing import Measurement, Timer, human, measure, provenance, simulated
 
 BATCHES = tuple(2**k for k in range(11))
@@ -108,7 +108,7 @@ def foresee(step, machine, uploaded=0):
     from pageable memory. The trace ends when the host has seen the step's end.
     """
     step()
-    clock = Clock(machine)
+    clock = sim.Clock(machine)
     with clock.trace() as trace:
         clock.copy(None, 0, uploaded, pinned=False, blocking=True)
         with Reporting(lambda *call: clock.operation(0, *call)):
@@ -119,7 +119,7 @@ def foresee(step, machine, uploaded=0):
 
 def host_seconds(trace):
     """Return the seconds that the host spent launching operations in a `timeline.Trace`."""
-    return sum(span.end - span.start for span in trace.spans if span.kind == "launch") / 1e12
+    return sum(span.seconds for span in trace.spans if span.kind == "launch")
 
 
 @contextlib.contextmanager

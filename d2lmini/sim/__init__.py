@@ -8,13 +8,18 @@ Results are computed for real, on the CPU; mixing devices raises PyTorch's own e
 Importing this package changes nothing in torch; `enable` does, for the rest of the process.
 """
 
+import contextlib
+
 import torch
 
 from d2lmini.hardware import machines
-from d2lmini.sim.device.state import Gpu, state
+from d2lmini.sim.device.state import state
+from d2lmini.sim.model.clock import Clock
 from d2lmini.sim.model.memory import Memory
+from d2lmini.sim.model.work import work
 
-__all__ = ["enable", "has_clock", "is_enabled", "machine", "now", "one_launch", "trace"]
+__all__ = ["Clock", "Memory", "clock", "disable", "enable", "has_clock", "is_enabled", "machine", "now",
+           "one_launch", "trace", "use_clock", "work"]  # fmt: skip
 
 _registered = False
 _MOST = 128  # torch keeps a device's index in one signed byte
@@ -39,14 +44,11 @@ def enable(gpus=None, gpu="GTX 1080", link="PCIe3-x16", *, machine=None, memory=
     if not isinstance(capacity, int) or capacity < 0:
         raise ValueError(f"expected the memory of a GPU as a number of bytes, got {memory!r}")
     _register()
-    from d2lmini.sim.device import live
-    from d2lmini.sim.model.clock import Clock
+    from d2lmini.sim.device import gpus as devices
 
-    tensors = live.settle(chosen.count, capacity) if state.gpus else []
-    state.machine, state.counting = chosen, counting
+    devices.resize(chosen.count, capacity, counting)
+    state.machine = chosen
     state.leads = not torch.cuda.is_available() if accelerator is None else accelerator
-    _resize(chosen.count, capacity)
-    live.recount(tensors)
     state.clock = Clock(chosen) if clock else None
 
 
@@ -56,12 +58,9 @@ def disable():
     The device type stays known to torch. Raises RuntimeError when a tensor is left on one of them.
     """
     if state.gpus:
-        from d2lmini.sim.device import live
-        from d2lmini.sim.patches import current
+        from d2lmini.sim.device import gpus
 
-        live.settle(0, 0)
-        state.gpus.clear()
-        current.select(0)
+        gpus.resize(0, 0, state.counting)
     state.clock, state.leads = None, False
 
 
@@ -70,11 +69,31 @@ def is_enabled():
     return bool(state.gpus)
 
 
-def trace():
-    """Return a context manager that records what the devices do while it is open; raises RuntimeError with no clock."""
+def has_clock():
+    """Return whether simulated GPUs with a simulated clock are enabled."""
+    return state.clock is not None
+
+
+def clock():
+    """Return the `Clock` that runs; raises RuntimeError with none."""
     if state.clock is None:
         raise RuntimeError("expected simulated GPUs with a clock: call sim.enable(...) first, without clock=False")
-    return state.clock.trace()
+    return state.clock
+
+
+@contextlib.contextmanager
+def use_clock(clock):
+    """Let the simulated GPUs have another `Clock` inside a ``with``, of as many GPUs; afterwards their own goes on."""
+    before, state.clock = state.clock, clock
+    try:
+        yield clock
+    finally:
+        state.clock = before
+
+
+def trace():
+    """Return a context manager that records what the devices do while it is open; raises RuntimeError with no clock."""
+    return clock().trace()
 
 
 def one_launch():
@@ -82,21 +101,12 @@ def one_launch():
 
     Raises RuntimeError with no clock.
     """
-    if state.clock is None:
-        raise RuntimeError("expected simulated GPUs with a clock: call sim.enable(...) first, without clock=False")
-    return state.clock.one_launch()
-
-
-def has_clock():
-    """Return whether simulated GPUs with a simulated clock are enabled."""
-    return state.clock is not None
+    return clock().one_launch()
 
 
 def now():
     """Return the calling thread's simulated time, in seconds since `enable`; raises RuntimeError with no clock."""
-    if state.clock is None:
-        raise RuntimeError("expected simulated GPUs with a clock: call sim.enable(...) first, without clock=False")
-    return state.clock.now()
+    return clock().now()
 
 
 def machine():
@@ -120,27 +130,11 @@ def _register():
     global _registered
     if _registered:
         return
-    from d2lmini.sim.device import api, register
+    from d2lmini.sim.device import api
+    from d2lmini.sim.patches import register
 
     lacking = register.missing()
     if lacking:
         raise RuntimeError(f"simulated GPUs need torch 2.11 or later; this is {torch.__version__}, without {lacking}")
     register.register(api)
     _registered = True
-
-
-def _resize(count, capacity):
-    """Keep the devices that stay, drop or add others."""
-    from d2lmini.sim.device import random
-    from d2lmini.sim.patches import current
-
-    del state.gpus[count:]
-    for index in range(len(state.gpus), count):
-        generator = random.make(index)
-        generator.manual_seed(torch.initial_seed())
-        state.gpus.append(Gpu(index, torch.device("sim", index), Memory(index, capacity), generator))
-    for gpu in state.gpus:
-        gpu.memory.restart(capacity)
-    if state.current >= count:
-        current.select(0)
-    torch.nn.parallel._functions._streams = None  # a list with one entry a device

@@ -22,6 +22,7 @@ FLOORS = [
     {"figures", "checks", "lessons", "train"},
 ]
 ROOT_FILES = {"__init__.py", "devices.py", "timing.py", "train.py"}
+SIM_FLOORS = [{"model"}, {"device"}, {"patches"}, {"ranks"}]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST_FILE, LONGEST_FUNCTION = 250, 45
 MACHINE_PATH = re.compile(r"(?<![\w.$}/~-])/(?:work|root|home/\w+)(?:/|\b)")
@@ -47,14 +48,17 @@ def imported(tree):
         yield from (name.removeprefix("d2lmini.") for name in names if name.startswith("d2lmini."))
 
 
-def test_imports_go_downward():
-    floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
-    wrong = []
+@pytest.mark.parametrize(("floors", "house"), [(FLOORS, ()), (SIM_FLOORS, ("sim",))], ids=["package", "sim"])
+def test_imports_go_downward(floors, house):
+    floor = {room: number for number, rooms in enumerate(floors) for room in rooms}
+    depth, wrong = len(house), []
     for path, tree, _ in trees():
-        here = path.parts[0].removesuffix(".py")
-        for name in imported(tree) if here != "__init__" else ():
-            there = name.split(".")[0]
-            if there != here and not floor[there] < floor[here]:
+        here = path.with_suffix("").parts[depth:]
+        if path.parts[:depth] != house or here[0] not in floor:
+            continue
+        for name in imported(tree):
+            there = name.split(".")[depth:]
+            if tuple(name.split(".")[:depth]) == house and there[0] != here[0] and floor[there[0]] >= floor[here[0]]:
                 wrong.append(f"{path} imports {name}")
     assert not wrong, "\n".join(wrong)
 

@@ -91,14 +91,15 @@ def test_waits_of_the_host_are_seen(clock):
 def test_work_of_the_host_and_beside_it_is_told_from_waiting(clock, tmp_path):
     with clock.trace() as trace:
         clock.advance(1e-6, "reading")
-        clock.beside(2, 500_000, 3_000_000, "another process")
-        clock.wait_until(3_000_000, "the other")
+        first = clock.beside(2, 1e-6, "another process")
+        clock.wait_until(clock.beside(2, 1e-6, "another process", after=first), "the other")
         clock.advance(0)
-    clock.beside(2, 0, 1, "after the block")
+    clock.beside(2, 1, "after the block")
     assert [(s.kind, s.row, s.name, s.start, s.end) for s in trace.spans] == [
-        ("work", 0, "reading", 0, 1_000_000), ("work", 2, "another process", 500_000, 3_000_000),
-        ("wait", 0, "the other", 1_000_000, 3_000_000),
+        ("work", 0, "reading", 0, 1_000_000), ("wait", 0, "the other", 1_000_000, 3_000_000),
+        ("work", 2, "another process", 1_000_000, 2_000_000), ("work", 2, "another process", 2_000_000, 3_000_000),
     ]  # fmt: skip
+    assert [(s.start_s, s.end_s, s.seconds) for s in trace.spans][1] == pytest.approx((1e-6, 3e-6, 2e-6))
     assert clock.now_ps() == 3_000_000
     trace.save(tmp_path / "trace.json")
     drawn = trace.draw(Figure().subplots())

@@ -8,10 +8,8 @@ from multiprocessing.reduction import ForkingPickler
 import numpy as np
 import pytest
 import torch
-import torch.multiprocessing as mp
 from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
-from torch.utils.data import DataLoader, TensorDataset
 
 from d2lmini import sim
 
@@ -240,7 +238,7 @@ REFUSED = [
      "as torch.jit.save does, got one on sim:1"),
     (lambda x: torch.func.linearize(torch.sin, x), NotImplementedError, "cannot be traced"),
     (lambda x: x.__setitem__(torch.tensor([0, 1]), torch.ones(2)), RuntimeError, "but got values is on cpu"),
-    (lambda x: ForkingPickler.dumps(x.requires_grad_() * 2), RuntimeError, "autograd ends at the process"),
+    (lambda x: ForkingPickler.dumps(nn.Parameter(x)), RuntimeError, r"another process.*tensor\.cpu\(\)"),
 ]  # fmt: skip
 
 
@@ -303,35 +301,3 @@ def test_streams_and_events_end_with_their_clock():
             with pytest.raises(RuntimeError, match=r"got one made before sim\.enable was called last"):
                 use()
     assert torch.sim.current_device() == 0
-
-
-def other_process(take, give):
-    sim.enable(4, clock=False)
-    x, layer = take.get()
-    x.add_(1)
-    give.put([str(x.device), str(layer.weight.device), isinstance(layer.weight, nn.Parameter)])
-    give.put(nn.Parameter(torch.full((2,), 5.0, device="sim:3")))
-    take.get()  # what was sent lives as long as its sender
-
-
-def test_processes_share_memory_as_they_do_with_cuda():
-    context = mp.get_context("spawn")
-    there, back = context.Queue(), context.Queue()
-    process = context.Process(target=other_process, args=(there, back), daemon=True)
-    process.start()
-    x = torch.ones(3, device="sim:1")
-    there.put([x, nn.Linear(2, 2, device="sim:2")])
-    assert back.get(timeout=60) == ["sim:1", "sim:2", True]
-    assert x.tolist() == [2, 2, 2]
-    weight = back.get(timeout=60)
-    assert (str(weight.device), weight.tolist(), isinstance(weight, nn.Parameter)) == ("sim:3", [5, 5], True)
-    there.put(None)
-    process.join(60)
-    assert process.exitcode == 0
-
-
-def test_workers_of_a_data_loader_may_make_batches_on_a_device():
-    data = TensorDataset(torch.arange(10.0, device="sim:1"))
-    batches = [batch for (batch,) in DataLoader(data, batch_size=4, num_workers=1)]
-    assert {str(batch.device) for batch in batches} == {"sim:1"}
-    assert torch.cat(batches).tolist() == list(range(10))

@@ -4,11 +4,11 @@ A device is given as an index, a string, a torch.device, or None for the current
 raises torch.AcceleratorError with CUDA's sentence.
 """
 
-import contextlib
 from dataclasses import dataclass
 
 import torch
 
+from d2lmini.sim.device import current
 from d2lmini.sim.device.api_random import (  # noqa: F401 part of torch.sim
     get_rng_state,
     get_rng_state_all,
@@ -28,13 +28,14 @@ from d2lmini.sim.device.api_streams import (  # noqa: F401 part of torch.sim
     set_stream,
     stream,
 )
+from d2lmini.sim.device.current import current_device, device_of, set_device  # noqa: F401 part of torch.sim
 from d2lmini.sim.device.state import index_of, state
 from d2lmini.sim.model.memory import human
-from d2lmini.sim.patches.current import select
 
 _initialized = True  # only then torch.utils.checkpoint keeps the generators' states for the second forward pass
 
 OutOfMemoryError = torch.OutOfMemoryError
+device = current.device
 
 
 def __getattr__(name):
@@ -64,41 +65,6 @@ def init():
 def device_count():
     """Return the number of simulated GPUs."""
     return len(state.gpus)
-
-
-def current_device():
-    """Return the index of the calling thread's current device."""
-    return state.current
-
-
-def set_device(device):
-    """Make a device the calling thread's current one; a negative index changes nothing."""
-    if not (isinstance(device, int) and device < 0):
-        select(index_of(device))
-
-
-class device(contextlib.ContextDecorator):  # the name that torch.cuda has
-    """Make a device the current one inside a ``with``; None or a negative index changes nothing."""
-
-    def __init__(self, device):
-        self.idx = -1 if device is None or (isinstance(device, int) and device < 0) else index_of(device)
-        self.prev_idx = -1
-
-    def __enter__(self):
-        self.prev_idx = state.current
-        if self.idx >= 0:
-            select(self.idx)
-
-    def __exit__(self, *exc):
-        select(self.prev_idx)
-        return False
-
-
-class device_of(device):
-    """Make the device of a tensor the current one; a tensor elsewhere changes nothing."""
-
-    def __init__(self, obj):
-        super().__init__(obj.get_device() if obj.device.type == "sim" else -1)
 
 
 def synchronize(device=None):

@@ -8,6 +8,7 @@ import time
 
 import torch
 
+from d2lmini.sim.device.current import device, set_device
 from d2lmini.sim.device.state import index_of, state
 
 
@@ -144,8 +145,6 @@ def set_stream(stream):
     """Make a stream the calling thread's current one on its device; None changes nothing."""
     if stream is None:
         return
-    from d2lmini.sim.device.api import set_device
-
     queue = _live(stream._queue)
     set_device(stream.device_index)
     if queue is not None:
@@ -158,8 +157,6 @@ def stream(stream):
     if stream is None:
         yield
         return
-    from d2lmini.sim.device.api import device
-
     with device(stream.device_index):
         before = current_stream()
         set_stream(stream)

@@ -10,8 +10,8 @@ import torch
 from d2lmini.sim.device.dispatch import follow, handles
 from d2lmini.sim.device.random import draw
 from d2lmini.sim.device.state import state
+from d2lmini.sim.device.storage import is_pinned
 from d2lmini.sim.device.tensor import SimTensor, own, wrap
-from d2lmini.sim.patches import pinning
 
 aten = torch.ops.aten
 _CPU = torch.device("cpu")
@@ -144,7 +144,7 @@ def _report(func, src, dst, args, out, moved, non_blocking):
         clock.operation(src, func, args, {}, out)
     else:
         host = out if dst is None else moved
-        pinned = None in (src, dst) and pinning.is_marked(host)
+        pinned = None in (src, dst) and is_pinned(host)
         clock.copy(src, dst, moved.numel() * moved.element_size(), pinned, not non_blocking)
 
 

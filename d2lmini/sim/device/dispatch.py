@@ -11,8 +11,8 @@ import torch
 
 from d2lmini.sim.device import result_sizes, rules
 from d2lmini.sim.device.fused import KERNELS
-from d2lmini.sim.device.interrupts import keep_handler
 from d2lmini.sim.device.random import draw
+from d2lmini.sim.device.signals import keep_handler
 from d2lmini.sim.device.state import state
 from d2lmini.sim.device.tensor import SimTensor, own, resync, shell, wrap
 

@@ -16,7 +16,7 @@ from itertools import repeat, starmap
 
 import torch
 
-from d2lmini.sim.device.interrupts import inside
+from d2lmini.sim.device.signals import inside
 
 _TYPE = torch._C._autograd.DeviceType.PrivateUse1
 _Addresses = ctypes.c_void_p * 3  # of an error's type, value and traceback

@@ -1,16 +1,19 @@
-"""Tensors that simulated GPUs do not hold: sparse, quantised, mkldnn and nested ones. Whatever makes one is refused."""
+"""What is refused: sparse, quantised, mkldnn and nested tensors on simulated GPUs, and tensors for other processes."""
+
+from multiprocessing.reduction import ForkingPickler
 
 import torch
 
 from d2lmini.sim.device.dispatch import handles
-from d2lmini.sim.device.tensor import refusal
+from d2lmini.sim.device.tensor import SimTensor, refusal
 
 aten = torch.ops.aten
 _libraries = []
 
 
 def register():
-    """Refuse every operation on them; only once a process."""
+    """Refuse every operation on such tensors, and sending ours; only once a process."""
+    ForkingPickler.register(SimTensor, _send)
     for kind, key in (
         ("sparse", "SparsePrivateUse1"), ("sparse", "SparseCsrPrivateUse1"), ("quantised", "QuantizedPrivateUse1"),
         ("nested", "NestedTensorPrivateUse1"),
@@ -18,6 +21,11 @@ def register():
         library = torch.library.Library("_", "IMPL", key)
         library.fallback(_refuse(kind))
         _libraries.append(library)
+
+
+def _send(tensor):
+    raise RuntimeError(f"expected tensors on the CPU for another process, got one on {tensor.device}: simulated GPUs "
+                       "belong to one process, so send tensor.cpu()")  # fmt: skip
 
 
 def _refuse(kind):

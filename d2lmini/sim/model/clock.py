@@ -147,11 +147,17 @@ class Clock:
         with self.lock:
             self._spend("work", self._host().now + round(seconds * PS), name)
 
-    def beside(self, row, begin, end, name):
-        """Record that a process next to this program was busy, picoseconds; it is drawn as the host's row `row`."""
+    def beside(self, row, seconds, name, after=0):
+        """Let a process next to this program be busy for `seconds`, and return when it ends, for `wait_until`.
+
+        It begins now, but not before `after`, the end of its work before; it is drawn as the host's row `row`.
+        """
         with self.lock:
+            begin = max(self._host().now, after)
+            end = begin + round(seconds * PS)
             if self.traces:
                 self._log(Span("work", "host", row, name, begin, end, 0))
+            return end
 
     def wait_until(self, time, name):
         """Make the calling thread go on no earlier than `time`, in picoseconds; `name` says what it waits for."""

@@ -5,12 +5,32 @@ from collections import defaultdict, namedtuple
 
 from d2lmini.sim.model.streams import PS
 
-Span = namedtuple("Span", "kind place row name start end nbytes")
-Span.__doc__ = """One thing that took time: `start` and `end` in picoseconds since the clock started.
 
-kind: "operation" on a device, "copy" on a wire, "launch", "work" or "wait" on the host. place: "gpu0", "host" or a
-wire's name. row: the stream's number, or the host's thread. nbytes: read and written, or carried; 0 for the host.
-"""
+class Span(namedtuple("Span", "kind place row name start end nbytes")):
+    """One thing that took time: `start` and `end` in picoseconds since the clock started.
+
+    kind: "operation" on a device, "copy" on a wire, "launch", "work" or "wait" on the host. place: "gpu0", "host" or a
+    wire's name. row: the stream's number, or the host's thread. nbytes: read and written, or carried; 0 for the host.
+    """
+
+    __slots__ = ()
+
+    @property
+    def start_s(self):
+        """When it began, in seconds since the clock started."""
+        return self.start / PS
+
+    @property
+    def end_s(self):
+        """When it ended, in seconds since the clock started."""
+        return self.end / PS
+
+    @property
+    def seconds(self):
+        """How long it took."""
+        return (self.end - self.start) / PS
+
+
 COLOURS = {"operation": "tab:blue", "copy": "tab:orange", "launch": "tab:green", "work": "tab:red",
            "wait": "lightgrey"}  # fmt: skip
 
@@ -37,6 +57,11 @@ class Trace:
             self.spans.sort()  # threads may have added theirs in any order
             self.spans.sort(key=lambda span: span.start)
             self.end = max([self.clock.now_ps(), *(span.end for span in self.spans)])
+
+    @property
+    def begin_s(self):
+        """When the block began, in seconds since the clock started."""
+        return self.begin / PS
 
     @property
     def seconds(self):

@@ -50,6 +50,11 @@ def signature(func, args, kwargs, out):
     return tuple(key)
 
 
+def work(func, args, kwargs, out):
+    """Return the `Work` of one call, or None for an operation that costs the device nothing: see `measure`."""
+    return None if signature(func, args, kwargs, out) is None else measure(func, args, kwargs, out)
+
+
 def measure(func, args, kwargs, out):
     """Return the `Work` of one call: `func` is an operator overload, `args`, `kwargs` and `out` its call's values."""
     packet = func._overloadpacket

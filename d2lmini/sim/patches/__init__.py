@@ -1,1 +1,9 @@
-"""Everything that is replaced in torch, so that its Python parts know of simulated GPUs."""
+"""What is replaced in torch, and nothing else: the rest of torch is as it was.
+
+    register ── table              makes `sim` a device type of torch, and walks the list of what is replaced
+                 ├── pinning, current          factories and ``x.to``
+                 ├── accelerator, standins     "the" accelerator; torch.Generator, torch.Stream, torch.Event
+                 ├── parallel, backward        nn.parallel's functions in C++; autograd's engine
+                 └── storages, lazy            torch's storages; parameters without a shape
+             ── autocast           which operations run in low precision
+"""

@@ -10,18 +10,7 @@ import torch
 from d2lmini.sim.device.state import state
 
 
-def register():
-    """Install the functions."""
-    for name, function in _functions.items():
-        if hasattr(torch._C, name):
-            setattr(torch._C, name, function)
-    torch._utils._get_available_device_type = _available_type(torch._utils._get_available_device_type)
-    torch.is_autocast_enabled = _autocast_enabled(torch.is_autocast_enabled)
-    # nn.DataParallel imported the function by name
-    torch.nn.parallel.data_parallel._get_available_device_type = torch._utils._get_available_device_type
-
-
-def _autocast_enabled(real):
+def autocast_enabled(real):
     """Without a device type the question means CUDA; `parallel_apply` asks so, whatever its devices are."""
 
     def is_autocast_enabled(*args):
@@ -41,11 +30,13 @@ def _current():
     return torch.device("cuda") if torch.backends.cuda.is_built() else None
 
 
-def _available_type(real):
-    def available_type():
+def available_type(real):
+    """Return the function that names the type of the accelerator."""
+
+    def name():
         return "sim" if state.leads else real()
 
-    return available_type
+    return name
 
 
 def _exchange(index):
@@ -55,7 +46,7 @@ def _exchange(index):
     return before
 
 
-_functions = {
+FUNCTIONS = {  # of torch._C: what `torch.accelerator` calls
     "_accelerator_getAccelerator": _current,
     "_accelerator_getDeviceIndex": lambda: _lead().current_device(),
     "_accelerator_setDeviceIndex": lambda index: _lead().set_device(index),

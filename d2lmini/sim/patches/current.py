@@ -1,52 +1,19 @@
-"""The current device: what a bare ``"sim"`` means, in each thread.
+"""The index that is missing in ``x.to("sim")`` and ``torch.tensor(1, device="sim")``: the current device's.
 
-torch asks its device guard for the index that is missing in ``x.to("sim")`` and ``torch.tensor(1, device="sim")``, and
-the guard for Python devices always answers 0. As long as some thread's current device is another, these functions of
-torch are replaced by ones that fill the index in; otherwise they are torch's own.
+torch asks its device guard for it, and the guard for Python devices always answers 0.
 """
 
 import functools
-import threading
 
 import torch
 from torch.utils._device import DeviceContext
 
 from d2lmini.sim.device.state import state
 
-_REPLACED = ((torch.Tensor, "to"), (torch, "tensor"), (torch, "as_tensor"), (torch, "asarray"))
-_lock = threading.Lock()
-_away = 0  # threads whose current device is not 0
-_own = {}
 
+def filling_in(function, makes=False):
+    """Return `function` with the index filled in; `makes`: whether it makes a tensor, on the default device if any."""
 
-def select(index):
-    """Make device `index` the calling thread's current one."""
-    global _away
-    with _lock:
-        before = _away
-        _away += bool(index) - bool(state.current)
-        state.current = index
-        if not before and _away:
-            _replace()
-        elif before and not _away:
-            _restore()
-
-
-def _replace():
-    for owner, name in _REPLACED:
-        _own[owner, name] = owner.__dict__.get(name)
-        setattr(owner, name, _filling_in(getattr(owner, name), owner is torch))
-
-
-def _restore():
-    for (owner, name), function in _own.items():
-        if function is None:  # inherited from a class in C
-            delattr(owner, name)
-        else:
-            setattr(owner, name, function)
-
-
-def _filling_in(function, makes):
     @functools.wraps(function)
     def filled(*args, **kwargs):
         if state.current:

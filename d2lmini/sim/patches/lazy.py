@@ -5,27 +5,20 @@ takes no bytes, remembers its device, and becomes one of ours when its shape is 
 """
 
 import torch
-from torch.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter, UninitializedTensorMixin
+from torch.nn.parameter import Buffer, Parameter, UninitializedTensorMixin
 from torch.utils._pytree import tree_map_only
 
 _TYPES = ("half", "float", "double", "char", "short", "int", "long")
 _moves = {name: getattr(torch.Tensor, name) for name in ("to", "cpu", "cuda", *_TYPES)}
+_moves["sim"] = lambda tensor, *args, **options: tensor.sim(*args, **options)  # there once `sim` is registered
 _get_device = torch.Tensor.device.__get__
 _own_materialize = UninitializedTensorMixin.materialize
 _own_answer = UninitializedTensorMixin.__torch_function__.__func__
 
 
-def register():
-    """Let torch's classes remember our devices; only once a process."""
-    _moves["sim"] = torch.Tensor.sim
-    UninitializedTensorMixin.materialize = _materialize
-    UninitializedTensorMixin.__torch_function__ = classmethod(_answer)
-    UninitializedParameter.__new__ = _making(UninitializedParameter.__new__, True)
-    UninitializedBuffer.__new__ = _making(UninitializedBuffer.__new__, False)
-    UninitializedParameter.__deepcopy__ = _deepcopy
+def making(own, trained):
+    """Return what makes a tensor without a shape that remembers its device; trained: whether it needs a gradient."""
 
-
-def _making(own, trained):
     def new(cls, requires_grad=trained, device=None, dtype=None, *args, **options):
         asked = torch.empty(0, device=device).device  # the default device when none is given
         tensor = own(cls, requires_grad, "cpu" if asked.type == "sim" else asked, dtype, *args, **options)
@@ -39,7 +32,7 @@ def _remember(tensor, device):
     return tensor
 
 
-def _answer(cls, func, types, args=(), kwargs=None):
+def answer(cls, func, types, args=(), kwargs=None):
     """Run one of the few functions of a tensor without a shape: those that move or convert it change it."""
     name, kwargs = getattr(func, "__name__", None), kwargs or {}
     tensor, *rest = args or (None,)
@@ -69,7 +62,7 @@ def _dtype(tensor):
         return tensor.dtype
 
 
-def _materialize(tensor, shape, device=None, dtype=None):
+def materialize(tensor, shape, device=None, dtype=None):
     """Give a tensor its shape and, unless told otherwise, the device and the type that it remembers."""
     device = torch.device(tensor.device if device is None else device)
     if device.type != "sim":
@@ -83,7 +76,7 @@ def _materialize(tensor, shape, device=None, dtype=None):
     return None
 
 
-def _deepcopy(tensor, memo):
+def deepcopy(tensor, memo):
     """Return a copy, which remembers the same device."""
     if id(tensor) not in memo:
         memo[id(tensor)] = type(tensor)(tensor.requires_grad, tensor.device, _dtype(tensor))

@@ -8,20 +8,11 @@ A build of torch without CUDA has none of these functions; one with CUDA keeps i
 """
 
 import torch
-from torch.cuda import nccl
 
 from d2lmini.sim.device.state import state
 
 
-def register():
-    """Install the functions under the names that ``torch.nn.parallel.comm`` uses."""
-    for function in (_broadcast, _broadcast_out, _broadcast_coalesced, _scatter, _scatter_out, _gather, _gather_out):
-        setattr(torch._C, function.__name__, _choose(function, getattr(torch._C, function.__name__, None)))
-    real = nccl.is_available  # warns when torch was built without it
-    nccl.is_available = lambda tensors: tensors[0].device.type != "sim" and real(tensors)
-
-
-def _choose(simulated, real):
+def choose(simulated, real):
     """Return a function that takes the real one for tensors on real GPUs, and for the host's where those lead."""
 
     def function(tensors, *args):
@@ -125,3 +116,11 @@ def _gathered_shape(tensors, dim):
                                f"{list(tensor.shape)}")  # fmt: skip
     shape[dim] = sum(tensor.shape[dim] for tensor in tensors)
     return shape
+
+
+def nccl_is_available(real):
+    """Return the question whether NCCL can sum these tensors; torch's warns when it was built without."""
+    return lambda tensors: tensors[0].device.type != "sim" and real(tensors)
+
+
+FUNCTIONS = (_broadcast, _broadcast_out, _broadcast_coalesced, _scatter, _scatter_out, _gather, _gather_out)

@@ -8,44 +8,23 @@ factories below are replaced by ones that take ordinary memory and mark it; any 
 """
 
 import functools
-import warnings
 
 import torch
-from torch.utils import _device
 
 from d2lmini.sim.device.dispatch import handles
 from d2lmini.sim.device.random import SimGenerator
 
-_FACTORIES = (
+FACTORIES = (
     "arange", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like", "linspace",
     "logspace", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm",
     "tensor", "zeros", "zeros_like",
 )  # fmt: skip
 _OWN = torch._C.DispatchKey.CompositeExplicitAutograd  # where torch's own kernels are; with any other key it crashes
-_library = None
 
 
-def is_marked(tensor):
-    """Return whether a host tensor lies in pinned memory."""
-    return getattr(tensor.untyped_storage(), "_sim_pinned", False) or (torch.cuda.is_available() and tensor.is_pinned())
+def pinning(function):
+    """Return a factory that answers ``pin_memory=True`` for host tensors."""
 
-
-def register():
-    """Answer ``x.pin_memory()``, ``x.is_pinned()`` and ``pin_memory=True`` for host tensors; only once a process."""
-    global _library
-    # Python need not name the accelerator any more, but must here: without a name torch's kernels would ask for ours.
-    warnings.filterwarnings("ignore", "The argument 'device' of Tensor.*pin.* is deprecated")
-    _library = torch.library.Library("aten", "IMPL", "CPU")
-    _library.impl("_pin_memory", _pin_memory)
-    _library.impl("is_pinned", _is_pinned)
-    _device._device_constructors()  # keeps torch's own functions, by which `with torch.device` knows them
-    for name in _FACTORIES:
-        own = getattr(torch, name)
-        setattr(torch, name, _pinning(own))
-        torch.jit._builtins._register_builtin(getattr(torch, name), f"aten::{name}")  # torch.jit.script knows it too
-
-
-def _pinning(function):
     @functools.wraps(function)
     def factory(*args, **options):
         if not options.get("pin_memory") or torch.cuda.is_available():
@@ -63,7 +42,8 @@ def _pinning(function):
     return factory
 
 
-def _pin_memory(x, device=None):
+def pin_memory(x, device=None):
+    """Return a copy of a host tensor that counts as pinned."""
     real = _real_accelerator(device)
     if real is not None:
         return torch.ops.aten._pin_memory.default._op_dk(_OWN, x, real)
@@ -72,7 +52,8 @@ def _pin_memory(x, device=None):
     return copy
 
 
-def _is_pinned(x, device=None):
+def is_pinned(x, device=None):
+    """Return whether a host tensor is pinned."""
     if getattr(x.untyped_storage(), "_sim_pinned", False):
         return True
     real = _real_accelerator(device)

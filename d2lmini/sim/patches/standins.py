@@ -45,8 +45,16 @@ def _event(index, enable_timing=False, blocking=False, interprocess=False):
 _GENERATOR = torch._C.Generator
 
 
-def register():
-    """Put the stand-ins in place."""
-    torch.Generator = _stand_in(_GENERATOR, random.SimGenerator, random.make)
-    torch.Stream = _stand_in(torch.Stream, api_streams.Stream, api_streams.Stream)
-    torch.Event = _stand_in(torch.Event, api_streams.Event, _event)
+def generator(real):
+    """Return the stand-in for ``torch.Generator``."""
+    return _stand_in(real, random.SimGenerator, random.make)
+
+
+def stream(real):
+    """Return the stand-in for ``torch.Stream``."""
+    return _stand_in(real, api_streams.Stream, api_streams.Stream)
+
+
+def event(real):
+    """Return the stand-in for ``torch.Event``."""
+    return _stand_in(real, api_streams.Event, _event)

@@ -1,0 +1,65 @@
+"""Changing how many simulated GPUs there are, so that nothing on them is lost: what `enable` and `disable` call."""
+
+import gc
+
+import torch
+
+from d2lmini.sim.device import random
+from d2lmini.sim.device.state import Gpu, state
+from d2lmini.sim.device.tensor import SimTensor
+from d2lmini.sim.model.memory import Memory, human
+
+
+def tensors():
+    """Return all tensors on simulated GPUs, also those that only wait for Python's garbage collection."""
+    return [thing for thing in gc.get_objects() if type(thing) is SimTensor]
+
+
+def resize(count, capacity, counting):
+    """Keep `count` devices of `capacity` bytes, drop or add others, and count what is on them anew if `counting`.
+
+    Raises RuntimeError, and changes nothing, if a tensor is on a device that would go, or they take too much memory.
+    """
+    found = _staying(count, capacity) if state.gpus else []
+    state.counting = counting
+    del state.gpus[count:]
+    for index in range(len(state.gpus), count):
+        generator = random.make(index)
+        generator.manual_seed(torch.initial_seed())
+        state.gpus.append(Gpu(index, torch.device("sim", index), Memory(index, capacity), generator))
+    for gpu in state.gpus:
+        gpu.memory.restart(capacity)
+    if counting:
+        for tensor in found:  # some were made while memory was not counted
+            state.gpus[tensor._index].memory.add(tensor._real.untyped_storage())
+    if state.current >= count:
+        state.current = 0
+    torch.nn.parallel._functions._streams = None  # a list with one entry for each device
+
+
+def _staying(count, capacity):
+    found = tensors()
+    if _problem(found, count, capacity):
+        del found
+        gc.collect()
+        found = tensors()
+    problem = _problem(found, count, capacity)
+    if problem:
+        raise RuntimeError(problem)
+    return found
+
+
+def _problem(tensors, count, capacity):
+    gone = [tensor for tensor in tensors if tensor._index >= count]
+    if gone:
+        return (
+            f"expected no tensor on sim:{count} and above when they are taken away, found {len(gone)}, the first on "
+            f"{gone[0].device} with shape {tuple(gone[0].shape)}: delete them first"
+        )
+    for index in range(min(count, len(state.gpus))):
+        storages = {s._cdata: s.nbytes() for t in tensors if t._index == index for s in [t._real.untyped_storage()]}
+        if sum(storages.values()) > capacity:
+            return (
+                f"expected at most {human(capacity)} in use on sim:{index}, which is to have no more, found "
+                f"{human(sum(storages.values()))}: delete tensors first"
+            )
