@@ -11,6 +11,7 @@ the accelerators of the machine are used, or, where it has none, the simulated G
 import os
 import platform
 from collections import Counter
+from contextlib import contextmanager
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -88,6 +89,23 @@ def synchronize(*which):
             torch.accelerator.synchronize(device)
         elif device.type != "cpu":  # a real one on a machine where simulated GPUs are what torch.accelerator means
             torch.get_device_module(device).synchronize(device)
+
+
+def streams(device):
+    """Return the module that has the streams of a ``torch.device``, such as torch.cuda; None where it has none."""
+    module = None if device.type == "cpu" else torch.get_device_module(device)
+    return module if hasattr(module, "Stream") else None
+
+
+@contextmanager
+def threads(count):
+    """Let PyTorch's operations on the CPU use `count` threads inside the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @cache

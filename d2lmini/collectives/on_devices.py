@@ -1,68 +1,40 @@
-"""Runs a schedule over tensors, one a device, in place, and returns the ledger of its messages.
-
-Each device has two queues, as GPUs have two engines for copies: a second stream sends, the current one receives and
-adds. Between steps the two wait for each other, for another device only through a message; the host waits for nothing.
-
-    rank 0   second stream    ▐ chunk 2 to rank 1 ▌                    all copies of a step run at the same time
-             current stream   ▐ chunk 1 lands     ▌▐ add ▌
-    rank 1   second stream    ▐ chunk 0 to rank 2 ▌                    what is to be added lands beside the buffer
-"""
-
-import contextlib
-from functools import lru_cache, partial
-from types import SimpleNamespace
+"""Collectives over tensors, one for each rank, in place; each returns the ledger of the messages that it sent."""
 
 import torch
 
 from d2lmini import sim
-from d2lmini.collectives import schedules
+from d2lmini.collectives import executor, schedules
 from d2lmini.collectives.ledger import Ledger, Message
-from d2lmini.collectives.operands import must_agree
-
-COMBINE = {
-    "sum": lambda here, came: here.add_(came),
-    "product": lambda here, came: here.mul_(came),
-    "min": lambda here, came: here.clamp_(max=came),
-    "max": lambda here, came: here.clamp_(min=came),
-}
 
 
 @torch.no_grad()
 def run(schedule, tensors, op="sum", launches="one"):
-    """Carry out `schedule` on `tensors`, rank r's being tensors[r], in place; return the `ledger.Ledger`.
+    """Carry out `schedule` on `tensors` as `executor.execute` does; return the `ledger.Ledger`."""
+    if not tensors or tensors[0].device.type != "sim" or not sim.has_clock():
+        executor.execute(schedule, tensors, op, launches)
+        return _ledger(schedule, tensors[0])
+    wires = []  # for each message its spans on the wires
 
-    op: how a message is combined: sum, product, min or max.
-    launches: "one" queues everything with a single launch, as a CUDA graph or NCCL's one kernel does; "each" has one
-    for every copy and addition, which is what this code costs when nothing records it. Only simulated GPUs tell the
-    two apart. Raises ValueError where the tensors are not alike, not apart in memory, or not as many as ranks.
-    """
-    if op not in COMBINE:
-        raise ValueError(f"unknown op {op!r}: choose one of {', '.join(COMBINE)} (and mean, where one divides)")
-    if launches not in ("one", "each"):
-        raise ValueError(f"launches must be 'one' or 'each', got {launches!r}")
-    must_agree(tensors, schedule.world_size)
-    ranks, notes = [_Rank(tensor) for tensor in tensors], []
-    with _recording(tensors, launches) as trace:
-        for messages in _by_step(schedule, tensors[0].numel()):
-            notes += _one_step(messages, ranks, trace, COMBINE[op])
-        for rank in ranks:
-            rank.finish()
-    return _ledger(schedule, tensors[0], notes, trace)
+    def copy(target, source):
+        before = len(trace.spans)
+        executor.copy(target, source)
+        wires.append([span for span in trace.spans[before:] if span.kind == "copy"])
+
+    with sim.trace() as trace:
+        executor.execute(schedule, tensors, op, launches, copy)
+    times = [_place_and_time(spans, trace.begin_s) for spans in wires]
+    return _ledger(schedule, tensors[0], times, trace.seconds, trace.clock.machine.name)
 
 
-def allreduce(tensors, algorithm="ring", op="sum", **options):
-    """Replace each of `tensors`, one a rank, by the sum (or mean, min, max, product) of all; return the ledger.
+def allreduce(tensors, algorithm="ring", op="sum", launches="one", **options):
+    """Replace each of `tensors`, one for each rank, by the sum (or mean, min, max, product) of all; return the ledger.
 
     algorithm: a name in `schedules.ALLREDUCE`, or a Schedule of your own. options: those of the algorithm, such as
-    `order` of a ring or `per_node` of a hierarchy, and `launches` of `run`.
+    `order` of a ring or `per_node` of a hierarchy. launches: as in `run`.
     """
     if not isinstance(algorithm, schedules.Schedule):
-        if algorithm not in schedules.ALLREDUCE:
-            raise ValueError(f"unknown algorithm {algorithm!r}: choose one of {', '.join(schedules.ALLREDUCE)}")
-        launches = {key: options.pop(key) for key in ("launches",) if key in options}
-        make = schedules.ALLREDUCE[algorithm] if options else partial(_schedule, algorithm)
-        algorithm, options = make(len(tensors), **options), launches
-    return _combine(algorithm, tensors, op, tensors, options)
+        algorithm = schedules.named(algorithm, len(tensors), **options)
+    return _combine(algorithm, tensors, op, tensors, {"launches": launches})
 
 
 def broadcast(tensors, root=0, **options):
@@ -115,101 +87,17 @@ def must_divide(tensors, op):
         raise ValueError(f"a mean needs a floating-point type, got {tensors[0].dtype}")
 
 
-@lru_cache(maxsize=64)
-def _schedule(algorithm, world_size):
-    return schedules.ALLREDUCE[algorithm](world_size)
+def _place_and_time(spans, begin):
+    start, end = min(span.start_s for span in spans), max(span.end_s for span in spans)
+    return " + ".join(span.place for span in spans), start - begin, end - begin
 
 
-# -- inside ----------------------------------------------------------------------------------------------------------
-
-
-class _Rank:
-    """One rank's tensor as a flat buffer, and the stream that sends from it where its device has streams."""
-
-    def __init__(self, tensor):
-        self.tensor, self.device = tensor, tensor.device
-        self.flat = tensor if tensor.dim() == 1 else tensor.reshape(-1)  # a copy if the tensor is not contiguous
-        self.parts = {}
-        self.module = None if self.device.type == "cpu" else torch.get_device_module(self.device)
-        self.second = self.module.Stream(self.device) if hasattr(self.module, "Stream") else None
-
-    def part(self, first, last):
-        """Return the elements [first, last) of the buffer; a view is made once, however many messages it serves."""
-        if (first, last) not in self.parts:
-            self.parts[first, last] = self.flat[first:last]
-        return self.parts[first, last]
-
-    def join(self):
-        """Let both streams wait for what the other holds now."""
-        if self.second is not None:
-            current = self.module.current_stream(self.device)
-            current.wait_stream(self.second)
-            self.second.wait_stream(current)
-
-    def sending(self):
-        """Return a context manager in which copies from this device are queued in the second stream."""
-        return contextlib.nullcontext() if self.second is None else self.module.stream(self.second)
-
-    def finish(self):
-        """Bring the result into the tensor."""
-        self.join()
-        if self.flat.data_ptr() != self.tensor.data_ptr():
-            self.tensor.copy_(self.flat.view_as(self.tensor))
-
-
-def _by_step(schedule, n):
-    steps = [[] for _ in schedule.steps]
-    for step, send, first, last in schedules.messages(schedule, n):
-        steps[step].append((step, send, first, last))
-    return steps
-
-
-def _one_step(messages, ranks, trace, combine):
-    """Send what a step sends, then combine; return (step, send, bytes, spans on the wires) of each message."""
-    taking_part = [ranks[rank] for rank in {end for _, send, *_ in messages for end in (send.src, send.dst)}]
-    for rank in taking_part:
-        rank.join()
-    notes, landed = [], []
-    for step, send, first, last in messages:
-        place = ranks[send.dst].part(first, last)
-        beside = send.op == "reduce" or _still_sending(send.dst, first, last, messages)
-        target = torch.empty_like(place) if beside else place
-        before = len(trace.spans)
-        with ranks[send.src].sending():
-            target.copy_(ranks[send.src].part(first, last), non_blocking=True)
-        notes.append((step, send, target.nbytes, trace.spans[before:]))
-        landed += [(send.op, place, target)] if beside else []
-    for rank in taking_part if landed else ():
-        rank.join()  # what is to be overwritten has been sent
-    for op, place, target in landed:
-        (combine if op == "reduce" else torch.Tensor.copy_)(place, target)
-    return notes
-
-
-def _still_sending(rank, first, last, messages):
-    return any(send.src == rank and start < last and first < stop for _, send, start, stop in messages)
-
-
-@contextlib.contextmanager
-def _recording(tensors, launches):
-    """Yield something with `spans`: the simulated clock's trace, or an empty one without such a clock."""
-    if tensors[0].device.type != "sim" or not sim.has_clock():
-        yield SimpleNamespace(spans=[])
-        return
-    with sim.trace() as trace, sim.one_launch() if launches == "one" else contextlib.nullcontext():
-        yield trace
-
-
-def _ledger(schedule, tensor, notes, trace):
-    timed = hasattr(trace, "clock")
-    messages = []
-    for step, send, nbytes, spans in notes:
-        wires = [span for span in spans if span.kind == "copy"]
-        link = " + ".join(span.place for span in wires) or "memory"
-        start = min(span.start_s for span in wires) - trace.begin_s if wires else None
-        end = max(span.end_s for span in wires) - trace.begin_s if wires else None
-        messages.append(Message(step, send.src, send.dst, nbytes, link, start, end))
-    return Ledger(
-        schedule.name, schedule.world_size, len(schedule.steps), tensor.nbytes, tuple(messages),
-        trace.seconds if timed else None, trace.clock.machine.name if timed else None,
-    )  # fmt: skip
+def _ledger(schedule, tensor, times=None, seconds=None, clock=None):
+    """Write down the messages; times: for each its link, begin and end, or None without a simulated clock."""
+    sends = list(schedules.messages(schedule, tensor.numel()))
+    lines = [
+        Message(step, send.src, send.dst, (last - first) * tensor.itemsize, *place_and_time)
+        for (step, send, first, last), place_and_time in zip(sends, times or [("memory", None, None)] * len(sends))
+    ]
+    steps = len(schedule.steps)
+    return Ledger(schedule.name, schedule.world_size, steps, tensor.nbytes, tuple(lines), seconds, clock)

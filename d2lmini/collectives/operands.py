@@ -1,28 +1,30 @@
-"""Whether tensors, one a rank, can take part in one collective: the first that cannot is named."""
+"""Whether tensors, one for each rank, can take part in one collective: the first that cannot is named."""
 
 import torch
 
 
 def must_agree(tensors, world_size):
-    """Raise ValueError unless `tensors` are one a rank, alike in shape and type, writable, and apart in memory.
+    """Raise ValueError unless `tensors` are one for each rank, alike in shape and type, writable, and apart in memory.
 
     Devices must be distinct, or all the CPU. The message names the rank, what was expected and what came.
     """
     if len(tensors) != world_size:
-        raise ValueError(f"expected {world_size} tensors, one a rank, got {len(tensors)}")
+        raise ValueError(f"expected {world_size} tensors, one for each rank, got {len(tensors)}")
     for rank, tensor in enumerate(tensors):
         if not isinstance(tensor, torch.Tensor):
             raise ValueError(f"rank {rank}: expected a tensor, got {type(tensor).__name__}")
         _must_be_like(tensors[0], tensor, rank)
-        if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
+        strides = () if tensor.is_contiguous() else zip(tensor.stride(), tensor.shape)
+        if any(stride == 0 and size > 1 for stride, size in strides):
             raise ValueError(f"rank {rank}: elements of the tensor share a place in memory; use .contiguous()")
     _must_be_apart(tensors)
 
 
 def _must_be_like(first, tensor, rank):
-    for what, want, got in (("shape", list(first.shape), list(tensor.shape)), ("type", first.dtype, tensor.dtype),
+    for what, want, got in (("shape", first.shape, tensor.shape), ("type", first.dtype, tensor.dtype),
                             ("kind of device", first.device.type, tensor.device.type)):  # fmt: skip
         if got != want:
+            want, got = (list(x) if what == "shape" else x for x in (want, got))
             raise ValueError(f"rank {rank}: expected the {what} of rank 0's tensor, {want}, got {got}")
 
 

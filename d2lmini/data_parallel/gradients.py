@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from d2lmini.collectives import on_devices
+from d2lmini.collectives import executor
 from d2lmini.collectives.buckets import plan, reduce_gradients
 from d2lmini.collectives.schedules import ALLREDUCE
 from d2lmini.data_parallel import by_hand
@@ -30,7 +30,7 @@ def summing(algorithm, devices):
             return by_hand.allreduce
     if algorithm not in (None, *ALLREDUCE):
         raise ValueError(f"allreduce: expected one of {', '.join(ALLREDUCE)}, or a function, got {algorithm!r}")
-    return partial(on_devices.allreduce, algorithm=algorithm or "ring")
+    return partial(executor.sum_tensors, algorithm=algorithm or "ring")
 
 
 def reduce(replicas, allreduce, bucket_bytes, anywhere=lambda used: used):

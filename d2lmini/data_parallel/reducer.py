@@ -11,10 +11,9 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from weakref import WeakMethod, finalize
 
-import torch
-
-from d2lmini.collectives import on_devices
 from d2lmini.collectives.buckets import plan, reduce_gradients
+from d2lmini.collectives.executor import sum_tensors
+from d2lmini.devices import streams
 
 
 class OverlappedAllreduce:
@@ -35,12 +34,12 @@ class OverlappedAllreduce:
     twice before `finish`.
     """
 
-    def __init__(self, replicas, bucket_bytes=25 * 2**20, allreduce=on_devices.allreduce, always=True):
+    def __init__(self, replicas, bucket_bytes=25 * 2**20, allreduce=sum_tensors, always=True):
         """Plan the buckets, last parameter first, and hang a hook onto every parameter."""
         self.replicas, self.allreduce = [list(params)[::-1] for params in replicas], allreduce
         self.buckets = plan(self.replicas[0], bucket_bytes)  # lists of places in a replica
         self.devices = [params[0].device for params in self.replicas]
-        self.sides = {device: _streams(device).Stream(device) for device in self.devices if _streams(device)}
+        self.sides = {device: streams(device).Stream(device) for device in self.devices if streams(device)}
         self.always = self._on = always
         self._lock = threading.Lock()  # autograd has a thread for each GPU, and all of them call hooks
         # Through a weak reference: hooks that held this object, and so the parameters, would keep both alive for ever.
@@ -68,7 +67,7 @@ class OverlappedAllreduce:
             if len(marks) < len(self.replicas):
                 self._reduce(number, [_mark(device) for device in self.devices])
         for device, side in self.sides.items():
-            _streams(device).current_stream(device).wait_stream(side)
+            streams(device).current_stream(device).wait_stream(side)
         self._restart()
 
     def remove(self):
@@ -105,7 +104,7 @@ class OverlappedAllreduce:
                 if mark:
                     self.sides[device].wait_event(mark)
             for device, side in self.sides.items():
-                stack.enter_context(_streams(device).stream(side))
+                stack.enter_context(streams(device).stream(side))
             self._kept.append([p.grad for column in columns for p in column])
             reduce_gradients(columns, self.allreduce)
 
@@ -121,11 +120,5 @@ def _remove(hooks):
         hook.remove()
 
 
-def _streams(device):
-    """Return the module that has a device's streams, such as torch.cuda; None for a device that has none."""
-    module = None if device.type == "cpu" else torch.get_device_module(device)
-    return module if hasattr(module, "Stream") else None
-
-
 def _mark(device):
-    return _streams(device) and _streams(device).current_stream(device).record_event()
+    return streams(device) and streams(device).current_stream(device).record_event()

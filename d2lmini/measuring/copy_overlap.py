@@ -13,6 +13,7 @@ import itertools
 
 import torch
 
+from d2lmini.devices import streams
 from d2lmini.timing import measure, simulated
 
 SIDE = 512  # rows and columns of the matrices in the products that run above a copy
@@ -27,7 +28,8 @@ def measure_overlap(device, nbytes=2**22, pinned=True):
 
     Raises ValueError for a device without streams, and for fewer than 4 bytes.
     """
-    device, module = _with_streams(device)
+    device = torch.device(device)
+    module = streams(device)
     if module is None:
         raise ValueError(f"expected a GPU with streams, got {device}: a copy within the host keeps a core busy")
     if nbytes < 4:
@@ -78,7 +80,8 @@ def prefetch(batches, device):
     make the host wait. Three batches can be on the device at a time: the one that the caller still holds, the one that
     it gets, and the next. On a device without streams each batch is copied when its turn comes.
     """
-    device, module = _with_streams(device)
+    device = torch.device(device)
+    module = streams(device)
     if module is None:
         yield from (_moved(batch, device) for batch in batches)
         return
@@ -103,10 +106,3 @@ def _moved(batch, device):
     if isinstance(batch, (tuple, list)):
         return type(batch)(_moved(item, device) for item in batch)
     return batch.to(device, non_blocking=True)
-
-
-def _with_streams(device):
-    """Return the torch.device, and torch's module for its type, or None where that has no streams of its own."""
-    device = torch.device(device)
-    module = getattr(torch, device.type, None) if device.type != "cpu" else None
-    return device, module if hasattr(module, "Stream") else None

@@ -3,6 +3,8 @@
 Source of halving and doubling: Rabenseifner, "Optimization of collective reduction operations", 2004.
 """
 
+from functools import lru_cache
+
 from d2lmini.collectives.schedules.rings import all_gather, reduce_scatter
 from d2lmini.collectives.schedules.schedule import Schedule, Send, need
 from d2lmini.collectives.schedules.trees import broadcast, reduce
@@ -116,3 +118,15 @@ ALLREDUCE = {
     "halving-doubling": allreduce_halving_doubling,
     "hierarchical": allreduce_hierarchical,
 }
+
+
+def named(algorithm, world_size, **options):
+    """Return the schedule of `ALLREDUCE` with that name; raises ValueError for an unknown one."""
+    if algorithm not in ALLREDUCE:
+        raise ValueError(f"unknown algorithm {algorithm!r}: choose one of {', '.join(ALLREDUCE)}")
+    return ALLREDUCE[algorithm](world_size, **options) if options else _made_once(algorithm, world_size)
+
+
+@lru_cache(maxsize=64)
+def _made_once(algorithm, world_size):
+    return ALLREDUCE[algorithm](world_size)

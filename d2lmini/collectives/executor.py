@@ -1,0 +1,159 @@
+"""Carries out a schedule on tensors, one for each rank, in place, and keeps no record: what training calls.
+
+Each GPU has two queues, as it has two engines for copies: a second stream sends, the current one receives and adds.
+Between steps the two wait for each other, for another GPU only through a message; the host waits for nothing.
+
+    rank 0   second stream    ▐ chunk 2 to rank 1 ▌                    all copies of a step run at the same time
+             current stream   ▐ chunk 1 lands     ▌▐ add ▌
+    rank 1   second stream    ▐ chunk 0 to rank 2 ▌                    what is to be added lands beside the buffer
+
+On the CPU, where ranks share one memory, what is to be added is read from the sender's buffer.
+"""
+
+import contextlib
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+
+from d2lmini import sim
+from d2lmini.collectives.operands import must_agree
+from d2lmini.collectives.schedules import messages, named
+from d2lmini.devices import streams
+
+COMBINE = {
+    "sum": lambda here, came: here.add_(came),
+    "product": lambda here, came: here.mul_(came),
+    "min": lambda here, came: here.clamp_(max=came),
+    "max": lambda here, came: here.clamp_(min=came),
+}
+
+
+def copy(target, source):
+    """Copy without letting the host wait."""
+    target.copy_(source, non_blocking=True)
+
+
+@torch.no_grad()
+def execute(schedule, tensors, op="sum", launches="one", copy=copy):
+    """Carry out `schedule` on `tensors`, rank r's being tensors[r], in place.
+
+    op: how a message is combined: sum, product, min or max.
+    launches: "one" queues everything with a single launch, as a CUDA graph or NCCL's one kernel does; "each" has one
+    for every copy and addition, which is what this code costs when nothing records it. Only simulated GPUs tell the
+    two apart. copy: ``copy(target, source)`` is called for each message between GPUs, in the schedule's order.
+    Raises ValueError where the tensors are not alike, not apart in memory, or not as many as ranks.
+    """
+    if op not in COMBINE:
+        raise ValueError(f"unknown op {op!r}: choose one of {', '.join(COMBINE)} (and mean, where one divides)")
+    if launches not in ("one", "each"):
+        raise ValueError(f"launches must be 'one' or 'each', got {launches!r}")
+    must_agree(tensors, schedule.world_size)
+    ranks = [_Rank(tensor) for tensor in tensors]
+    clocked = tensors[0].device.type == "sim" and sim.has_clock()
+    with sim.one_launch() if clocked and launches == "one" else contextlib.nullcontext():
+        for transfers in _plan(schedule, tensors[0].numel()):
+            if ranks[0].second is None:
+                _step_in_memory(transfers, ranks, COMBINE[op])
+            else:
+                _step_between_devices(transfers, ranks, COMBINE[op], copy)
+        for rank in ranks:
+            rank.finish()
+
+
+def sum_tensors(tensors, algorithm="ring"):
+    """Replace each of `tensors`, one for each rank, by the sum of all; algorithm: a name in `schedules.ALLREDUCE`."""
+    execute(named(algorithm, len(tensors)), tensors)
+
+
+class _Transfer(NamedTuple):
+    """A message of some step: elements [first, last) from rank `src` to rank `dst`, which adds them if `adds`.
+
+    sent_there: dst sends from these elements in the same step. received_here: src receives into them in the same step.
+    """
+
+    src: int
+    dst: int
+    part: tuple[int, int]
+    adds: bool
+    sent_there: bool
+    received_here: bool
+
+
+@lru_cache(maxsize=32)
+def _plan(schedule, n):
+    """Return the transfers of each step, for buffers of n elements."""
+    steps = [[] for _ in schedule.steps]
+    for step, send, *part in messages(schedule, n):
+        steps[step].append((send, part))
+
+    def busy(end, rank, part, step):
+        return any(getattr(s, end) == rank and p[0] < part[1] and part[0] < p[1] for s, p in steps[step])
+
+    return [
+        [_Transfer(send.src, send.dst, tuple(part), send.op == "reduce",
+                   busy("src", send.dst, part, step), busy("dst", send.src, part, step)) for send, part in sends]
+        for step, sends in enumerate(steps)
+    ]  # fmt: skip
+
+
+class _Rank:
+    """One rank's tensor as a flat buffer, and the stream that sends from it where its device has streams."""
+
+    def __init__(self, tensor):
+        self.tensor, self.device = tensor, tensor.device
+        self.flat = tensor if tensor.dim() == 1 else tensor.reshape(-1)  # a copy if the tensor is not contiguous
+        self.parts = {}
+        self.module = streams(self.device)
+        self.second = self.module.Stream(self.device) if self.module else None
+
+    def part(self, ends):
+        """Return the elements [first, last) of the buffer; a view is made once, however many messages it serves."""
+        if ends not in self.parts:
+            self.parts[ends] = self.flat[ends[0] : ends[1]]
+        return self.parts[ends]
+
+    def join(self):
+        """Let both streams wait for what the other holds now."""
+        if self.second is not None:
+            current = self.module.current_stream(self.device)
+            current.wait_stream(self.second)
+            self.second.wait_stream(current)
+
+    def finish(self):
+        """Bring the result into the tensor."""
+        self.join()
+        if self.flat.data_ptr() != self.tensor.data_ptr():
+            self.tensor.copy_(self.flat.view_as(self.tensor))
+
+
+def _step_in_memory(transfers, ranks, combine):
+    """Send and combine what a step sends, between ranks in one memory: each reads what was there before the step."""
+    later = []
+    for t in transfers:
+        place, source = ranks[t.dst].part(t.part), ranks[t.src].part(t.part)
+        if t.adds or t.sent_there:
+            source = source.clone() if t.received_here else source
+            later.append((combine if t.adds else torch.Tensor.copy_, place, source))
+        else:
+            place.copy_(source)
+    for act, place, source in later:
+        act(place, source)
+
+
+def _step_between_devices(transfers, ranks, combine, copy):
+    """Send what a step sends, all at the same time, then combine."""
+    taking_part = [ranks[rank] for rank in {end for t in transfers for end in (t.src, t.dst)}]
+    for rank in taking_part:
+        rank.join()
+    landed = []
+    for t in transfers:
+        place, sender = ranks[t.dst].part(t.part), ranks[t.src]
+        target = torch.empty_like(place) if t.adds or t.sent_there else place
+        with sender.module.stream(sender.second):
+            copy(target, sender.part(t.part))
+        landed += [(combine if t.adds else torch.Tensor.copy_, place, target)] if target is not place else []
+    for rank in taking_part if landed else ():
+        rank.join()  # what is to be overwritten has been sent
+    for act, place, target in landed:
+        act(place, target)
