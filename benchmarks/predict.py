@@ -29,8 +29,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from d2lmini import sim
 from d2lmini.hardware import costs
 from d2lmini.hardware.machines import build, slower
+from d2lmini.measuring.operations import Reporting
 from d2lmini.measuring.results import write_json
-from d2lmini.measuring.throughput import Reporting, foresee
+from d2lmini.measuring.throughput import foresee
 
 TABLE = Path(__file__).parent.parent / "chapters" / "data" / "shi2016_table7.csv"
 GRID = [share / 20 for share in range(8, 19)]

@@ -50,7 +50,7 @@ def reduce_gradients(replicas, allreduce):
 def allreduce_buckets(replicas, bucket_bytes=25 * 2**20, algorithm="ring", op="sum", **options):
     """All-reduce ``replicas[rank][i]`` over the ranks for every i, in place; return one ledger a bucket.
 
-    bucket_bytes: 25 MiB is the default of PyTorch's DistributedDataParallel. The rest is as in `collectives.allreduce`.
+    bucket_bytes: 25 MiB is the default of PyTorch's DistributedDataParallel. The rest is as in `on_devices.allreduce`.
     Raises ValueError where the ranks' lists differ in length or their tensors do not agree, and then changes nothing.
     """
     _must_agree(replicas, op)

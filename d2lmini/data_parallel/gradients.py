@@ -34,7 +34,7 @@ def summing(algorithm, devices):
 
 
 def reduce(replicas, allreduce, bucket_bytes, anywhere=lambda used: used):
-    """Give every replica the sum of all replicas' gradients, added as `backward_overlap` adds them.
+    """Give every replica the sum of all replicas' gradients, added as `reducer` adds them.
 
     `replicas`: lists of parameters, alike, one list a device. ``allreduce(tensors)`` replaces each tensor by the sum of
     all. `bucket_bytes`: the most bytes that travel together, unless one gradient alone has more; 0: each alone.

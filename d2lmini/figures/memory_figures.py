@@ -11,7 +11,7 @@ MARKS = "osD^vP*X"  # told apart without colour
 
 
 def curves(named, ylabel, value, caches=None, title=None, ylim=None, figsize=(6.5, 3.6)):
-    """Return a figure of points over their working sets: `named` is label -> list of `memory.Point`.
+    """Return a figure of points over their working sets: `named` is label -> list of `memory_hierarchy.Point`.
 
     value: turns seconds into what is drawn, 1e9 times that for nanoseconds. The band around a line is the 95 %
     interval of each median. `caches` are this machine's unless given; each is a vertical line at its size, if the

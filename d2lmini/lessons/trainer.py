@@ -2,7 +2,7 @@
 
     from d2lmini.distributed import run
     ranks = run("d2lmini.lessons.trainer:train", 2)           # a list: what each of two processes found
-    alone = process_lessons.train_alone(2)                    # the same replicas in this process
+    alone = trainer.train_alone(2)                    # the same replicas in this process
     ranks[0]["ddp"].parameters, alone.parameters              # equal, to the last bit
 """
 
@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from d2lmini.data.datasets import load_data_digits
+from d2lmini.devices import threads
 from d2lmini.models.lenet import LeNet
 from d2lmini.trainer.history import History
 from d2lmini.trainer.trainer import Trainer
@@ -48,14 +49,10 @@ def train_alone(replicas, epochs=2, batch_size=64, **settings):
 
 
 def _train(devices, engine, epochs, batch_size, settings):
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the order in which sums are added depends on it
-    try:
+    with threads(1):  # the order in which sums are added depends on it
         train_iter, test_iter = load_data_digits(batch_size)
         model, learnt = LeNet(), []
         model.register_forward_hook(lambda module, args, _: learnt.append(len(args[0]) * module.training))
         trainer = Trainer(model, nn.CrossEntropyLoss(), SGD, devices, engine=engine, **settings)
         history = trainer.fit(train_iter, epochs, test_iter)
         return Trained(history, [p.detach() for p in model.parameters()], sum(learnt))
-    finally:
-        torch.set_num_threads(threads)

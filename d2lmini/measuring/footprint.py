@@ -5,34 +5,27 @@
     footprint.peak        # bytes; footprint.history: what was in use after each operation
 
 The meta device knows shapes and has no numbers. Counted is what a simulated GPU counts, by the same rules
-(`sim.memory`): each storage from when it is made until nothing uses it, in blocks of 512 bytes, and an error when the
+(`sim.Memory`): each storage from when it is made until nothing uses it, in blocks of 512 bytes, and an error when the
 capacity is not enough. So a network can be tried on a card of any size, in milliseconds.
 """
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from d2lmini import sim
+from d2lmini.measuring.operations import Reporting
 
 _ANY = 2**62  # bytes: more than any machine has
 
 
-class Footprint(TorchDispatchMode):
+class Footprint(Reporting):
     """Counts the memory of meta tensors made inside the block; `history` has the bytes in use after each operation."""
 
     def __init__(self, capacity=None):
         """Set the capacity in bytes; beyond it torch.OutOfMemoryError is raised. None: there is no limit."""
-        super().__init__()
+        super().__init__(self._count)
         self._memory = sim.Memory(0, _ANY if capacity is None else capacity)
         self.history = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Run one operation and count what it made."""
-        out = func(*args, **(kwargs or {}))
-        self.hold(out)
-        self.history.append(self.allocated)
-        return out
 
     def hold(self, *things):
         """Count tensors that were made outside; `things` are modules, tensors, or nests of these."""
@@ -55,6 +48,10 @@ class Footprint(TorchDispatchMode):
     def reset_peak(self):
         """Start looking for the most anew, from what is in use now."""
         self._memory.reset_peak()
+
+    def _count(self, func, args, kwargs, out):
+        self.hold(out)
+        self.history.append(self.allocated)
 
 
 def largest(fits, limit=2**30):

@@ -4,7 +4,7 @@ from d2lmini.hardware import host
 from d2lmini.measuring.memory_hierarchy import ROOM
 
 
-def levels(points, caches=None):
+def by_level(points, caches=None):
     """Return name -> `Point`: for each cache the largest working set that fills at most half of it, and main memory.
 
     A level is left out where no point can stand for it. `caches` are this machine's unless given.
@@ -23,7 +23,7 @@ def levels(points, caches=None):
 def contrast(points, caches=None):
     """Say in a sentence how many times the bandwidth of main memory the first cache has, or why that can't be told."""
     caches = host.caches() if caches is None else caches
-    found = levels(points, caches)
+    found = by_level(points, caches)
     if not caches:
         return "can't tell: the system says nothing of its caches"
     first = f"L{caches[0].level}"
@@ -46,7 +46,7 @@ def doubts(points, caches=None):
     points: those of `latency`. Half of the last cache, if it were all ours, would be much faster than main memory.
     """
     caches = host.caches() if caches is None else caches
-    found, said = levels(points, caches), []
+    found, said = by_level(points, caches), []
     if not caches:
         said.append("the system says nothing of its caches")
     elif "main memory" in found and f"L{caches[-1].level}" in found:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from d2lmini import devices
 from d2lmini.hardware import host
 from d2lmini.measuring.memory_loops import ARRAYS, MOVED, compiled
 from d2lmini.timing import Measurement, measure
@@ -130,12 +131,8 @@ def stream(nbytes, repeat=11):
         for _ in range(passes):
             torch.add(b, c, alpha=3.0, out=a)
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with devices.threads(1):
         return Point(3 * a.nbytes, repeated(run, 3 * a.nbytes, repeat))
-    finally:
-        torch.set_num_threads(threads)
 
 
 def repeated(run, units, repeat=11):

@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from d2lmini import sim
 from d2lmini.hardware import costs, host
 from d2lmini.measuring import memory_hierarchy
 from d2lmini.measuring.memory_loops import ARRAYS
+from d2lmini.measuring.operations import Reporting
 from d2lmini.timing import SLOWING, Measurement, provenance
 
 # What would hold a measurement of this machine's best back: the settings of `timing`, and those that limit threads.
@@ -60,23 +60,6 @@ class Operation:
         return self.flops / self.nbytes
 
 
-class _Calls(TorchDispatchMode):
-    """Keeps every call inside the block that costs something, with its work."""
-
-    def __init__(self):
-        super().__init__()
-        self.found = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        work = sim.work(func, args, kwargs or {}, out)
-        if work is not None:
-            formula = flop_registry.get(func._overloadpacket)
-            flops = formula(*args, **(kwargs or {}), out_val=out) if formula else _largest((args, out))
-            self.found.append(work._replace(flops=flops))  # without the simulated GPU's rounding up to whole tiles
-        return out
-
-
 def count(name, function, *args):
     """Return the `Operation` that ``function(*args)`` is; on tensors of the meta device nothing is computed.
 
@@ -84,13 +67,20 @@ def count(name, function, *args):
     formula, as for an addition or a sum. Bytes are each operand read and each result written once, as in `sim.work`.
     Raises ValueError unless exactly one operation is called.
     """
-    with _Calls() as calls:
+    found = []  # (work, FLOPs) of each call that costs something
+
+    def note(func, args, keywords, out):
+        work, formula = sim.work(func, args, keywords, out), flop_registry.get(func._overloadpacket)
+        if work is not None:  # its FLOPs are the simulated GPU's, which rounds up to whole tiles
+            found.append((work, formula(*args, **keywords, out_val=out) if formula else _largest((args, out))))
+
+    with Reporting(note):
         function(*args)
-    if len(calls.found) != 1:
-        names = ", ".join(work.name for work in calls.found) or "none"
-        raise ValueError(f"{name}: expected a call of one operation, got {len(calls.found)} ({names})")
-    (work,) = calls.found
-    return Operation(name, work.flops, work.nbytes, work.kind, work.dtype)
+    if len(found) != 1:
+        names = ", ".join(work.name for work, _ in found) or "none"
+        raise ValueError(f"{name}: expected a call of one operation, got {len(found)} ({names})")
+    ((work, flops),) = found
+    return Operation(name, flops, work.nbytes, work.kind, work.dtype)
 
 
 def gpu_roof(gpu, kind="gemm", dtype="float32"):
@@ -121,8 +111,8 @@ def examples(elements=2**24, device="cpu"):
 def measure_here(repeat=7):
     """Measure this machine with all the cores that this process may use; return what `measured` reads.
 
-    The peak is that of the fastest operation, the bandwidth the best of the operations and of the loops of `kernels` on
-    arrays of a size that no cache holds, both from their shortest run, as STREAM has it: a roof is what can be reached.
+    The peak is that of the fastest operation, the bandwidth the best of the operations and of `memory_loops` on arrays
+    of a size that no cache holds, both from their shortest run, as STREAM has it: a roof is what can be reached.
     Raises MemoryError where there is not enough memory for these.
     """
     largest, cores = memory_hierarchy.working_sets()[-1], host.usable_cores()

@@ -2,22 +2,22 @@
 
 A step on a batch of b examples takes about ``t0 + b·t1`` seconds, so b examples arrive in that time: small batches pay
 for t0, large ones approach 1 ÷ t1 examples a second, and the batch n½ = t0 ÷ t1 reaches half of that. It is the line
-of `fits`, with examples for bytes: α is t0, β is 1 ÷ t1.
+of `line_fit`, with examples for bytes: α is t0, β is 1 ÷ t1.
 
 Work of which the share s must be done by one worker is at most 1 ÷ s times as fast with many (Amdahl, "Validity of the
 single processor approach to achieving large scale computing capabilities", AFIPS Spring Joint Computer Conference,
 1967): with p of them, p ÷ (1 + s·(p − 1)) times.
 """
 
-import contextlib
 import textwrap
 from dataclasses import dataclass
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from d2lmini import sim
+from d2lmini.devices import threads
 from d2lmini.measuring import line_fit
+from d2lmini.measuring.operations import Reporting
 from d2lmini.timing import Measurement, Timer, human, measure, provenance, simulated
 
 BATCHES = tuple(2**k for k in range(11))
@@ -46,7 +46,7 @@ class Sweep:
         return tuple(b / t for b, t in zip(self.batches, self.seconds))
 
     def fit(self, least=1):
-        """Return the `fits.Fit` of t0 and t1 to the batches of at least `least` examples; `beta` is examples/s."""
+        """Return the `line_fit.Fit` of t0 and t1 to the batches of at least `least` examples; `beta` is examples/s."""
         points = [(b, t) for b, t in zip(self.batches, self.seconds) if b >= least]
         return line_fit.fit(*map(list, zip(*points)))
 
@@ -85,21 +85,6 @@ def training_step(model, X, y, lr=0.01):
     return step
 
 
-class Reporting(TorchDispatchMode):
-    """Hands every operation inside the block to ``report(func, args, kwargs, out)``."""
-
-    def __init__(self, report):
-        """Remember whom to tell."""
-        super().__init__()
-        self.report = report
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Run the operation, report it, return its result."""
-        out = func(*args, **(kwargs or {}))
-        self.report(func, args, kwargs or {}, out)
-        return out
-
-
 def foresee(step, machine, uploaded=0):
     """Return the `timeline.Trace` of ``step()`` on GPU 0 of `machine`, a `machines.Machine`, without computing it.
 
@@ -120,17 +105,6 @@ def foresee(step, machine, uploaded=0):
 def host_seconds(trace):
     """Return the seconds that the host spent launching operations in a `timeline.Trace`."""
     return sum(span.seconds for span in trace.spans if span.kind == "launch")
-
-
-@contextlib.contextmanager
-def threads(count):
-    """Let PyTorch's operations use `count` threads of the CPU inside the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def measure_threads(function, counts, repeat=7):
@@ -165,8 +139,9 @@ def serial_fraction(workers, seconds):
     """Return the share of the work that did not get faster, fitted to the times of several numbers of workers.
 
     Amdahl's law is a line in 1 ÷ p: the seconds that stay, and those that p workers share. It is fitted with relative
-    residuals, as in `fits`; below 0 the workers are faster together than Amdahl allows, as when their caches add up.
-    Raises ValueError as `fits.fit` does, and for times that do not fall at all.
+    residuals, as `line_fit` has them; below 0 the workers are faster together than Amdahl allows, as when their caches
+    add up.
+    Raises ValueError as `line_fit.fit` does, and for times that do not fall at all.
     """
     line = line_fit.fit([1 / p for p in workers], seconds)
     return line.half / (1 + line.half)  # half: the seconds that stay ÷ those that are shared

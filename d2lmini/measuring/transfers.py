@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
-from d2lmini.devices import cpu, memory_info, synchronize, try_all_gpus
+from d2lmini.devices import cpu, memory_info, synchronize, threads, try_all_gpus
 from d2lmini.hardware import host
 from d2lmini.measuring import line_fit
 from d2lmini.timing import Measurement, human, measure, provenance, simulated
@@ -77,7 +77,7 @@ class Copies:
         return tuple(m.median for m in self.measurements)
 
     def fit(self, confidence=0.95):
-        """Return the `fits.Fit` of α and β to the medians."""
+        """Return the `line_fit.Fit` of α and β to the medians."""
         return line_fit.fit(self.sizes, self.seconds, confidence)
 
     def __str__(self):
@@ -125,7 +125,7 @@ def measure_route(route, *, most=SIZES[-1], sizes=SIZES, dtype=torch.float32, po
     numbers = pool // dtype.itemsize
     dst, src = (_Pool(numbers, end, dtype, route.pinned) for end in (route.dst, route.src))
     stage = _host_tensor(chosen[-1] // dtype.itemsize, dtype, pinned=True) if route.staged else None
-    with _one_thread() if route.host_ends == 2 else contextlib.nullcontext():
+    with threads(1) if route.host_ends == 2 else contextlib.nullcontext():
         done = [_time(nbytes, nbytes // dtype.itemsize, dst, src, stage, ends) for nbytes in chosen]
         return Copies(route, chosen, tuple(done), provenance(ends))
 
@@ -163,16 +163,6 @@ def _host_tensor(numbers, dtype, pinned):
     """Return a tensor of the host whose memory was touched: the system hands out a page when it is first written."""
     ones = torch.ones(numbers, dtype=dtype)
     return ones.pin_memory() if pinned else ones
-
-
-@contextlib.contextmanager
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _time(nbytes, count, dst, src, stage, ends):

@@ -2,7 +2,7 @@
 
 All of them add A B to C, which must be given as zeros for the product itself. They do the same multiplications, and
 each element of C gets its terms in the same order. What differs is which elements are used soon after one another.
-The arguments are NumPy arrays or anything indexed like them: `cache.Cached` counts what a cache would do.
+The arguments are NumPy arrays or anything indexed like them: `cache_model.Cached` counts what a cache would do.
 """
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from d2lmini.hardware import host
 from d2lmini.hardware.host import Cache
-from d2lmini.measuring.levels import contrast, doubts, levels, size
+from d2lmini.measuring.levels import by_level, contrast, doubts, size
 from d2lmini.measuring.memory_hierarchy import Point
 from d2lmini.timing import Measurement
 
@@ -21,16 +21,16 @@ LADDER = [point(4 * KIB, 1e-9), point(16 * KIB, 1e-9), point(24 * KIB, 1.1e-9), 
 
 
 def test_a_level_is_the_largest_set_in_half_of_the_cache():
-    assert {name: p.nbytes for name, p in levels(LADDER, CACHES).items()} == {
+    assert {name: p.nbytes for name, p in by_level(LADDER, CACHES).items()} == {
         "L1": 16 * KIB, "L2": 512 * KIB, "L3": 8 * MIB, "main memory": 128 * MIB,
     }  # fmt: skip
 
 
 def test_what_was_not_measured_is_left_out():
-    assert list(levels(LADDER[:6], CACHES)) == ["L1", "L2", "L3"]
-    assert list(levels(LADDER[:7], CACHES)) == ["L1", "L2", "L3", "main memory"]
-    assert list(levels(LADDER[6:], CACHES)) == ["main memory"]
-    assert levels(LADDER, ()) == {}
+    assert list(by_level(LADDER[:6], CACHES)) == ["L1", "L2", "L3"]
+    assert list(by_level(LADDER[:7], CACHES)) == ["L1", "L2", "L3", "main memory"]
+    assert list(by_level(LADDER[6:], CACHES)) == ["main memory"]
+    assert by_level(LADDER, ()) == {}
 
 
 def test_the_contrast_is_told_with_its_figures():

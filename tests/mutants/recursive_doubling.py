@@ -24,7 +24,7 @@ FUNCTIONS = [
         "a tree: right, but twice as many steps",
         """
 def recursive_doubling(world_size):
-    from d2lmini.schedules import allreduce_tree
+    from d2lmini.collectives.schedules import allreduce_tree
     return allreduce_tree(world_size).steps
 """,
     ),
