@@ -93,8 +93,9 @@ class TwoMachines:
                     "--rdzv-backend=c10d", f"--rdzv-endpoint={ADDRESSES[0]}:{PORT}",
                     f"--rdzv-conf=is_host={i == 0}", f"--local-addr={ADDRESSES[i]}",
                     *options, *program, *words]  # fmt: skip
-        quiet = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}  # torch warns of an address without a name
-        environment = {**quiet, **os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": self.folder.name}  # it leaves files
+        settings = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR",  # torch warns of an address without a name
+                    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # a store for each attempt  # fmt: skip
+        environment = {**settings, **os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": self.folder.name}  # it leaves files
         command = ["ip", "netns", "exec", self.names[i], *APART, *map(str, torchrun)]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 

@@ -16,6 +16,7 @@ from datetime import timedelta
 from functools import lru_cache
 from itertools import count
 
+import torch
 import torch.distributed as dist
 
 PATIENCE_S = 1.0  # how long a rank whose message did not come waits for the others' descriptions
@@ -85,6 +86,11 @@ def whom_it_lacks(call, move, timeout, error):
 def must_not_differ(call, timeout):
     """Raise as `must_agree` does, from what the ranks leave in the store within a moment."""
     _compare(call, _gather(call, PATIENCE_S), timeout)
+
+
+def group_timeout():
+    """Return the seconds that the group's calls wait for another rank; torch has no public name for them."""
+    return dist.group.WORLD._get_backend(torch.device("cpu")).options._timeout.total_seconds()
 
 
 def default_store():

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from d2lmini.collectives.schedules import ALLREDUCE
-from d2lmini.distributed.agreement import Call, must_agree, whom_it_lacks
+from d2lmini.distributed.agreement import Call, group_timeout, must_agree, whom_it_lacks
 from d2lmini.distributed.plan import ASK, SEND, WAIT, plan
 
 SEGMENT = 4 * 1024 * 1024  # bytes; a message costs both processors some 50 µs, so short ones lose more than they win
@@ -41,16 +41,18 @@ def _schedule(algorithm, world_size):
     return ALLREDUCE[algorithm](world_size)
 
 
-def execute(schedule, tensor, op="sum", timeout=30.0, check=None):
+def execute(schedule, tensor, op="sum", timeout=None, check=None):
     """Run this rank's part of `schedule` on `tensor`, a CPU tensor, in place; return it. Every rank must call this.
 
     op: sum, product, min, max, or mean (of a floating-point type): the sum divided by the number of ranks.
-    timeout: seconds that a message may take. check: compare with the other ranks first that all are about to do the
-    same; by default the first time that this process runs this schedule on this shape, type and op.
+    timeout: seconds that a message may take, by default the group's own. check: compare with the other ranks first
+    that all are about to do the same; by default the first time that this process runs this schedule on this shape,
+    type and op.
 
     Raises ValueError for a tensor, op or schedule that cannot be run and where the ranks disagree, TimeoutError naming
     the rank waited for, ConnectionError when it has gone.
     """
+    timeout = timeout or group_timeout()
     call = Call.next(schedule.name, tensor, op, schedule.mark)
     must_be_possible(call, tensor)
     if schedule.world_size != call.world_size:

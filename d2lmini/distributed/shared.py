@@ -25,7 +25,7 @@ memory (`SharedAllreduce.buffer`) is not copied: rank r reads slice r of all buf
 import torch
 
 from d2lmini.collectives.schedules import offsets
-from d2lmini.distributed.agreement import Call, must_agree, must_not_differ
+from d2lmini.distributed.agreement import Call, group_timeout, must_agree, must_not_differ
 from d2lmini.distributed.messages import COMBINE, must_be_possible
 from d2lmini.distributed.segment import ENTERED, KEY, WRITTEN, Segment
 
@@ -38,10 +38,12 @@ class SharedAllreduce:
     """All-reduce between the ranks of one machine; making it is a collective call, as every call of `allreduce` is.
 
     elements, dtype: of `buffer`, this rank's tensor in the shared memory, all zero at first; none by default.
-    timeout: seconds that a rank waits for another. block: bytes, a multiple of 64, that are copied in at a time.
+    timeout: seconds that a rank waits for another, by default the group's own. block: bytes, a multiple of 64, that
+    are copied in at a time.
     """
 
-    def __init__(self, elements=0, dtype=torch.float32, timeout=30.0, block=BLOCK):
+    def __init__(self, elements=0, dtype=torch.float32, timeout=None, block=BLOCK):
+        timeout = timeout or group_timeout()
         self.timeout, self.block, self._rounds, self._key, self._views = timeout, block, 0, KEY, {}
         call = Call.next("shared memory", torch.empty(elements, dtype=dtype, device="meta"), "buffer")
         must_agree(call, timeout, check=True)

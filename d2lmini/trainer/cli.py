@@ -7,7 +7,6 @@
 import os
 import statistics
 import sys
-from contextlib import suppress
 from functools import partial
 
 import torch
@@ -17,16 +16,15 @@ from torch import nn
 from d2lmini import sim
 from d2lmini.data import datasets
 from d2lmini.devices import cpu, num_gpus, try_all_gpus
-from d2lmini.distributed import torchrun
-from d2lmini.distributed.pulse import slow
-from d2lmini.distributed.watch import Board, Watch, sentence, tell
+from d2lmini.distributed import join
+from d2lmini.distributed.failures import Report, sentence, tell
 from d2lmini.measuring.results import write_json
 from d2lmini.models.lenet import MODELS
 from d2lmini.timing import human
 from d2lmini.trainer import options as arguments
-from d2lmini.trainer.checkpoint import CheckpointError, exists
+from d2lmini.trainer.checkpoint import exists
 from d2lmini.trainer.compiled import RECORDED
-from d2lmini.trainer.trainer import DivergedError, Trainer
+from d2lmini.trainer.trainer import Trainer
 
 PROGRAM = "python -m d2lmini.train"
 MIB = 2**20
@@ -37,7 +35,7 @@ EXPECTED = (ValueError, RuntimeError, OSError, ArithmeticError, MemoryError)  # 
 
 def main(words=None):
     """Train as the command line says, and return the exit code; every failure is one line on stderr."""
-    if torchrun.launched():
+    if join.launched():
         return in_group(words)
     options = arguments.parse(words)
     try:
@@ -53,32 +51,29 @@ def main(words=None):
 
 
 def in_group(words):
-    """Do the same as one rank of several: when one fails, one of them says it, and all end."""
+    """Do the same as one rank of several: when one fails, one of them says it, and torchrun ends the others."""
     try:
-        store = torchrun.connect()
-    except (TimeoutError, RuntimeError) as error:
-        tell(PROGRAM, f"rank {torchrun.rank()}: {sentence(error)}")
+        store = join.connect()
+    except (ValueError, OSError) as error:
+        tell(PROGRAM, sentence(error))
         return 1
-    board = Board(store, PROGRAM)
-    options = arguments.parse(words, board.say)
-    watch = Watch(board, torchrun.rank(), torchrun.world_size(), options.patience, go_on(options))
-    try:
-        device = torchrun.device(kind_of_rank(options))
-        torchrun.join(store, device)
-        run(options, [device])
-    except KeyboardInterrupt:
-        watch.end(f"interrupted{go_on(options)}", 130)
-    except BaseException as error:
-        watch.explain(error, alike=isinstance(error, DivergedError | CheckpointError))
-    watch.leave()
-    with suppress(RuntimeError):  # nobody ends, and perhaps the store with it, before all have left
-        dist.all_reduce(torch.zeros(1))
-    dist.destroy_process_group()
+    report = Report(store, join.rank(), join.world_size(), PROGRAM)
+    options = arguments.parse(words, report.say)
+    report.call(partial(run_as_rank, options, store), go_on(options))
     return 0
 
 
+def run_as_rank(options, store):
+    """Join the other ranks and train with them."""
+    device = join.device(kind_of_rank(options))
+    join.join(store, device, options.timeout)
+    run(options, [device])
+    dist.barrier()  # nobody ends, and perhaps the store with it, before all are done
+    dist.destroy_process_group()
+
+
 def kind_of_rank(options):
-    """Return the kind of a rank's device as in `torchrun.device`; D2LMINI_DEVICES, where it is set, decides for "auto".
+    """Return the kind of a rank's device as in `join.device`; D2LMINI_DEVICES, where it is set, decides for "auto".
 
     Where that says "sim" it is the CPU: simulated GPUs live in one process.
     """
@@ -99,12 +94,11 @@ def run(options, where):
     Of several processes, rank 0 prints and writes.
     """
     torch.manual_seed(options.seed)
-    with slow():
-        train_iter, test_iter = load(options)
+    train_iter, test_iter = load(options)
     if options.resident:
         train_iter, test_iter = train_iter.to(where[0]), test_iter.to(where[0])
     trainer = make_trainer(options, where)
-    show = print if torchrun.rank() == 0 else (lambda *args, **kwargs: None)
+    show = print if join.rank() == 0 else (lambda *args, **kwargs: None)
     show(describe(options, trainer, train_iter, test_iter))
     if options.resume and not exists(options.checkpoint, trainer.engine):
         show(f"there is no {options.checkpoint} yet: starting from the beginning")
@@ -168,8 +162,8 @@ def make_trainer(options, where):
 def describe(options, trainer, train_iter, test_iter):
     """Return a line that says what is trained, where and on what."""
     names = ", ".join(map(str, trainer.engine.places))
-    if torchrun.launched():
-        names += f" ({options.engine} over {torchrun.backend()})"
+    if join.launched():
+        names += f" ({options.engine} over {join.backend()})"
     return (f"{LABELS[options.model]}, {parameters(trainer):,} parameters, on {names}; {options.data}: "
             f"{train_iter.num_examples:,} images to train on, {test_iter.num_examples:,} to test on")  # fmt: skip
 
@@ -207,7 +201,7 @@ def summary(options, trainer, history, examples):
         "devices": list(map(str, trainer.engine.places)),
         "engine": options.engine,
         "world_size": trainer.engine.world_size,
-        "backend": torchrun.backend() if torchrun.launched() else None,
+        "backend": join.backend() if join.launched() else None,
         "parameters": parameters(trainer),
         "clock": history.provenance.split(" ")[0],
         "provenance": history.provenance,

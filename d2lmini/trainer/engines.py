@@ -4,7 +4,7 @@
     "allreduce"  a process a rank; summed by messages or shared memory  torchrun --nproc-per-node=2 …
     "ddp"        a process a rank; torch's DistributedDataParallel      torchrun --nproc-per-node=2 …
 
-The processes must have joined `torch.distributed` before: `distributed.run` and `distributed.torchrun.join` see to it.
+The processes must have joined `torch.distributed` before: `distributed.run` and `distributed.join` see to it.
 """
 
 import os

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from d2lmini.collectives.schedules import ALLREDUCE
-from d2lmini.distributed import torchrun
+from d2lmini.distributed import join
 from d2lmini.hardware.catalog import GPUS
 from d2lmini.models.lenet import MODELS
 from d2lmini.trainer.checkpoint import CheckpointError, check_target
@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
 
     def print_help(self, file=None):
         """Let rank 0 alone explain."""
-        if torchrun.rank() == 0:
+        if join.rank() == 0:
             super().print_help(file)
 
 
@@ -56,14 +56,14 @@ def parse(words=None, say=None):
     made.say = say
     options = made.parse_args(words)
     _check_engine(made, options)
-    if torchrun.rank() == 0:  # others may be on another machine, with other files
+    if join.rank() == 0:  # others may be on another machine, with other files
         _check_files(made, options)
     return options
 
 
 def _check_engine(made, options):
     """Refuse what does not go with the number of processes; fill in what depends on it."""
-    group = torchrun.launched()
+    group = join.launched()
     options.engine = options.engine or ("ddp" if group else "replicas")
     wrong = {
         "--engine replicas has all replicas in one process: leave out torchrun": group and options.engine == "replicas",
@@ -180,10 +180,9 @@ def _add_processes(group):
                        "it, in a second stream of each device; the results stay the same. What is hidden are buckets "
                        "that are full early, so there must be several: see --buckets. Only with --engine replicas, "
                        "and without --compile")  # fmt: skip
-    group.add_argument("--patience", type=number(float, 0, above=True), default=20.0, metavar="S",
-                       help="seconds after which all processes end when one is silent, or rests while others wait for "
-                       "it, or computes on a batch 30 times as long as on any before of its size; one that does "
-                       "something new, compiles, reads or writes may take 30 times as many seconds")  # fmt: skip
+    group.add_argument("--timeout", type=number(int, 1, most=10**6), default=60, metavar="S",
+                       help="seconds that a process waits for another, after which all end; raise it where one works "
+                       "alone for longer, such as rank 0 on a large checkpoint")  # fmt: skip
 
 
 def _add_training(group):

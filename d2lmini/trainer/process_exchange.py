@@ -7,8 +7,6 @@
 import torch
 import torch.distributed as dist
 
-from d2lmini.distributed.pulse import mark
-
 
 class Group:
     """Some of the processes, in order of rank; making it is a collective call of all."""
@@ -22,14 +20,12 @@ class Group:
         """Give `value`, a tensor as large as the others' or something that can be pickled; return what all gave."""
         if isinstance(value, torch.Tensor):
             return list(_Gather.apply(value, self))
-        mark()
         values = [None] * len(self.ranks)
         dist.all_gather_object(values, value, group=self.group)
         return values
 
     def gather(self, tensor):
         """Return the tensors of all ranks of the group."""
-        mark()
         found = [torch.empty_like(tensor) for _ in self.ranks]
         dist.all_gather(found, tensor, group=self.group)
         return found

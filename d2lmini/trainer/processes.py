@@ -18,8 +18,6 @@ from d2lmini.data_parallel.by_hand import split_batch
 from d2lmini.data_parallel.rank_threads import standing
 from d2lmini.data_parallel.sync_batch_norm import is_synchronised
 from d2lmini.distributed import messages
-from d2lmini.distributed.pulse import STAGE, compiling_is_slow, familiar, mark, slow, stage
-from d2lmini.distributed.torchrun import WAIT_S
 from d2lmini.trainer import compiled, rng
 from d2lmini.trainer.process_exchange import Group
 from d2lmini.trainer.replicas import Replicas
@@ -46,7 +44,6 @@ class ProcessReplica(Replicas):
         self.places = self._all(str(devices[0]))
         self.in_step = self.world_size > 1 and is_synchronised(model)
         compiled.check(settings.compile, devices, self.in_step)
-        compiling_is_slow()
         self._groups = {}
         rng.set_state(self.first(rng.get_state))
         self.numbers = OwnNumbers(devices[0], self.rank)
@@ -62,18 +59,11 @@ class ProcessReplica(Replicas):
             raise ValueError(f"a process has one device when each has a replica, got {', '.join(map(str, devices))}")
         return dist.get_world_size()
 
-    def learn(self, X, y):
-        """Learn from one batch as `Replicas` does, which takes as long as with other batches of its size."""
-        with familiar("learn", X.shape):
-            return super().learn(X, y)
-
     def _learn_shards(self, X, y, n):
         """Learn from this rank's shard of a batch of `n`; the last ranks have none where there are fewer examples."""
-        stage()
         active = min(n, self.world_size)
         shards = list(zip(*split_batch(X, y, [X.device] * active), strict=True))
         X, y = shards[self.rank] if self.rank < active else (X[:0], y[:0])
-        mark(0 if len(X) else STAGE // 2)
         with self._exchanging(active):
             loss = self._learn_shard(X.to(self.devices[0]), y.to(self.devices[0]))
         return [(len(part), loss if rank == self.rank else None) for rank, (part, _) in enumerate(shards)]
@@ -104,11 +94,9 @@ class ProcessReplica(Replicas):
         gradients.reduce(self.parameters, self._sum, self.bucket_bytes, self._anywhere)
 
     def _sum(self, flats):
-        mark()
         self.allreduce(flats[0])
 
     def _anywhere(self, used):
-        mark()
         used = torch.tensor(used, dtype=torch.uint8)
         dist.all_reduce(used, dist.ReduceOp.MAX)
         return used.tolist()
@@ -120,7 +108,7 @@ class ProcessReplica(Replicas):
         if allreduce == "shared":
             return _shared()
         gradients.summing(allreduce, devices)  # only to check the name
-        return partial(messages.allreduce, algorithm=allreduce or "ring", timeout=WAIT_S)
+        return partial(messages.allreduce, algorithm=allreduce or "ring", timeout=None)
 
     # -- what several processes do otherwise ---------------------------------------------------------------------------
 
@@ -128,16 +116,8 @@ class ProcessReplica(Replicas):
         for buffer in self.modules[0].buffers():
             _from_first(buffer)
 
-    def evaluate(self, data_iter):
-        """Return the fraction of examples classified correctly; the ranks take the batches in turn."""
-        return super().evaluate(_marked(data_iter))
-
-    def _correct(self, i, X, y):
-        with familiar("evaluate", X.shape):
-            return super()._correct(i, X, y)
 
     def _over_ranks(self, count):
-        mark()
         count = torch.tensor(count)
         dist.all_reduce(count)
         return count.item()
@@ -147,7 +127,6 @@ class ProcessReplica(Replicas):
         n = sum(size for size, _ in shards)
         mine = sum(loss.double() * (1 if self.sums else size / n) for size, loss in shards if loss is not None)
         total = torch.zeros((), dtype=torch.float64, device=self.devices[0]) + mine
-        mark()
         dist.all_reduce(total)
         return total
 
@@ -157,12 +136,10 @@ class ProcessReplica(Replicas):
 
     def first(self, function):
         """Return what `function` returns in the process of rank 0, or raise what it raises there, in all processes."""
-        stage()
         box = [None, None]
         if dist.get_rank() == 0:
             try:
-                with slow():
-                    box[0] = function()
+                box[0] = function()
             except Exception as error:
                 box[1] = error
         dist.broadcast_object_list(box, 0)
@@ -186,7 +163,6 @@ class ProcessReplica(Replicas):
             self.numbers.state = state["random"][self.rank]
 
     def _all(self, value):
-        stage()
         found = [None] * dist.get_world_size()
         dist.all_gather_object(found, value)
         return found
@@ -214,13 +190,6 @@ class OwnNumbers:
             self.module.set_rng_state(others, *self.named)
 
 
-def _marked(batches):
-    """Begin a stage with each batch, whoever takes it."""
-    for batch in batches:
-        stage()
-        yield batch
-
-
 @torch.no_grad()
 def _from_first(tensor):
     whole = tensor.contiguous()  # itself, or a copy
@@ -235,4 +204,4 @@ def _shared():
         raise ValueError(f"only {here} of {world_size} ranks are on this machine: they share no memory, choose a ring")
     from d2lmini.distributed.shared import SharedAllreduce
 
-    return SharedAllreduce(timeout=WAIT_S).allreduce
+    return SharedAllreduce(timeout=None).allreduce

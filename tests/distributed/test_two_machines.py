@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,8 +73,7 @@ def test_when_a_rank_is_killed_both_machines_start_again_from_the_checkpoint(tmp
         run = [machines.start(i, [*words, folder / "c.pt", "--resume"], program, ["--max-restarts=2"]) for i in (0, 1)]
         said = [process.communicate(timeout=200)[0] for process in run]
     assert [process.returncode for process in run] == [0, 0], said
-    [line] = [line for text in said for line in text.splitlines() if line.startswith("python -m d2lmini.train: error")]
-    assert re.search(r": rank 1 \(process \d+ on .*\) has given no sign of life for \d s; ended by SIGTERM: ", line)
+    assert "exitcode: -9" in said[1]
     assert "starting from the beginning" in said[0]
     assert said[0].count("LeNet, 129,068 parameters, on cpu, cpu (ddp over gloo)") == 2
     monkeypatch.setattr(datasets, "load_data_digits", failing_rank.images)

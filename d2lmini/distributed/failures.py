@@ -1,0 +1,101 @@
+"""What a rank does when it fails or loses another: one line says which rank and why, and torchrun ends the rest.
+
+    raises         says so in one line, and ends                  torchrun ends the others at once
+    is killed                                                     torchrun names it, and ends the others at once
+    stops, hangs   the others wait for `timeout`, then name it    torchrun ends it: SIGTERM, after 30 s SIGKILL
+
+A rank that has lost another does not end at once: torchrun takes the first that ends for the cause.
+"""
+
+import os
+import re
+import sys
+import traceback
+from contextlib import suppress
+from datetime import timedelta
+
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import get_error_handler
+
+GRACE_S = 5.0  # that a rank leaves to torchrun, and to the other ranks, to know the cause better
+
+
+def tell(program, line):
+    """Write an error line, in one piece, so that other processes' lines don't mix with it."""
+    os.write(2, f"{program}: error: {line}\n".encode(errors="backslashreplace"))
+
+
+def sentence(error):
+    """Return an error's first line; for a kind that tells of a mistake in the program, with its kind and place."""
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if isinstance(error, ValueError | RuntimeError | OSError | ArithmeticError):
+        return re.sub(r"\[\S*gloo\S*:\d+\] ", "", line)  # where in its source
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__}: {line}" + "".join(f" (line {f.lineno} of {f.filename})" for f in frames[-1:])
+
+
+def ranks(numbers):
+    """Return "rank 1" or "ranks 1, 2"."""
+    return f"rank{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"
+
+
+def absent(store, place, rank, world_size, seconds):
+    """Say in the store that this rank has come to a place; return those that do not come within so many seconds."""
+    keys = [f"{place}/{number}" for number in range(world_size)]
+    store.set(keys[rank], "")
+    with suppress(RuntimeError):  # time is up
+        store.wait(keys, timedelta(seconds=seconds))
+    return [number for number, key in enumerate(keys) if not store.check([key])]
+
+
+class Report:
+    """Where the ranks of one attempt say what ended it: the first prints it, torchrun's report gets its traceback."""
+
+    def __init__(self, store, rank, world_size, program):
+        """Note who speaks. store: see `join.connect`. program: what a line begins with."""
+        self.store, self.rank, self.world_size, self.program = store, rank, world_size, program
+
+    def say(self, line):
+        """Print the line unless another rank has said one."""
+        first = 1
+        with suppress(RuntimeError):  # the store may be gone with its process
+            first = self.store.add("said", 1)
+        if first == 1:
+            tell(self.program, line)
+
+    def call(self, function, advice=""):
+        """Call a function; if it fails, say why and end this process, whatever its threads do.
+
+        advice: what to add when the user interrupts. Leaving with SystemExit is a failure too: others still wait.
+        """
+        handler = get_error_handler()
+        handler.initialize()
+        try:
+            function()
+        except KeyboardInterrupt:
+            self._end(f"interrupted{advice}", 130)
+        except BaseException as error:
+            line = self._loss(error) if _lost_another(error) else f"rank {self.rank}: {sentence(error)}"
+            handler.record_exception(error)
+            self._end(line, 1)
+
+    def _loss(self, error):
+        """Return which ranks do not answer any more; while this waits, torchrun may end the process."""
+        gone, why = [], "was killed or has ended"
+        with suppress(RuntimeError):
+            gone = absent(self.store, "lost", self.rank, self.world_size, GRACE_S)
+        if "timed out" in str(error).lower():
+            why = "hangs, was stopped, or needs a longer --timeout"
+        return f"rank {self.rank} lost {ranks(gone)}, which {why}" if gone else f"rank {self.rank}: {sentence(error)}"
+
+    def _end(self, line, code):
+        self.say(line)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(code)
+
+
+def _lost_another(error):
+    """Return whether an error only tells that another rank has failed."""
+    return any(isinstance(e, dist.DistError) or "gloo" in str(e) for e in (error, error.__cause__))

@@ -1,0 +1,118 @@
+"""Joining the other processes that torchrun started: its environment variables, the device, the network, the group.
+
+    torchrun ── RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, … ──► this process ──► its store ──► gloo, or NCCL on GPUs
+"""
+
+import os
+import socket
+from contextlib import suppress
+from datetime import timedelta
+
+import psutil
+import torch
+import torch.distributed as dist
+
+from d2lmini.distributed.failures import absent, ranks
+from d2lmini.distributed.worker import as_batch, loopback
+
+VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+CONNECT_S = 60.0  # that the store may take to answer: its process may have to load torch from a slow disk
+
+
+def launched():
+    """Return whether torchrun, or something that sets the same variables, started this process."""
+    return all(name in os.environ for name in VARIABLES)
+
+
+def rank():
+    """Return this process's rank; 0 where it is alone. Raises ValueError for a variable that is no number."""
+    return _number("RANK") if launched() else 0
+
+
+def world_size():
+    """Return the number of ranks. Raises ValueError for a variable that is no number."""
+    return _number("WORLD_SIZE")
+
+
+def _number(name, default=None):
+    text = os.environ.get(name, default)
+    if not text.isdecimal():
+        raise ValueError(f"the environment variable {name}: expected a whole number, got {text!r}")
+    return int(text)
+
+
+def connect(seconds=CONNECT_S):
+    """Return the store through which the ranks find one another, before they join; it is this attempt's own.
+
+    Raises ValueError for variables that make no sense, TimeoutError where no store answers.
+    """
+    here, count = rank(), world_size()
+    if not here < count:
+        raise ValueError(f"the environment variables RANK and WORLD_SIZE: expected a rank below {count}, got {here}")
+    address, port = os.environ["MASTER_ADDR"], _number("MASTER_PORT")
+    attempt = "rendezvous"
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # torchrun keeps it for all attempts
+        _must_count_alike()
+        attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    try:
+        store, *_ = next(dist.rendezvous("env://", timeout=timedelta(seconds=seconds)))
+    except dist.DistError as error:
+        raise TimeoutError(f"rank {here} found no rank 0 at {address}:{port} within {seconds:g} s") from error
+    return dist.PrefixStore(attempt, store)
+
+
+def _must_count_alike():
+    """Refuse what would let attempts meet in one store: each machine counts its own restarts."""
+    if _number("TORCHELASTIC_MAX_RESTARTS", "0") and _number("GROUP_WORLD_SIZE", "1") > 1:
+        raise ValueError("--max-restarts over several machines needs a store for each attempt: start torchrun with the "
+                         "environment variable TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1")  # fmt: skip
+
+
+def device(kind="auto"):
+    """Return this rank's device: the GPU with its local rank's number where all ranks here can have one, else the CPU.
+
+    kind: "cpu" or "real" for no choice. Raises RuntimeError where there are too few GPUs.
+    """
+    local, count = _number("LOCAL_RANK"), _number("LOCAL_WORLD_SIZE", "1")
+    found = torch.cuda.device_count() if kind != "cpu" else 0
+    if max(local + 1, count) <= found:
+        torch.cuda.set_device(local)
+        return torch.device("cuda", local)
+    if kind == "real":
+        raise RuntimeError(f"expected {count} GPUs, one a process of this machine, found {found}: choose --kind cpu")
+    return torch.device("cpu")
+
+
+def join(store, device, timeout):
+    """Join the others through gloo, and for tensors on a GPU through NCCL.
+
+    timeout: seconds that a rank waits for another, here and in every collective call; then that raises an error.
+    Raises TimeoutError naming the ranks that do not come.
+    """
+    missing = absent(store, "joined", rank(), world_size(), timeout)
+    if missing:
+        raise TimeoutError(f"{ranks(missing)} had not begun after {timeout:g} s: raise --timeout if this is too short")
+    if device.type == "cpu":
+        as_batch()
+    if _number("LOCAL_WORLD_SIZE", str(world_size())) == world_size():
+        loopback()
+    else:
+        _choose_interface(os.environ["MASTER_ADDR"])
+    backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
+    dist.init_process_group(backend, store=store, rank=rank(), world_size=world_size(),
+                            timeout=timedelta(seconds=timeout))  # fmt: skip
+
+
+def backend():
+    """Return the name of what carries gradients: "gloo" or "nccl"."""
+    return "nccl" if "nccl" in dist.get_backend_config() else "gloo"
+
+
+def _choose_interface(master):
+    """Let gloo use the network through which the master is reached; by default it takes what the host's name means."""
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((master, 9))  # sends nothing: it only chooses a route
+        mine = probe.getsockname()[0]
+        names = [name for name, found in psutil.net_if_addrs().items() if mine in (a.address for a in found)]
+        if names:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", names[0])
