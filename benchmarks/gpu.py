@@ -7,7 +7,7 @@ newer for CUDA, numpy, scipy, scikit-learn, tqdm, filelock and psutil, and for t
     python benchmarks/gpu.py
 
 The first runs all tests that need a GPU. The second takes some minutes and writes `chapters/results/<card>.json`, which
-the book then shows; `d2lmini/measuring/results.py` has the form. Wanted on a card like the H200: at most 0.10 s for an
+the book then shows; `benchmarks/records.py` has the form. Wanted on a card like the H200: at most 0.10 s for an
 epoch of 60,000 images with all that the trainer has: the quickest of its ways, with the whole step as one CUDA graph.
 What torch cannot compile there, without a C compiler for instance, is left out, and a note in the file says so.
 
@@ -37,12 +37,12 @@ def missing(error):
 
 try:
     import gpu_parts as parts
+    import records
     import torch
 
     from d2lmini import sim, timing
     from d2lmini.devices import cpu, processor
     from d2lmini.hardware.catalog import GPUS
-    from d2lmini.measuring import results
     from d2lmini.timing import human
     from d2lmini.trainer.compiled import MODES, RECORDED
 except ModuleNotFoundError as absent:
@@ -117,7 +117,7 @@ def simulated_row(told):
 
 def target(kind, out, card):
     """Return where to write; raises ValueError where figures of no real card would lie among those of real ones."""
-    path = RESULTS / f"{results.slug(card)}.json" if out is None else out.resolve()
+    path = RESULTS / f"{records.slug(card)}.json" if out is None else out.resolve()
     if kind != "cuda" and path.is_relative_to(RESULTS):
         raise ValueError(f"--device {kind}: only figures of a real card may lie in chapters/results: name another "
                          "place with --out FILE")  # fmt: skip
@@ -141,7 +141,7 @@ def run(options):
     told = origin(devices)
     path = target(options.device, options.out, told["card"])
     data = parts.digits(options.images)
-    result = {"schema": results.SCHEMA, "origin": told}
+    result = {"schema": records.FORM["schema"], "origin": told}
     print(f"{told['cards']} × {told['card']}: {told['provenance']}, driver {told['driver']}, CUDA {told['cuda']}")
     _add(result, "training", parts.training(data, options.batch_size, devices[0], options.rounds, options.workers,
                                             modes(options.compile, told["device"])))  # fmt: skip
@@ -150,7 +150,7 @@ def run(options):
     stepped = {name: parts.steps(name, devices[0], options.steps, options.rounds) for name in options.networks}
     row = simulated_row(told)
     _add(result, "simulated", parts.compared(row, result["copies"], stepped, options.most, options.steps))
-    results.write(path, result)
+    records.write(path, result)
     print(f"written to {path}")
     return result
 

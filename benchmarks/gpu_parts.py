@@ -1,6 +1,6 @@
 """What `gpu.py` measures, part by part. Every part runs on CUDA GPUs, on simulated ones and on the CPU alike.
 
-Each returns its part of a result, in the form that `d2lmini.measuring.results` checks.
+Each returns its part of a result, in the form that `records` checks.
 """
 
 from functools import partial
@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from epoch import LR, PerSample, plain_epoch
 from networks import NETWORKS
+from records import quantity, seconds
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -16,7 +17,6 @@ from d2lmini.collectives import on_devices
 from d2lmini.collectives.cost_model import busbw
 from d2lmini.data.datasets import Batches, load_data_digits
 from d2lmini.measuring import transfers
-from d2lmini.measuring.results import quantity, seconds
 from d2lmini.models.lenet import LeNet
 from d2lmini.timing import Measurement, Timer, measure
 from d2lmini.trainer.trainer import Trainer

@@ -17,6 +17,7 @@ Two networks have a published best that cannot have done the work costed here, a
 import argparse
 import csv
 import itertools
+import json
 import statistics
 from collections import Counter
 from functools import partial
@@ -30,7 +31,6 @@ from d2lmini import sim
 from d2lmini.hardware import costs
 from d2lmini.hardware.machines import build, slower
 from d2lmini.measuring.operations import Reporting
-from d2lmini.measuring.results import write_json
 from d2lmini.measuring.throughput import foresee
 
 TABLE = Path(__file__).parent.parent / "chapters" / "data" / "shi2016_table7.csv"
@@ -153,4 +153,5 @@ if __name__ == "__main__":
         show(result)
         if options.json:
             where = f"simulated on a GTX 980 and one chip of a K80, both at base clock, torch {torch.__version__}"
-            write_json(options.json, {"where": where, "rows": result, "median_error": median(result)})
+            told = {"where": where, "rows": result, "median_error": median(result)}
+            Path(options.json).write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -4,7 +4,7 @@
     widgets             explore: one figure with controls, plain HTML in the page, widgets in Jupyter
     tables              rows under headings: HTML in page and notebook, text elsewhere
     schedule_frames     a collective, step by step        reuse_frames      tilings and systolic arrays
-    memory_figures      the memory hierarchy, measured    result_figures    records of real cards
+    memory_figures      the memory hierarchy, measured
 """
 
 from d2lmini.figures.plots import axes, show

@@ -6,7 +6,6 @@
     macs, layer_costs, footprint                   what a network's layers compute, keep and take
     throughput, loading                            examples a second, and what feeds them
     operations                                     what reports each operation of torch to roofline, footprint, …
-    results                                        records of real cards
 """
 
 from d2lmini.measuring.footprint import Footprint

@@ -4,10 +4,12 @@
     torchrun --nproc-per-node=2 -m d2lmini.train --data digits --epochs 10 --engine ddp
 """
 
+import json
 import os
 import statistics
 import sys
 from functools import partial
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -18,7 +20,6 @@ from d2lmini.data import datasets
 from d2lmini.devices import cpu, num_gpus, try_all_gpus
 from d2lmini.distributed import join
 from d2lmini.distributed.failures import Report, sentence, tell
-from d2lmini.measuring.results import write_json
 from d2lmini.models.lenet import MODELS
 from d2lmini.timing import human
 from d2lmini.trainer import options as arguments
@@ -110,8 +111,14 @@ def run(options, where):
     show(f"{history.provenance}: {human(results['seconds_an_epoch'])} an epoch, "
          f"{results['images_a_second']:,.0f} images/s")  # fmt: skip
     if options.json:
-        trainer.engine.first(partial(write_json, options.json, results))
+        trainer.engine.first(partial(_write_json, options.json, results))
     return results
+
+
+def _write_json(path, values):
+    fresh = Path(f"{path}.tmp")
+    fresh.write_text(json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    fresh.replace(path)
 
 
 def choose_devices(count, kind, gpu):
