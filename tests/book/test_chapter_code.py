@@ -27,9 +27,9 @@ def definitions(source):
 
 
 def package():
-    """Return name -> {module: syntax tree} for the public definitions of the package."""
+    """Return name -> {module: syntax tree} for the public definitions; what sim has, no chapter builds."""
     found = {}
-    for path in sorted((ROOT / "d2lmini").rglob("*.py")):
+    for path in sorted(set((ROOT / "d2lmini").rglob("*.py")) - set((ROOT / "d2lmini" / "sim").rglob("*.py"))):
         for name, tree in definitions(path.read_text(encoding="utf-8")).items():
             if not name.startswith("_"):
                 found.setdefault(name, {})[path.stem] = tree
