@@ -1,6 +1,5 @@
 import gzip
 import hashlib
-import struct
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from file_server import FileServer
+from served import FileServer, idx
 
 from d2lmini.data import datasets
 from d2lmini.data.datasets import Batches, load_data_digits, load_data_fashion_mnist, load_data_mnist
@@ -86,6 +85,7 @@ print(torch.cat([y for _, y in Batches(images, torch.arange(50), 7, shuffle=True
 """
 
 
+@pytest.mark.process
 def test_a_new_process_has_the_same_order_and_does_not_pay_for_scikit_learn():
     done = subprocess.run([sys.executable, "-c", IN_A_NEW_PROCESS], capture_output=True, text=True, check=True)
     assert done.stdout == f"False\n{epoch_of(Batches(*examples(50), 7, shuffle=True))}\n"
@@ -143,32 +143,34 @@ def test_to_moves_a_copy_that_goes_on_from_the_same_epoch():
 U8 = torch.zeros(4, 1, 2, 2, dtype=torch.uint8)
 
 
-@pytest.mark.parametrize("batch_size", [0, -1, 2.0, True, None, "8"])
-@pytest.mark.parametrize(
-    "make", [lambda b: Batches(U8, torch.arange(4), b), load_data_digits, load_data_mnist, load_data_fashion_mnist]
-)
-def test_a_bad_batch_size_is_told_before_anything_is_read(batch_size, make):
-    with pytest.raises(ValueError, match=f"batch_size: expected a positive int, got {batch_size!r}"):
-        make(batch_size)
+@pytest.mark.parametrize("value", [0, -1, 2.0, True, "8"])
+@pytest.mark.parametrize("load", [load_data_digits, load_data_mnist, load_data_fashion_mnist])
+def test_a_bad_size_is_told_before_anything_is_read(value, load):
+    with pytest.raises(ValueError, match="batch_size"):
+        load(value)
+    with pytest.raises(ValueError, match="resize"):
+        load(8, resize=value)
 
 
 @pytest.mark.parametrize(
-    ("images", "labels", "message"),
+    ("images", "labels", "keyword"),
     [
-        (U8.float(), torch.arange(4), r"images: expected uint8 \[N, 1, H, W\], got torch.float32 \[4, 1, 2, 2\]"),
-        (U8[:, 0], torch.arange(4), r"images: .* got torch.uint8 \[4, 2, 2\]"),
-        (U8.numpy(), torch.arange(4), "images: expected a tensor, got ndarray"),
-        (U8, [0, 1, 2, 3], "labels: expected a tensor, got list"),
-        (U8, torch.arange(3), "as many labels as images, got 4 images and 3 labels"),
-        (U8, torch.arange(4).reshape(4, 1), r"labels: expected int64 \[N\], got torch.int64 \[4, 1\]"),
-        (U8, torch.arange(4.0), r"labels: expected int64 \[N\], got torch.float32"),
-        (U8[:0], torch.arange(0), "at least one example, got an empty data set"),
+        (U8.float(), torch.arange(4), "float32"),
+        (U8[:, 0], torch.arange(4), "images"),
+        (U8.numpy(), torch.arange(4), "ndarray"),
+        (U8, [0, 1, 2, 3], "list"),
+        (U8, torch.arange(3), "3 labels"),
+        (U8, torch.arange(4).reshape(4, 1), "labels"),
+        (U8, torch.arange(4.0), "float32"),
+        (U8[:0], torch.arange(0), "empty"),
     ],
 )
-def test_bad_data_is_one_line(images, labels, message):
-    with pytest.raises(ValueError, match=message) as error:
+def test_bad_data_is_one_line(images, labels, keyword):
+    with pytest.raises(ValueError, match=keyword) as error:
         Batches(images, labels, 2)
     assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="batch_size"):
+        Batches(U8, torch.arange(4), 0)
 
 
 # --- the bundled digits
@@ -213,19 +215,7 @@ def test_digits_training_is_shuffled_and_testing_is_not():
     assert load_data_digits(100, device="meta")[1].images.device.type == "meta"
 
 
-@pytest.mark.parametrize("resize", [0, -1, 2.5, "28"])
-@pytest.mark.parametrize("load", [load_data_digits, load_data_mnist])
-def test_a_bad_resize_is_one_line(load, resize):
-    with pytest.raises(ValueError, match=f"resize: expected a positive int, got {resize!r}"):
-        load(8, resize=resize)
-
-
 # --- MNIST and Fashion-MNIST, here with a few generated images
-
-
-def idx(values):
-    header = bytes([0, 0, 8, values.dim()]) + struct.pack(f">{values.dim()}I", *values.shape)
-    return header + bytes(values.flatten().tolist())
 
 
 def generate(seed):
@@ -292,12 +282,11 @@ def test_the_cache_is_in_the_home_folder_by_default(server, tmp_path, monkeypatc
 
 @pytest.mark.parametrize("unpack", [False, True])
 @pytest.mark.parametrize("spell", [lambda n: n, lambda n: n.replace("-idx", ".idx")], ids=["dash", "dot"])
-@pytest.mark.parametrize("load", [load_data_mnist, load_data_fashion_mnist])
-def test_a_given_folder_is_only_read(server, tmp_path, load, spell, unpack):
+def test_a_given_folder_is_only_read(server, tmp_path, spell, unpack):
     folder = put(tmp_path / "mine", spell=spell, unpack=unpack)
     before = contents(tmp_path)
-    assert_loaded(load(4, root=folder))
-    assert_loaded(load(4, root=str(folder)))
+    assert_loaded(load_data_mnist(4, root=folder))
+    assert_loaded(load_data_fashion_mnist(4, root=str(folder)))
     assert contents(tmp_path) == before
     assert server.requests == []
 
@@ -319,18 +308,17 @@ def test_the_environment_names_the_files_or_a_folder_above_them(server, tmp_path
     assert server.requests == []
 
 
-@pytest.mark.parametrize("missing", [*sorted(FILES), None])
-@pytest.mark.parametrize("by_environment", [False, True])
-def test_a_missing_file_is_one_line_and_no_request(server, tmp_path, monkeypatch, missing, by_environment):
+@pytest.mark.parametrize("missing", sorted(FILES))
+def test_a_missing_file_is_one_line_and_no_request(server, tmp_path, monkeypatch, missing):
     folder = put(tmp_path / "mine", {name: content for name, content in FILES.items() if name != missing})
-    if missing is None:  # no such folder
-        folder, missing = tmp_path / "nowhere", "train-images-idx3-ubyte.gz"
-    if by_environment:
-        monkeypatch.setenv("D2LMINI_DATA", str(folder))
-    with pytest.raises(FileNotFoundError, match=missing) as error:
-        load_data_mnist(4, root=None if by_environment else folder)
-    assert str(folder) in str(error.value)
-    assert "\n" not in str(error.value)
+    for root in (folder, tmp_path / "nowhere"):
+        with pytest.raises(FileNotFoundError, match=missing) as error:
+            load_data_mnist(4, root=root)
+        assert str(root) in str(error.value)
+        assert "\n" not in str(error.value)
+    monkeypatch.setenv("D2LMINI_DATA", str(folder))
+    with pytest.raises(FileNotFoundError, match=missing):
+        load_data_mnist(4)
     assert server.requests == []
 
 
@@ -342,7 +330,7 @@ def test_an_empty_root_is_the_current_folder_and_not_the_network(server, tmp_pat
 
 def test_files_of_unequal_counts_and_empty_ones_are_told(server, tmp_path):
     few = {"t10k-labels-idx1-ubyte.gz": gzip.compress(idx(LABELS["t10k"][:-1]))}
-    with pytest.raises(ValueError, match=r"6 images but .* 5 labels"):
+    with pytest.raises(ValueError, match="5 labels"):
         load_data_mnist(4, root=put(tmp_path / "few", FILES | few))
     none = {"t10k-labels-idx1-ubyte.gz": idx(LABELS["t10k"][:0]), "t10k-images-idx3-ubyte.gz": idx(IMAGES["t10k"][:0])}
     for resize in (None, 7):
@@ -359,11 +347,3 @@ def test_resize_seed_and_device_are_passed_on(server, tmp_path):
         for image, resized in zip(IMAGES[part], batches.images[:, 0], strict=True):
             assert np.array_equal(resized.numpy(), np.floor(bilinear(image.double().numpy(), 9) + 0.5 + 1e-9))
     assert [b.images.device.type for b in load_data_mnist(4, root=folder, device="meta")] == ["meta", "meta"]
-
-
-@pytest.mark.parametrize("table", [datasets.MNIST, datasets.FASHION_MNIST])
-def test_the_table_lists_the_four_files_in_the_order_in_which_they_are_read(table):
-    kinds = [(name.split("-")[0], name.split("-")[1]) for name in table.files]
-    assert kinds == [("train", "images"), ("train", "labels"), ("t10k", "images"), ("t10k", "labels")]
-    assert all(len(sha256) == 64 and int(sha256, 16) and size > 0 for sha256, size in table.files.values())
-    assert len(datasets.FASHION_MNIST_LABELS) == 10

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from file_server import FileServer
+from served import FileServer
 
 from d2lmini.data.download import DownloadError, fetch
 

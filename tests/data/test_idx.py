@@ -1,19 +1,14 @@
 import gzip
-import struct
 import tracemalloc
 
 import pytest
 import torch
+from served import idx
 
 from d2lmini.data.idx import read_examples, read_idx
 
 IMAGES = torch.arange(5 * 4 * 3, dtype=torch.uint8).reshape(5, 4, 3)
 LABELS = torch.tensor([3, 0, 9, 9, 1], dtype=torch.uint8)
-
-
-def idx(values, code=0x08):
-    header = struct.pack(">BBBB", 0, 0, code, values.dim()) + struct.pack(f">{values.dim()}I", *values.shape)
-    return header + bytes(values.flatten().tolist())
 
 
 def write(path, data):

@@ -1,7 +1,14 @@
 """A real HTTP server on 127.0.0.1 whose first path component says how it behaves: ``http://…/cut/name``."""
 
+import struct
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def idx(values, code=0x08):
+    """Return the bytes of an IDX file that holds a tensor."""
+    header = struct.pack(">BBBB", 0, 0, code, values.dim()) + struct.pack(f">{values.dim()}I", *values.shape)
+    return header + bytes(values.flatten().tolist())
 
 
 class FileServer(ThreadingHTTPServer):
