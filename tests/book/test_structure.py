@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,43 +24,49 @@ FLOORS = [
 ]
 ROOT_FILES = {"__init__.py", "devices.py", "timing.py", "train.py"}
 SIM_FLOORS = [{"model"}, {"device"}, {"patches"}, {"ranks"}]
-MODULES = sorted(PACKAGE.rglob("*.py"))
+PRIVATE = {("sim", "model"), ("sim", "device"), ("sim", "patches")}  # besides what begins with an underscore
 LONGEST_FILE, LONGEST_FUNCTION = 250, 45
 MACHINE_PATH = re.compile(r"(?<![\w.$}/~-])/(?:work|root|home/\w+)(?:/|\b)")
 
 
+@cache
 def trees():
-    """Yield (path inside the package, its syntax tree, its text) of every module."""
-    for path in MODULES:
-        text = path.read_text(encoding="utf-8")
-        yield path.relative_to(PACKAGE), ast.parse(text), text
+    """Return (path inside the package, its syntax tree, its text) of every module."""
+    texts = [(path.relative_to(PACKAGE), path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))]
+    return [(path, ast.parse(text), text) for path, text in texts]
 
 
-def imported(tree):
-    """Yield the dotted names, below the package's, of what a module imports, at its top or inside its functions."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"a relative import at line {node.lineno}: name the room"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        yield from (name.removeprefix("d2lmini.") for name in names if name.startswith("d2lmini."))
+@cache
+def imports():
+    """Return (path, parts of its name, parts of the imported name) of all imports, at the top or inside functions."""
+    found = []
+    for path, tree, _ in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{path}: a relative import at line {node.lineno}: name the room"
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            inside = [tuple(name.split(".")[1:]) for name in names if name.startswith("d2lmini.")]
+            found += [(path, path.with_suffix("").parts, name) for name in inside]
+    return found
 
 
 @pytest.mark.parametrize(("floors", "house"), [(FLOORS, ()), (SIM_FLOORS, ("sim",))], ids=["package", "sim"])
 def test_imports_go_downward(floors, house):
-    floor = {room: number for number, rooms in enumerate(floors) for room in rooms}
-    depth, wrong = len(house), []
-    for path, tree, _ in trees():
-        here = path.with_suffix("").parts[depth:]
-        if path.parts[:depth] != house or here[0] not in floor:
-            continue
-        for name in imported(tree):
-            there = name.split(".")[depth:]
-            if tuple(name.split(".")[:depth]) == house and there[0] != here[0] and floor[there[0]] >= floor[here[0]]:
-                wrong.append(f"{path} imports {name}")
+    floor, depth, wrong = {room: n for n, rooms in enumerate(floors) for room in rooms}, len(house), []
+    for path, here, there in imports():
+        inside = here[:depth] == there[:depth] == house and here[depth] in floor
+        if inside and here[depth] != there[depth] and floor[there[depth]] >= floor[here[depth]]:
+            wrong.append(f"{path} imports {'.'.join(there)}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_rooms_insides_are_its_own():
+    wrong = [f"{path} imports {'.'.join(there)}" for path, here, there in imports() if here[0] != there[0]
+             and (any(part.startswith("_") for part in there) or there[:2] in PRIVATE)]  # fmt: skip
     assert not wrong, "\n".join(wrong)
 
 
@@ -115,13 +122,18 @@ def state():
 
 before, loaded = state(), set(sys.modules)
 import d2lmini
+from d2lmini import sim
 assert state() == before, "importing d2lmini changed a global state"
-heavy = {"matplotlib", "sklearn", "IPython", "ipywidgets", "torchvision"} & (set(sys.modules) - loaded)
-assert not heavy, f"importing d2lmini imported {sorted(heavy)}"
+sim.enable(2)
+new = set(sys.modules) - loaded
+heavy = {"matplotlib", "psutil", "sklearn", "IPython", "ipywidgets", "torchvision"} & new
+assert not heavy, f"simulated GPUs imported {sorted(heavy)}"
+rooms = {name.split(".")[1] for name in new if name.startswith("d2lmini.")}
+assert rooms == {"hardware", "sim"}, f"simulated GPUs imported the rooms {sorted(rooms)}"
 """
 
 
-def test_importing_the_package_changes_nothing():
+def test_importing_the_package_changes_nothing_and_sim_stands_alone():
     done = subprocess.run([sys.executable, "-c", IMPORT], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout + done.stderr == ""

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from d2lmini import devices
 from d2lmini.hardware import host
 from d2lmini.hardware.host import Cache, MainMemory
 from d2lmini.measuring import memory_hierarchy
 from d2lmini.measuring.memory_hierarchy import LINE, WORDS, cycle, working_sets
+from d2lmini.measuring.operations import Reporting
 
 KIB, MIB = 2**10, 2**20
 
@@ -145,6 +147,9 @@ def test_bandwidth_counts_bytes_as_stream_does(clock, machine, kernel, arrays, m
     assert (name, loop_dtype, len(used)) == (kernel, dtype, arrays)
     assert all(array.dtype == dtype and (array == 1).all() for array in used)
     assert point.nbytes == sum(array.nbytes for array in used)
+    starts = [array.ctypes.data for array in used]  # each begins with a line, and no two are whole pages apart
+    assert all(start % LINE == 0 for start in starts)
+    assert np.diff(starts).tolist() == [used[0].nbytes + 3 * LINE] * (arrays - 1)
     assert 0 <= 100_000 - point.nbytes < arrays * LINE
 
 
@@ -156,15 +161,6 @@ def test_threads_share_the_working_set_and_each_has_arrays_of_its_own(clock, mac
     assert point.bytes_per_s == pytest.approx(20e9, rel=1e-2)
     places = {args[0].ctypes.data for _, _, args in made.calls}
     assert len(places) == 2
-
-
-def test_arrays_begin_with_a_line_and_do_not_overlap():
-    arrays = memory_hierarchy._arrays(3, 128 * LINE, "float32")
-    starts = [array.ctypes.data for array in arrays]
-    assert all(start % LINE == 0 for start in starts)
-    assert starts[0] % memory_hierarchy.PAGE == 0
-    assert np.diff(starts).tolist() == [131 * LINE] * 2
-    assert {array.nbytes for array in arrays} == {128 * LINE}
 
 
 def test_a_lap_is_long_and_an_interruption_does_not_shorten_it(clock):
@@ -181,35 +177,36 @@ def test_a_lap_is_long_and_an_interruption_does_not_shorten_it(clock):
     assert set(laps[-9:]) == {2048}
 
 
-def test_stream_is_a_triad_of_the_same_bytes(machine, monkeypatch):
+def test_stream_is_a_triad_of_the_same_bytes_on_one_core(machine):
     machine()
-    seen, add = [], torch.add
+    seen, used = [], set()
 
-    def watched(b, c, alpha, out):
-        seen.append((b, c, out))
-        add(b, c, alpha=alpha, out=out)
+    def note(func, args, keywords, out):
+        if "out" in keywords:
+            used.add(torch.get_num_threads())
+            seen.append((*args, out))
 
-    monkeypatch.setattr(torch, "add", watched)
-    used = []
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
-    monkeypatch.setattr(torch, "set_num_threads", used.append)
-    point = memory_hierarchy.stream(100_000, repeat=6)
+    with devices.threads(3), Reporting(note):
+        point = memory_hierarchy.stream(100_000, repeat=6)
+        assert torch.get_num_threads() == 3
+    assert used == {1}
     assert point.nbytes == 3 * 520 * LINE
     assert 0 < point.bytes_per_s < math.inf
-    assert all((a == 1 + 3).all() and a.data_ptr() not in (b.data_ptr(), c.data_ptr()) for b, c, a in seen[:1])
-    assert used == [1, 5]  # one core, and afterwards as many as before
+    b, c, a = seen[0]
+    assert (a == b + 3 * c).all()
+    assert len({array.data_ptr() for array in seen[0]}) == 3
 
 
-def test_the_two_methods_count_alike(clock, machine, monkeypatch):
+def test_the_two_methods_count_alike(clock, machine):
     machine()
     made = clock(lambda name, args: args[-1] * 3 * args[0].nbytes / 20e9)
 
-    def add(b, c, alpha, out):
+    def add(func, args, keywords, out):
         made.now += 3 * out.nbytes / 20e9
 
-    monkeypatch.setattr(torch, "add", add)
     (triad,) = memory_hierarchy.bandwidth([3 * MIB])
-    other = memory_hierarchy.stream(3 * MIB)
+    with Reporting(add):
+        other = memory_hierarchy.stream(3 * MIB)
     assert other.nbytes == triad.nbytes
     assert other.bytes_per_s == pytest.approx(triad.bytes_per_s, rel=1e-3)
 
@@ -224,20 +221,17 @@ MEASURES = {
 @pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
 @pytest.mark.parametrize("size", [0, -1, 63])
 def test_a_size_of_nothing_is_refused(measure, size):
-    with pytest.raises(ValueError, match=f"expected working sets of at least .* bytes, got {size} bytes"):
+    with pytest.raises(ValueError, match=f"got {size} bytes"):
         measure([size])
-
-
-@pytest.mark.parametrize("measure", [memory_hierarchy.latency, memory_hierarchy.bandwidth])
-def test_no_size_at_all_is_refused(measure):
-    with pytest.raises(ValueError, match="got none"):
-        measure([])
+    if measure in (memory_hierarchy.latency, memory_hierarchy.bandwidth):
+        with pytest.raises(ValueError, match="got none"):
+            measure([])
 
 
 @pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
 def test_more_than_is_free_is_refused_before_it_is_taken(measure, machine):
     machine(free=100 * MIB)
-    with pytest.raises(MemoryError, match=r"a working set of 1,048,576 MiB needs .* 100 MiB are free"):
+    with pytest.raises(MemoryError, match="1,048,576 MiB"):
         measure([2**40])
 
 
@@ -250,15 +244,15 @@ def test_a_chase_needs_room_for_making_its_order(machine):
 @pytest.mark.parametrize("threads", [0, 2, -1])
 def test_no_more_threads_than_cores(machine, threads):
     machine(cores=1)
-    with pytest.raises(ValueError, match=f"expected 1 to 1 threads, the cores this process may use, got {threads}"):
+    with pytest.raises(ValueError, match=f"got {threads}"):
         memory_hierarchy.bandwidth([4096], threads=threads)
 
 
 def test_unknown_kernels_and_types_are_refused(machine):
     machine()
-    with pytest.raises(ValueError, match="unknown kernel 'copy': choose one of read, triad, update"):
+    with pytest.raises(ValueError, match="copy"):
         memory_hierarchy.bandwidth([4096], "copy")
-    with pytest.raises(ValueError, match="the loops take float64 and float32, got 'int8'"):
+    with pytest.raises(ValueError, match="int8"):
         memory_hierarchy.bandwidth([4096], dtype="int8")
 
 
