@@ -17,9 +17,10 @@ from d2lmini.sim.device.state import state
 from d2lmini.sim.model.clock import Clock
 from d2lmini.sim.model.memory import Memory
 from d2lmini.sim.model.work import work
+from d2lmini.sim.ranks import DeadlockError, MismatchError, RankError
 
-__all__ = ["Clock", "Memory", "clock", "disable", "enable", "has_clock", "is_enabled", "machine", "now",
-           "one_launch", "trace", "use_clock", "work"]  # fmt: skip
+__all__ = ["Clock", "DeadlockError", "Memory", "MismatchError", "RankError", "clock", "disable", "enable", "has_clock",
+           "is_enabled", "machine", "now", "one_launch", "spawn", "trace", "use_clock", "work"]  # fmt: skip
 
 _registered = False
 _MOST = 128  # torch keeps a device's index in one signed byte
@@ -102,6 +103,13 @@ def one_launch():
     Raises RuntimeError with no clock.
     """
     return clock().one_launch()
+
+
+def spawn(fn, args=(), nprocs=None):
+    """Call ``fn(rank, *args)`` on simulated ranks, one for each GPU or `nprocs`; see `ranks.spawn`."""
+    from d2lmini.sim.ranks.spawn import spawn as start
+
+    return start(fn, args, nprocs)
 
 
 def now():

@@ -27,6 +27,7 @@ class State:
     def __init__(self):
         self.gpus, self.clock, self.counting, self.machine = [], None, True, None
         self.leads = False  # whether sim, and not a real accelerator, is what torch.accelerator names
+        self.backward_ended = None  # called after each backward pass, where ranks are simulated
         self._thread = threading.local()
 
     @property
@@ -37,6 +38,15 @@ class State:
     @current.setter
     def current(self, index):
         self._thread.current = index
+
+    def own(self):
+        """Return the GPUs that are the calling thread's own: all of them, or a simulated rank's one."""
+        mine = getattr(self._thread, "own", None)
+        return self.gpus if mine is None else self.gpus[mine : mine + 1]
+
+    def claim(self, index):
+        """Make GPU `index` the only one that is the calling thread's own."""
+        self._thread.own = index
 
     def check(self, index):
         """Return `index` if there is such a device; raises torch.AcceleratorError with CUDA's sentence if not."""

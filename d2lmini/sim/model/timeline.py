@@ -9,8 +9,9 @@ from d2lmini.sim.model.streams import PS
 class Span(namedtuple("Span", "kind place row name start end nbytes")):
     """One thing that took time: `start` and `end` in picoseconds since the clock started.
 
-    kind: "operation" on a device, "copy" on a wire, "launch", "work" or "wait" on the host. place: "gpu0", "host" or a
-    wire's name. row: the stream's number, or the host's thread. nbytes: read and written, or carried; 0 for the host.
+    kind: "operation" or "communication" on a device, "copy" on a wire, "launch", "work" or "wait" on the host. place:
+    "gpu0", "host" or a wire's name. row: the stream's number, or the host's thread. nbytes: read and written, sent, or
+    carried; 0 for the host.
     """
 
     __slots__ = ()
@@ -32,7 +33,7 @@ class Span(namedtuple("Span", "kind place row name start end nbytes")):
 
 
 COLOURS = {"operation": "tab:blue", "copy": "tab:orange", "launch": "tab:green", "work": "tab:red",
-           "wait": "lightgrey"}  # fmt: skip
+           "communication": "tab:purple", "wait": "lightgrey"}  # fmt: skip
 
 
 class Trace:

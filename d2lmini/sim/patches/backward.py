@@ -7,6 +7,7 @@ torch leaves this unchecked for tensors of classes made in Python.
 import torch
 
 from d2lmini.sim.device import guard
+from d2lmini.sim.device.state import state
 from d2lmini.sim.device.tensor import SimTensor
 
 
@@ -21,7 +22,10 @@ def on_one_thread(run):
         grads = _roots_placed(roots, grads)
         try:
             with torch.autograd.set_multithreading_enabled(False):
-                return run(roots, grads, *args, **kwargs)
+                found = run(roots, grads, *args, **kwargs)
+            if state.backward_ended is not None:
+                state.backward_ended()
+            return found
         except BaseException as raised:
             # What was still to be done stays in the thread's queue, and holds its tensors, until backward runs again.
             run((copy,), (one,), True, False, (leaf,), allow_unreachable=False, accumulate_grad=False)

@@ -1,0 +1,15 @@
+"""Simulated ranks: unmodified `torch.distributed` programs on simulated GPUs, many ranks in one process.
+
+    spawn ── baton                 starts the ranks: threads that take turns, in a fixed order
+      ├── rank ── process          one rank: its device and streams; what it would have for itself as a process
+      └── group ── work            the process group that torch calls, and what each call gives back
+            └── exchange           where the ranks' calls meet and are compared
+                  ├── values ── reductions     what a collective does with the tensors
+                  └── costs                    what it takes on the machine's wires
+    functional                     torch's functional collectives on tensors of simulated GPUs
+    errors                         what goes wrong between ranks
+"""
+
+from d2lmini.sim.ranks.errors import DeadlockError, MismatchError, RankError
+
+__all__ = ["DeadlockError", "MismatchError", "RankError"]

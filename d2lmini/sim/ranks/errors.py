@@ -1,0 +1,21 @@
+"""What goes wrong between ranks, each told in one line."""
+
+
+class RankError(RuntimeError):
+    """A rank's function raised: `rank` says which one's, and the error itself is the cause, ``__cause__``."""
+
+    def __init__(self, rank, size, error):
+        super().__init__(f"rank {rank} of {size} raised {type(error).__name__}: {error}")
+        self.rank = rank
+
+
+class MismatchError(RuntimeError):
+    """Ranks of a group call what does not fit together: another collective, shape, dtype, operation or root."""
+
+
+class DeadlockError(RuntimeError):
+    """No rank can go on: each waits for a call that no rank will make any more."""
+
+
+class Stopped(BaseException):
+    """Ends a rank because another one failed; no ``except Exception`` of a program holds it up."""

@@ -1,0 +1,233 @@
+"""The process group ``simccl``: what `torch.distributed` and torch's C++ code call, each call handed to an `Exchange`.
+
+The methods have the names and arguments of `torch.distributed.ProcessGroup`. All return a Work at once.
+"""
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import (
+    AllreduceOptions,
+    BroadcastOptions,
+    GatherOptions,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+)
+
+from d2lmini.sim.device.tensor import SimTensor
+from d2lmini.sim.ranks import reductions, values
+from d2lmini.sim.ranks.exchange import Call
+from d2lmini.sim.ranks.work import Together
+
+NAME = "simccl"
+
+
+class SimGroup(dist.ProcessGroup):
+    """A group as one rank has it. place, size: in the group; exchange: where its ranks meet; owner: the `Rank`."""
+
+    supports_splitting = supports_coalescing = supports_time_estimate = False
+
+    def __init__(self, place, size, exchange, owner):
+        super().__init__(place, size)
+        self._place, self._size, self._exchange, self._owner = place, size, exchange, owner
+        self._together = None
+
+    def __repr__(self):
+        return f"<{NAME} rank {self._place} of {self._size} in {self._exchange.where}>"
+
+    # -- what torch asks about the group -----------------------------------------------------------------------------
+
+    def rank(self):
+        """Return the rank's place in the group."""
+        return self._place
+
+    def size(self):
+        """Return the number of ranks."""
+        return self._size
+
+    def getBackendName(self):
+        """Return ``simccl``."""
+        return NAME
+
+    _get_backend_name = getBackendName
+
+    def _get_backend(self, device):
+        return self
+
+    def _set_group_name(self, name):
+        self._name = name
+
+    @property
+    def group_name(self):
+        """The name by which torch knows the group."""
+        return self._name
+
+    # -- collectives -------------------------------------------------------------------------------------------------
+
+    def allreduce(self, tensors, opts=None):
+        """Reduce each tensor over the ranks, in place."""
+        return self._reduce("all_reduce", tensors, (opts or AllreduceOptions()).reduceOp)
+
+    allreduce_coalesced = allreduce
+
+    def reduce(self, tensors, opts=None):
+        """Reduce into the root's tensors."""
+        opts = opts or ReduceOptions()
+        return self._reduce("reduce", tensors, opts.reduceOp, opts.rootRank)
+
+    def broadcast(self, tensors, opts=None):
+        """Fill the tensors of all with the root's."""
+        root = (opts or BroadcastOptions()).rootRank
+        act, same = values.broadcast_from(root), {"shapes": _shapes(tensors)}
+        return self._join("broadcast", tensors, tensors, act, values.nbytes(tensors), same, root)
+
+    def allgather(self, outputs, inputs, opts=None):
+        """Fill the list of outputs for each input with the inputs of all ranks."""
+        self._check_lists(outputs)
+        return self._join("all_gather", inputs, outputs, values.gathered(), self._size * values.nbytes(inputs))
+
+    def all_gather_single(self, output, tensor, opts=None):
+        """Fill the output with the inputs of all ranks, one after the other."""
+        return self.all_gather_single_coalesced([output], [tensor], opts)
+
+    def all_gather_single_coalesced(self, outputs, inputs, opts=None):
+        """As `all_gather_single`, for several tensors in one go."""
+        pieces = [self._pieces(output) for output in outputs]
+        return self._join("all_gather", inputs, pieces, values.gathered(), values.nbytes(outputs), results=outputs)
+
+    def gather(self, outputs, inputs, opts=None):
+        """Fill the root's list of outputs with the inputs of all ranks."""
+        root = (opts or GatherOptions()).rootRank
+        if self._place == root:
+            self._check_lists(outputs)
+        size = self._size * values.nbytes(inputs)
+        return self._join("gather", inputs, outputs, values.gathered(root), size, root=root)
+
+    def scatter(self, outputs, inputs, opts=None):
+        """Fill each rank's output with its tensor of the root's list."""
+        root = (opts or ScatterOptions()).rootRank
+        if self._place == root:
+            self._check_lists(inputs)
+        sent, size = inputs[0] if inputs else [], self._size * values.nbytes(outputs)
+        return self._join("scatter", sent, outputs, values.scattered(root), size, root=root)
+
+    def reduce_scatter(self, outputs, inputs, opts=None):
+        """Reduce the lists over the ranks; each keeps its place's tensor."""
+        self._check_lists(inputs)
+        op, size = (opts or ReduceScatterOptions()).reduceOp, self._size * values.nbytes(outputs)
+        return self._join("reduce_scatter", inputs, outputs, values.reduce_scattered, size, op=op)
+
+    def reduce_scatter_single(self, output, tensor, opts=None):
+        """Reduce over the ranks; each keeps its part of the result."""
+        return self.reduce_scatter([output], [self._pieces(tensor)], opts)
+
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
+        """As `reduce_scatter_single`, for several tensors in one go."""
+        return self.reduce_scatter(outputs, [self._pieces(tensor) for tensor in inputs], opts)
+
+    def alltoall(self, outputs, inputs, opts=None):
+        """Send the list's tensors to the ranks; receive one from each."""
+        self._check_lists([outputs, inputs])
+        return self._join("all_to_all", inputs, outputs, values.exchanged, values.nbytes(inputs))
+
+    def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None):
+        """Send parts of the first dimension to the ranks, of the given lengths or equal ones; receive from each."""
+        sent, received = self._split(tensor, input_splits), self._split(output, output_splits)
+        return self._join("all_to_all", sent, received, values.exchanged, values.nbytes([tensor]), results=[output])
+
+    def barrier(self, opts=None):
+        """Wait for all ranks; the host waits too."""
+        return self._join("barrier", [], [], _nothing, 4)
+
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        """Wait for all ranks. Raises DeadlockError, which names those that cannot come; it needs no timeout."""
+        self._join("monitored_barrier", [], [], _nothing, 4).wait()
+
+    # names before torch 2.13
+    _allgather_base, allgather_into_tensor_coalesced = all_gather_single, all_gather_single_coalesced
+    _reduce_scatter_base, reduce_scatter_tensor_coalesced = reduce_scatter_single, reduce_scatter_single_coalesced
+    alltoall_base = all_to_all_single
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def send(self, tensors, target, tag=0):
+        """Send a tensor to a place of the group: done when that rank receives it."""
+        return self._post(self._call("send", tensors, [], None), self._place, target, tag)
+
+    def recv(self, tensors, source, tag=0):
+        """Receive a tensor from a place of the group."""
+        return self._post(self._call("recv", [], tensors, values.received), source, self._place, tag)
+
+    def recv_anysource(self, tensors, tag=0):
+        """Receive a tensor from whoever sends first."""
+        return self.recv(tensors, None, tag)
+
+    # -- several calls as one ----------------------------------------------------------------------------------------
+
+    def _start_coalescing(self, device):
+        self._together = []
+
+    def _end_coalescing(self, device):
+        works, self._together = self._together, None
+        return Together(works)
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _reduce(self, name, tensors, op, root=None):
+        same = {"shapes": _shapes(tensors)}
+        return self._join(name, tensors, tensors, values.reduced(root), values.nbytes(tensors), same, root, op=op)
+
+    def _join(self, name, sent, received, act, nbytes, same=None, root=None, results=None, op=None):
+        call = self._call(name, sent, received, act, nbytes, results)
+        if op is not None:
+            reductions.check(op, received[0].dtype)
+            call.same["reduction"] = reductions.name(op)
+        call.same.update(same or {}, root=root)
+        call.root, call.reduction = root, op
+        return self._kept(self._exchange.join(self._place, call, self._owner))
+
+    def _post(self, call, source, target, tag):
+        return self._kept(self._exchange.post(self._place, call, self._owner, source, target, tag))
+
+    def _call(self, name, sent, received, act, nbytes=None, results=None):
+        tensors = list(values.flat([sent, received, results or []]))
+        for tensor in tensors:
+            if type(tensor) is SimTensor and tensor._index != self._owner.device:
+                raise ValueError(f"{name}: expected tensors on sim:{self._owner.device}, the device of rank "
+                                 f"{self._owner.number}, got one on {tensor.device}")  # fmt: skip
+        same = {"type": str(tensors[0].dtype).removeprefix("torch.")} if tensors else {}
+        nbytes = values.nbytes(tensors) if nbytes is None else nbytes
+        on_host = not self._owner.on_device and not any(type(tensor) is SimTensor for tensor in tensors)
+        reals = [values.real(sent), values.real(received)]
+        return Call(name, *reals, same, act, nbytes, received if results is None else results, on_host)
+
+    def _kept(self, work):
+        if self._together is not None:
+            self._together.append(work)
+        return work
+
+    def _check_lists(self, lists):
+        for tensors in lists:
+            if len(tensors) != self._size:
+                raise ValueError(f"expected a list of {self._size} tensors, one for each rank of "
+                                 f"{self._exchange.where}, got {len(tensors)}")  # fmt: skip
+
+    def _pieces(self, tensor):
+        """Return the parts of a tensor's memory that belong to the ranks."""
+        if tensor.numel() % self._size or not tensor.is_contiguous():
+            raise ValueError(f"expected a contiguous tensor whose elements {self._size} ranks can share equally, got "
+                             f"shape {list(tensor.shape)} with strides {tensor.stride()}")  # fmt: skip
+        return list(tensor.detach().view(self._size, -1))
+
+    def _split(self, tensor, sizes):
+        if not sizes and tensor.shape[0] % self._size:
+            raise ValueError(f"expected split sizes, or a first dimension that {self._size} ranks can share equally, "
+                             f"got shape {list(tensor.shape)}")  # fmt: skip
+        return list(tensor.detach().split(sizes or [tensor.shape[0] // self._size] * self._size))
+
+
+def _shapes(tensors):
+    return [list(tensor.shape) for tensor in tensors]
+
+
+def _nothing(calls):
+    pass

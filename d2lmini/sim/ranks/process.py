@@ -1,0 +1,54 @@
+"""What a rank would have for itself if it were a process: put aside while other ranks run, as an operating system does.
+
+torch, Python and numpy keep this in variables of their modules. A rank that goes on finds them as it left them.
+"""
+
+import random
+import sys
+from types import SimpleNamespace
+
+import numpy
+import torch
+from torch.distributed import distributed_c10d
+from torch.distributed.tensor import DTensor, _random
+
+_handlers = DTensor._op_dispatcher._custom_op_handlers  # of the operations that DTensor runs in another way
+
+
+def no_groups():
+    """Return what stands for torch's record of its process groups, empty."""
+    return SimpleNamespace(default_pg=None, pg_map={}, pg_names={}, pg_group_ranks={}, pg_backend_config={}, comms=[],
+                           group_count=0, tags_to_pg={}, pg_to_tag={}, pg_coalesce_state={})  # fmt: skip
+
+
+class Process:
+    """The variables of one process, at first as the thread that makes this object sees them, as after a fork.
+
+    fresh: without process groups, and with random numbers of its own.
+    """
+
+    def __init__(self, fresh):
+        self.leave()
+        if fresh:
+            self._groups = no_groups()
+            self._numpy = numpy.random.MT19937()
+            self._numpy.state = numpy.random.get_state(legacy=False)
+
+    def leave(self):
+        """Put the variables aside."""
+        self._groups = distributed_c10d._world
+        self._torch, self._python = torch.default_generator.get_state(), random.getstate()
+        self._numpy = numpy.random.get_bit_generator()
+        self._tracker, self._handlers = _random._rng_tracker, _handlers.copy()
+        self._excepthook = sys.excepthook
+
+    def enter(self):
+        """Put them back."""
+        distributed_c10d._world = self._groups
+        torch.default_generator.set_state(self._torch)
+        random.setstate(self._python)
+        numpy.random.set_bit_generator(self._numpy)
+        _random._rng_tracker, sys.excepthook = self._tracker, self._excepthook
+        if _handlers != self._handlers:  # inside `loss_parallel` in one rank, outside in another
+            _handlers.clear()
+            _handlers.update(self._handlers)

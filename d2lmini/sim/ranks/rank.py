@@ -1,0 +1,84 @@
+"""One rank: its device, its turn, its communication streams, and what its device must still wait for."""
+
+import contextlib
+import threading
+from collections import Counter
+
+from d2lmini.sim.model import messages
+from d2lmini.sim.ranks.process import Process
+
+_here = threading.local()
+
+
+def here():
+    """Return the `Rank` of the calling thread, None outside of one."""
+    return getattr(_here, "rank", None)
+
+
+class Rank:
+    """Rank `number` of `world`, on device `device`."""
+
+    def __init__(self, number, device, world, clock):
+        self.number, self.device, self.world, self.clock = number, device, world, clock
+        self.process, self.thread, self.ended = Process(fresh=True), None, False
+        self.groups = Counter()  # how often the rank has made a group of that name and those ranks
+        self.on_device = False  # whether the host's tensors that a group is handed stand for the device's
+        self._streams, self._backward = {}, 0
+
+    def begin(self):
+        """Make the calling thread this rank's."""
+        self.process.enter()
+        self.thread, _here.rank = threading.get_ident(), self
+        if self.clock is not None:
+            messages.begin(self.clock, self.device)
+
+    def wait(self, work):
+        """Let the other ranks run until `work` is done."""
+        self.world.baton.wait(self.number, work, self.process)
+
+    def stream(self, name):
+        """Return the communication stream for a group or a pair, as NCCL has one for each communicator."""
+        if name not in self._streams:
+            self._streams[name] = self.clock.stream(self.device)
+        return self._streams[name]
+
+    def depart(self, call):
+        """Return the moment at which a call may begin, which follows what the device's current stream holds."""
+        return 0 if self.clock is None else messages.depart(self.clock, self.device)
+
+    def join(self, end, call):
+        """Let the current stream wait until `end`; for the host's own tensors the host waits."""
+        if self.clock is None:
+            return
+        if call.on_host:
+            self.clock.wait_until(end, str(call))
+        else:
+            messages.hold(self.clock, self.clock.current_stream(self.device), end)
+
+    def leave_for_backward(self, end):
+        """Note what the end of the backward pass waits for: DDP's gradients, whose Futures C++ code holds."""
+        self._backward = max(self._backward, end)
+
+    def end_backward(self):
+        """Let the current stream wait for what was left."""
+        if self.clock is not None and self._backward:
+            messages.hold(self.clock, self.clock.current_stream(self.device), self._backward)
+            self._backward = 0
+
+    @contextlib.contextmanager
+    def beside(self, end):
+        """Make a stream of its own current, which waits until `end`; None where there is no clock."""
+        if self.clock is None:
+            yield None
+            return
+        stream, before = self.stream("callbacks"), self.clock.current_stream(self.device)
+        messages.hold(self.clock, stream, end)
+        self.clock.set_stream(stream)
+        try:
+            yield stream
+        finally:
+            self.clock.set_stream(before)
+
+    def reached(self, stream, otherwise):
+        """Return the end of what `stream` holds."""
+        return otherwise if stream is None else stream.end

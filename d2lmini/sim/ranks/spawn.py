@@ -1,0 +1,213 @@
+"""Start ranks: a thread for each, its own process group, and everything as it was when they have ended."""
+
+import contextlib
+import ctypes
+import sys
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch._dynamo import config as dynamo
+from torch.distributed import distributed_c10d
+
+from d2lmini.sim.device.current import set_device
+from d2lmini.sim.device.state import state
+from d2lmini.sim.ranks import functional
+from d2lmini.sim.ranks.baton import Baton
+from d2lmini.sim.ranks.costs import Prices
+from d2lmini.sim.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
+from d2lmini.sim.ranks.exchange import Exchange
+from d2lmini.sim.ranks.group import NAME, SimGroup
+from d2lmini.sim.ranks.process import Process
+from d2lmini.sim.ranks.rank import Rank, here
+
+_LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, __file__, threading.__file__))
+_LOOK_S = 0.1
+
+
+def spawn(fn, args=(), nprocs=None):
+    """Call ``fn(rank, *args)`` on `nprocs` simulated ranks and return their results, in the order of ranks.
+
+    nprocs: by default one rank for each simulated GPU. Rank r's current device is ``sim:r``; its default process group,
+    of the backend ``simccl``, is there already. The ranks are threads that take turns; each has for itself what a
+    process would have: its process groups, its random numbers. Their results are the same in every run.
+
+    Raises RankError when `fn` raises, with the first such error as its cause; MismatchError and DeadlockError when the
+    ranks' calls do not fit together, or wait for one another; ValueError for a number of ranks without GPUs;
+    RuntimeError before `sim.enable` and inside a rank. Nothing is left behind then.
+    """
+    _check(nprocs)
+    size = len(state.gpus) if nprocs is None else nprocs
+    world = World(size)
+    with _settings():
+        world.run(fn, args)
+    return world.results
+
+
+class World:
+    """The ranks of one call to `spawn`."""
+
+    def __init__(self, size):
+        self.size, self.results, self._exchanges, self._errors = size, [None] * size, {}, []
+        self.baton, self._prices = Baton(size, self._explain), Prices(state.clock)
+        self.ranks = [Rank(number, number, self, state.clock) for number in range(size)]
+        self._store = dist.HashStore()
+
+    def run(self, fn, args):
+        """Run `fn` on all ranks; raises the error of the first that raised one."""
+        threads = [threading.Thread(target=self._body, args=(rank, fn, args), name=f"rank {rank.number}", daemon=True)
+                   for rank in self.ranks]  # fmt: skip
+        for thread in threads:
+            thread.start()
+        self.baton.start()
+        try:
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(_LOOK_S)  # an interrupt that Python passes on itself wakes nobody who waits for ever
+        except BaseException:  # Ctrl-C
+            self._interrupt(threads)
+            raise
+        self._raise()
+
+    def group(self, options):
+        """Return the calling rank's part of a new process group: what torch calls to make one."""
+        owner = here()
+        ranks = tuple(options.global_ranks_in_group)
+        key = options.group_id, ranks
+        owner.groups[key] += 1  # a name may come again once a group is destroyed
+        where = f"group {list(ranks)}" if ranks else "the default group"
+        new = Exchange(ranks or range(self.size), where, self._prices)
+        exchange = self._exchanges.setdefault((key, owner.groups[key]), new)
+        return SimGroup(options.group_rank, options.group_size, exchange, owner)
+
+    def _body(self, rank, fn, args):
+        try:
+            self.baton.enter(rank.number)
+            self._inside(rank, fn, args)
+        except Stopped:
+            pass
+        except BaseException as error:
+            self._errors.append((rank.number, error))
+            self.baton.stop()
+        finally:
+            rank.ended = True
+            for _ in range(2):  # an interrupt may strike here, once
+                with contextlib.suppress(Stopped):
+                    self.baton.leave(rank.number)
+
+    def _inside(self, rank, fn, args):
+        rank.begin()
+        set_device(rank.device)
+        state.claim(rank.device)
+        try:
+            with dynamo.patch(fake_tensor_cache_enabled=False):  # it does not tell the ranks' devices apart
+                dist.init_process_group(NAME, store=self._store, rank=rank.number, world_size=self.size)
+                self.results[rank.number] = fn(rank.number, *args)
+        finally:
+            with contextlib.suppress(Exception):
+                dist.destroy_process_group()
+            set_device(0)
+
+    def _interrupt(self, threads):
+        """End the ranks: those that wait, and the one that runs wherever Python code of it is."""
+        self.baton.stop()
+        told = set()
+        while any(thread.is_alive() for thread in threads):
+            running = self.baton.running
+            if running is not None and running not in told:
+                told.add(running)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threads[running].ident),
+                                                           ctypes.py_object(Stopped))  # fmt: skip
+            time.sleep(_LOOK_S / 10)
+
+    def _raise(self):
+        works = [work for exchange in self._exchanges.values() for work in exchange.open()]
+        if self._errors:
+            number, error = self._errors[0]
+            if isinstance(error, (DeadlockError, MismatchError)):
+                raise error
+            raise RankError(number, self.size, error) from error
+        if works:
+            raise DeadlockError(f"all ranks have returned, but {self._waits(works)}")
+
+    # -- what a deadlock's message says ------------------------------------------------------------------------------
+
+    def _explain(self, works):
+        ended = [rank.number for rank in self.ranks if rank.ended]
+        returned = f"; {_ranks(ended)} returned" if ended else ""
+        return f"no rank can go on: {self._waits(works)}{returned}"
+
+    def _waits(self, works):
+        """Return what ranks wait for; those that wait for the same share a clause."""
+        clauses, frames = defaultdict(list), sys._current_frames()
+        for work in sorted(works, key=lambda work: work.rank):
+            frame = _own(frames.get(work.owner.thread))
+            line = f" (in {frame.f_code.co_name}, line {frame.f_lineno})" if frame else ""
+            clauses[f"{work.call}{line}, {_lacks(work)}"].append(work.rank)
+        return "; ".join(f"{_ranks(ranks)} in {clause}" for clause, ranks in clauses.items())
+
+
+def _lacks(work):
+    missing = work.call.exchange.missing(work)
+    return f"not called by {_ranks(missing)}" if missing else "which nobody answers"
+
+
+def _ranks(numbers):
+    return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {', '.join(map(str, numbers))}"
+
+
+def _own(frame):
+    """Return the innermost frame of the program's own code."""
+    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
+        frame = frame.f_back
+    return frame
+
+
+@contextlib.contextmanager
+def _settings():
+    """Let torch be as ranks need it inside, and as it was afterwards."""
+    if NAME not in dist.Backend.backend_list:
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["sim", "cpu"])
+        functional.register()
+    process, barrier = Process(fresh=False), dist.monitored_barrier
+    torch._C._distributed_c10d._set_thread_isolation_mode(True)
+    dist.monitored_barrier = distributed_c10d.monitored_barrier = _monitored_barrier
+    state.backward_ended = _backward_ended
+    try:
+        yield
+    finally:
+        state.backward_ended = None
+        dist.monitored_barrier = distributed_c10d.monitored_barrier = barrier
+        torch._C._distributed_c10d._set_thread_isolation_mode(False)
+        process.enter()
+
+
+def _create(options, _):
+    """Make a process group: what torch calls."""
+    if here() is None:
+        raise RuntimeError(f"the backend {NAME} joins simulated ranks: call sim.spawn(fn), which starts them")
+    return here().world.group(options)
+
+
+def _monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+    """torch's own asks for gloo; every group of ours can say who is missing."""
+    if not distributed_c10d._rank_not_in_group(group):
+        (group or distributed_c10d._get_default_group()).monitored_barrier(timeout, wait_all_ranks)
+
+
+def _backward_ended():
+    if here() is not None:
+        here().end_backward()
+
+
+def _check(nprocs):
+    if here() is not None:
+        raise RuntimeError(f"sim.spawn was called by rank {here().number}: ranks cannot start other ranks")
+    if not state.gpus:
+        raise RuntimeError("expected simulated GPUs for the ranks: call sim.enable(...) first")
+    if nprocs is not None and not 1 <= nprocs <= len(state.gpus):
+        raise ValueError(f"expected 1 to {len(state.gpus)} ranks, one for each simulated GPU, got {nprocs}: "
+                         f"call sim.enable({nprocs}) for more")  # fmt: skip

@@ -1,0 +1,14 @@
+import contextlib
+
+import pytest
+
+from d2lmini import sim
+
+
+@pytest.fixture(scope="module")
+def gpus():
+    """Four simulated GPUs with a clock, joined by NVLink through a switch, for the tests of a file."""
+    sim.enable(4, gpu="V100-SXM2-16GB", link="NVLink2")
+    yield
+    with contextlib.suppress(RuntimeError):  # a test that failed keeps its tensors
+        sim.disable()

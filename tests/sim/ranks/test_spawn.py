@@ -1,0 +1,161 @@
+"""Starting ranks: results, errors, and that nothing is left behind."""
+
+import _thread
+import random
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from d2lmini import sim
+from d2lmini.sim import RankError
+
+pytestmark = pytest.mark.usefixtures("gpus")
+
+
+def left():
+    """What a call to spawn must leave as it was."""
+    return (threading.active_count(), distributed_c10d._world, sys.excepthook, dist.monitored_barrier, torch.Tensor.to,
+            torch.tensor, torch.sim.current_device(), torch.initial_seed(), torch.get_rng_state().tolist(),
+            random.getstate(), np.random.get_state()[1].tolist(), dist.is_initialized())  # fmt: skip
+
+
+def test_results_come_in_the_order_of_ranks():
+    def where(rank, word):
+        assert dist.get_backend() == "simccl"
+        return word, rank, dist.get_rank(), dist.get_world_size(), torch.sim.current_device(), torch.ones(1).to("sim")
+
+    before = left()
+    for size in (1, 3, 4):
+        results = sim.spawn(where, ("a",), size)
+        assert [result[:5] for result in results] == [("a", r, r, size, r) for r in range(size)]
+        assert [str(result[5].device) for result in results] == [f"sim:{r}" for r in range(size)]
+    assert len(sim.spawn(where, ("a",))) == 4
+    assert left() == before
+
+
+def test_a_function_typed_into_a_notebook_works():
+    cell = {}
+    exec("def add(rank):\n    import torch.distributed as d\n    t = torch.tensor([rank])\n    d.all_reduce(t)\n"
+         "    return t.item()\nimport torch", cell)  # fmt: skip
+    assert sim.spawn(cell["add"]) == [6] * 4
+
+
+def test_an_error_names_its_rank_and_ends_the_others():
+    went_on = []
+
+    def fail(rank):
+        dist.barrier()
+        if rank == 2:
+            raise KeyError("lost")
+        dist.barrier()
+        went_on.append(rank)
+
+    before = left()
+    with pytest.raises(RankError, match="rank 2 of 4 raised KeyError: 'lost'") as caught:
+        sim.spawn(fail)
+    cause = caught.value.__cause__
+    assert isinstance(cause, KeyError)
+    assert caught.value.rank == 2
+    assert cause.__traceback__.tb_next.tb_next.tb_frame.f_code.co_name == "fail"
+    assert went_on == []
+    del cause, caught
+    assert left() == before
+
+
+def test_a_rank_that_leaves_the_program_is_an_error():
+    with pytest.raises(RankError, match="SystemExit"):
+        sim.spawn(lambda rank: sys.exit(3) if rank == 1 else None)
+
+
+@pytest.mark.parametrize("where", ["running", "waiting"])
+def test_ctrl_c_ends_all_ranks(where):
+    def run(rank):
+        if rank < 3:
+            dist.barrier()
+        if where == "waiting":
+            dist.barrier()
+        _thread.interrupt_main()
+        while True:
+            pass
+
+    before = left()
+    with pytest.raises(KeyboardInterrupt):
+        sim.spawn(run)
+    assert left() == before
+
+
+def test_each_rank_has_its_own_random_numbers_as_a_process_has():
+    def draw(rank):
+        torch.manual_seed(rank), random.seed(rank), np.random.seed(rank)
+        dist.barrier()  # the others seed theirs
+        return torch.rand(2), torch.rand(2, device="sim").cpu(), random.random(), np.random.rand()
+
+    for rank, (host, device, python, numpy) in enumerate(sim.spawn(draw)):
+        torch.manual_seed(rank)
+        assert torch.equal(host, torch.rand(2))
+        assert torch.equal(device, torch.rand(2, generator=torch.Generator().manual_seed(rank)))
+        assert python == random.Random(rank).random()
+        assert numpy == np.random.RandomState(rank).rand()
+
+
+def test_ranks_begin_with_the_random_numbers_of_the_program():
+    torch.manual_seed(5)
+    results = sim.spawn(lambda rank: torch.rand(1).item())
+    assert results == [torch.rand(1).item()] * 4
+
+
+def test_a_program_may_end_its_groups_itself():
+    def run(rank):
+        pair = dist.new_group([0, 1])
+        if rank < 2:
+            dist.destroy_process_group(pair)
+        dist.barrier()
+        dist.destroy_process_group()
+
+    assert sim.spawn(run) == [None] * 4
+    assert sim.spawn(run) == [None] * 4  # in new groups of the same names
+
+
+def test_a_number_of_ranks_without_gpus_is_refused():
+    for wrong in (0, 5, -1):
+        with pytest.raises(ValueError, match="ranks"):
+            sim.spawn(print, nprocs=wrong)
+
+
+def test_ranks_start_no_ranks():
+    with pytest.raises(RankError, match="cannot start"):
+        sim.spawn(lambda rank: sim.spawn(print))
+
+
+def test_the_backend_is_of_use_in_ranks_only():
+    sim.spawn(lambda rank: None)
+    with pytest.raises(RuntimeError, match="joins simulated ranks"):
+        dist.init_process_group("simccl", store=dist.HashStore(), rank=0, world_size=1)
+
+
+def test_without_gpus_there_are_no_ranks():
+    sim.disable()
+    with pytest.raises(RuntimeError, match="enable"):
+        sim.spawn(print)
+
+
+def test_ranks_work_without_a_clock():
+    sim.enable(3, clock=False)
+
+    def total(rank):
+        tensor = torch.full((2,), rank + 1.0, device="sim", requires_grad=True)
+        given = tensor.detach().clone()
+        future = dist.all_reduce(given, async_op=True).get_future().then(lambda done: done.value()[0] * 2)
+        (tensor * 2).sum().backward()
+        if rank == 0:
+            dist.send(given, 1)
+        elif rank == 1:
+            dist.recv(given, 0)
+        return future.wait().tolist()
+
+    assert sim.spawn(total) == [[12.0, 12.0]] * 3

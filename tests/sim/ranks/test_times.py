@@ -1,0 +1,200 @@
+"""The simulated time and the traffic of collectives: bytes by formula, communication beside computation, repeatable."""
+
+import json
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from d2lmini import sim
+from d2lmini.hardware.costs import LAUNCH_S, copy_seconds
+from d2lmini.hardware.machines import build
+
+GPU, LINK = "V100-SXM2-16GB", "NVLink2"
+MIB = 2**20
+NAMES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter"]
+
+
+def traced(run, ranks=4):
+    """Return the trace of `run` on ranks whose GPUs have just been started."""
+    sim.enable(ranks, gpu=GPU, link=LINK)
+    with sim.trace() as trace:
+        sim.spawn(run)
+    return trace
+
+
+def out_bytes(trace):
+    """Return the bytes that each GPU sent over its NVLinks."""
+    return [count for wire, count in trace.link_bytes().items() if "NVLink" in wire and wire.endswith("out")]
+
+
+def tensor(nbytes):
+    return torch.zeros(nbytes // 4, device="sim")
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize(("collective", "total"), [
+    (lambda n: dist.all_reduce(tensor(MIB)), lambda n: 2 * (n - 1) * MIB),
+    (lambda n: dist.all_gather_into_tensor(tensor(MIB), tensor(MIB // n)), lambda n: (n - 1) * MIB),
+    (lambda n: dist.reduce_scatter_tensor(tensor(MIB // n), tensor(MIB)), lambda n: (n - 1) * MIB),
+    (lambda n: dist.broadcast(tensor(MIB), 1), lambda n: (n - 1) * MIB),
+    (lambda n: dist.reduce(tensor(MIB), 1), lambda n: (n - 1) * MIB),
+    (lambda n: dist.all_to_all_single(tensor(MIB), tensor(MIB)), lambda n: (n - 1) * MIB),
+    (lambda n: dist.gather(tensor(MIB), [tensor(MIB) for _ in range(n)] if dist.get_rank() == 1 else None, dst=1),
+     lambda n: (n - 1) * MIB),
+    (lambda n: dist.scatter(tensor(MIB), [tensor(MIB) for _ in range(n)] if dist.get_rank() == 1 else None, src=1),
+     lambda n: (n - 1) * MIB),
+], ids=NAMES)  # fmt: skip
+def test_bytes_are_those_of_the_formula(ranks, collective, total):
+    trace = traced(lambda rank: collective(ranks), ranks)
+    assert sum(out_bytes(trace)) == total(ranks)
+    assert sum(s.nbytes for s in trace.spans if s.kind == "communication") == total(ranks)
+
+
+def test_bytes_that_no_number_of_ranks_divides():
+    trace = traced(lambda rank: dist.all_reduce(torch.zeros(7, dtype=torch.uint8, device="sim")), 3)
+    assert sum(out_bytes(trace)) == 2 * 2 * 7
+
+
+def test_a_message_takes_the_time_of_its_route():
+    def run(rank):
+        data = tensor(MIB)
+        torch.sim.synchronize()
+        begin = sim.now()
+        if rank == 0:
+            dist.send(data, 1)
+        elif rank == 1:
+            dist.recv(data, 0)
+        torch.sim.synchronize()
+        return sim.now() - begin
+
+    sim.enable(2, gpu=GPU, link=LINK)
+    times = sim.spawn(run)
+    wanted = LAUNCH_S + copy_seconds(MIB, build(2, GPU, LINK).route(0, 1)[0].link)
+    assert times == pytest.approx([wanted] * 2)
+
+
+def test_a_collective_begins_when_the_last_rank_is_there():
+    def run(rank):
+        a = torch.zeros(2048, 2048, device="sim")
+        for _ in range(3 * (rank == 2)):
+            a @ a
+        torch.sim.synchronize()
+        ready = sim.now()
+        dist.all_reduce(tensor(MIB))
+        torch.sim.synchronize()
+        return ready, sim.now()
+
+    sim.enable(4, gpu=GPU, link=LINK)
+    times = sim.spawn(run)
+    assert len({end for _, end in times}) == 1
+    assert max(ready for ready, _ in times) == times[2][0] < times[0][1]
+
+
+def test_a_wait_holds_the_stream_up_and_not_the_host():
+    def run(rank):
+        data, other = tensor(64 * MIB), torch.zeros(512, 512, device="sim")
+        torch.sim.synchronize()
+        begin = sim.now()
+        work = dist.all_reduce(data, async_op=True)
+        other @ other  # beside the communication
+        work.wait()
+        host = sim.now() - begin
+        torch.sim.current_stream().synchronize()
+        return host, sim.now() - begin
+
+    sim.enable(4, gpu=GPU, link=LINK)
+    for host, all_done in sim.spawn(run):
+        assert host < 0.1 * all_done
+
+
+def test_the_hosts_own_tensors_hold_the_host_up():
+    def run(rank):
+        begin = sim.now()
+        dist.all_reduce(torch.zeros(MIB))
+        return sim.now() - begin
+
+    sim.enable(2, gpu=GPU, link=LINK)
+    link = build(2, GPU, LINK).route(0, 1)[0].link
+    assert min(sim.spawn(run)) > 2 * copy_seconds(2 * MIB, link)
+
+
+def overlap(trace, device):
+    """Return the seconds during which a device both computed and communicated."""
+    kinds = [[(s.start, s.end) for s in trace.spans if s.place == f"gpu{device}" and s.kind == kind]
+             for kind in ("operation", "communication")]  # fmt: skip
+    return sum(max(0, min(a[1], b[1]) - max(a[0], b[0])) for a in kinds[0] for b in kinds[1])
+
+
+def test_the_buckets_of_ddp_travel_while_backward_computes():
+    def run(rank, mib):
+        torch.manual_seed(0)
+        layers = [torch.nn.Linear(1024, 1024) for _ in range(4)]
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers).to("sim"), bucket_cap_mb=mib)
+        x = torch.zeros(256, 1024, device="sim")
+        model(x).sum().backward()
+        torch.sim.synchronize()
+        begin = sim.now()
+        with sim.trace() as trace:
+            model(x).sum().backward()
+            torch.sim.synchronize()
+        return sim.now() - begin, overlap(trace, rank), sum(s.kind == "communication" for s in trace.spans)
+
+    results = {}
+    for mib in (4, 100):
+        sim.enable(2, gpu=GPU, link=LINK)
+        results[mib] = sim.spawn(run, (mib,))[1]
+    assert results[4][1] > results[100][1]
+    assert results[4][0] < results[100][0]
+
+
+def test_the_gradients_are_there_before_the_step():
+    """What follows backward on the device follows the last bucket too."""
+    def run(rank):
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2048, 2048).to("sim"))
+        torch.sim.synchronize()
+        with sim.trace() as trace:
+            model(torch.zeros(1, 2048, device="sim")).sum().backward()
+            model.module.weight.grad.mul_(2)
+            torch.sim.synchronize()
+        return [(s.kind, s.name, s.start, s.end) for s in trace.spans if s.place == "gpu1"]
+
+    sim.enable(2, gpu=GPU, link=LINK)
+    spans = sim.spawn(run)[1]
+    communication = max(end for kind, _, _, end in spans if kind == "communication")
+    assert next(start for _, name, start, _ in spans if name == "mul_") >= communication
+
+
+def test_a_trace_names_collective_group_bytes_and_step(tmp_path):
+    def run(rank):
+        pair = dist.new_group([1, 3])
+        if rank in (1, 3):
+            dist.all_reduce(tensor(MIB), group=pair)
+        else:
+            tensor(4)
+
+    trace = traced(run)
+    spans = [s for s in trace.spans if s.kind == "communication"]
+    assert [(s.place, s.nbytes) for s in spans] == [("gpu1", MIB // 2), ("gpu3", MIB // 2)] * 2
+    assert spans[-1].name == "all_reduce #1 of group [1, 3], step 2 of 2"
+    assert {s.row for s in trace.spans if s.place == "host"} == {1, 2, 3, 4}
+    trace.save(tmp_path / "trace.json")
+    names = {event["name"] for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]}
+    assert spans[0].name in names
+
+
+def test_two_runs_are_the_same_to_the_last_digit():
+    def run(rank):
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64).to("sim"))
+        for _ in range(3):
+            model(torch.zeros(8, 64, device="sim")).sum().backward()
+        dist.barrier()
+        if rank:
+            dist.send(tensor(64), 0)
+        else:
+            for _ in range(3):
+                dist.recv(tensor(64))
+
+    first, second = traced(run), traced(run)
+    assert first.seconds == second.seconds > 0
+    assert [tuple(s) for s in first.spans] == [tuple(s) for s in second.spans]
