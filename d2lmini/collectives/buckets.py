@@ -12,7 +12,7 @@ from d2lmini.collectives.on_devices import allreduce, must_divide
 from d2lmini.collectives.operands import must_agree
 
 
-def plan(tensors, bucket_bytes):
+def plan_buckets(tensors, bucket_bytes):
     """Return the buckets as lists of indices into `tensors`.
 
     A bucket holds tensors of one type, in their order, of at most `bucket_bytes` bytes together; a tensor that is
@@ -55,7 +55,7 @@ def allreduce_buckets(replicas, bucket_bytes=25 * 2**20, algorithm="ring", op="s
     """
     _must_agree(replicas, op)
     ledgers = []
-    for bucket in plan(replicas[0], bucket_bytes):
+    for bucket in plan_buckets(replicas[0], bucket_bytes):
         flat = [torch.cat([tensors[i].reshape(-1) for i in bucket]) for tensors in replicas]
         ledgers.append(allreduce(flat, algorithm, op, **options))
         for tensors, result in zip(replicas, flat):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from d2lmini import devices, sim
 from d2lmini.collectives import executor, on_devices, schedules
-from d2lmini.collectives.buckets import allreduce_buckets, plan
+from d2lmini.collectives.buckets import allreduce_buckets, plan_buckets
 from d2lmini.collectives.on_devices import allreduce
 
 TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64)
@@ -227,7 +227,7 @@ def test_buckets_sum_every_tensor(shapes, world_size, bucket_bytes):
         for rank in range(world_size)
     ]
     want = [torch.stack(same).sum(0) for same in zip(*replicas)]
-    buckets = plan(replicas[0], bucket_bytes)
+    buckets = plan_buckets(replicas[0], bucket_bytes)
     assert len(allreduce_buckets(replicas, bucket_bytes)) == len(buckets)
     for tensors in replicas:
         assert all(torch.equal(tensor, total.to(tensor.dtype)) for tensor, total in zip(tensors, want))
@@ -239,10 +239,10 @@ def test_buckets_sum_every_tensor(shapes, world_size, bucket_bytes):
 
 def test_a_bucket_is_as_full_as_it_can_be():
     tensors = [torch.zeros(n) for n in (10, 10, 10, 100, 1)]
-    assert plan(tensors, 80) == [[0, 1], [2], [3], [4]]
-    assert plan(tensors, 10**6) == [[0, 1, 2, 3, 4]]
+    assert plan_buckets(tensors, 80) == [[0, 1], [2], [3], [4]]
+    assert plan_buckets(tensors, 10**6) == [[0, 1, 2, 3, 4]]
     mixed = [torch.zeros(1), torch.zeros(1, dtype=torch.int64), torch.zeros(1)]
-    assert plan(mixed, 100) == [[0, 2], [1]]
+    assert plan_buckets(mixed, 100) == [[0, 2], [1]]
 
 
 def test_buckets_change_nothing_when_ranks_disagree():
