@@ -137,7 +137,7 @@ def memory_info(device="cpu"):
 
 
 def describe():
-    """Return a table, one row a device: its name in torch, the product, its memory in GiB and its processing units.
+    """Return a table, one row for each device: its name in torch, product, memory in GiB and processing units.
 
     One GiB is 2**30 bytes. A unit is a core of the CPU that this process may use, or a GPU's multiprocessor. Below
     stand the links between them where they are known, with their rate in GB (10**9 bytes) a second for each direction.

@@ -1,7 +1,7 @@
 """All-reduce of many tensors at once: put into buckets first, since every message has a fixed cost.
 
     tensors of a rank   ▐W1▌▐b1▌▐────W2────▌▐b2▌▐──W3──▌        one type, in order
-    buckets             ▐W1 b1 W2──────────▌▐b2 W3─────▌        each at most `bucket_bytes`, one all-reduce each
+    buckets             ▐W1 b1 W2──────────▌▐b2 W3─────▌        each at most `bucket_bytes`, one all-reduce for each
 
 Gradients become views of their bucket, so that nothing is copied back.
 """
@@ -12,7 +12,7 @@ from d2lmini.collectives.on_devices import allreduce, must_divide
 from d2lmini.collectives.operands import must_agree
 
 
-def plan(tensors, bucket_bytes):
+def plan_buckets(tensors, bucket_bytes):
     """Return the buckets as lists of indices into `tensors`.
 
     A bucket holds tensors of one type, in their order, of at most `bucket_bytes` bytes together; a tensor that is
@@ -35,8 +35,8 @@ def plan(tensors, bucket_bytes):
 def reduce_gradients(replicas, allreduce):
     """Make of the gradients in one bucket, on every replica, the sums over all replicas.
 
-    replicas: lists of parameters of one type, alike, one list a replica; a missing gradient counts as zero.
-    allreduce: a function that replaces each tensor of a list, one a replica, by the sum of all.
+    replicas: lists of parameters of one type, alike, one list for each replica; a missing gradient counts as zero.
+    allreduce: a function that replaces each tensor of a list, one for each replica, by the sum of all.
     Raises ValueError for sparse gradients.
     """
     flats = [torch.cat([_vector(_gradient(p)) for p in params]) for params in replicas]
@@ -48,14 +48,14 @@ def reduce_gradients(replicas, allreduce):
 
 @torch.no_grad()
 def allreduce_buckets(replicas, bucket_bytes=25 * 2**20, algorithm="ring", op="sum", **options):
-    """All-reduce ``replicas[rank][i]`` over the ranks for every i, in place; return one ledger a bucket.
+    """All-reduce ``replicas[rank][i]`` over the ranks for every i, in place; return a ledger for each bucket.
 
     bucket_bytes: 25 MiB is the default of PyTorch's DistributedDataParallel. The rest is as in `on_devices.allreduce`.
     Raises ValueError where the ranks' lists differ in length or their tensors do not agree, and then changes nothing.
     """
     _must_agree(replicas, op)
     ledgers = []
-    for bucket in plan(replicas[0], bucket_bytes):
+    for bucket in plan_buckets(replicas[0], bucket_bytes):
         flat = [torch.cat([tensors[i].reshape(-1) for i in bucket]) for tensors in replicas]
         ledgers.append(allreduce(flat, algorithm, op, **options))
         for tensors, result in zip(replicas, flat):

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from d2lmini.collectives import executor
-from d2lmini.collectives.buckets import plan, reduce_gradients
+from d2lmini.collectives.buckets import plan_buckets, reduce_gradients
 from d2lmini.collectives.schedules import ALLREDUCE
 from d2lmini.data_parallel import by_hand
 
@@ -44,7 +44,7 @@ def reduce(replicas, allreduce, bucket_bytes, anywhere=lambda used: used):
     """
     replicas = [list(params)[::-1] for params in replicas]
     used = anywhere([any(p.grad is not None for p in row) for row in zip(*replicas, strict=True)])
-    for bucket in plan(replicas[0], bucket_bytes or 1):
+    for bucket in plan_buckets(replicas[0], bucket_bytes or 1):
         places = [place for place in reversed(bucket) if used[place]]  # side by side as in the module
         if places:
             reduce_gradients([[params[place] for place in places] for params in replicas], allreduce)

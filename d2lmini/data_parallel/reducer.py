@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from weakref import WeakMethod, finalize
 
-from d2lmini.collectives.buckets import plan, reduce_gradients
+from d2lmini.collectives.buckets import plan_buckets, reduce_gradients
 from d2lmini.collectives.executor import sum_tensors
 from d2lmini.devices import streams
 
@@ -37,7 +37,7 @@ class OverlappedAllreduce:
     def __init__(self, replicas, bucket_bytes=25 * 2**20, allreduce=sum_tensors, always=True):
         """Plan the buckets, last parameter first, and hang a hook onto every parameter."""
         self.replicas, self.allreduce = [list(params)[::-1] for params in replicas], allreduce
-        self.buckets = plan(self.replicas[0], bucket_bytes)  # lists of places in a replica
+        self.buckets = plan_buckets(self.replicas[0], bucket_bytes)  # lists of places in a replica
         self.devices = [params[0].device for params in self.replicas]
         self.sides = {device: streams(device).Stream(device) for device in self.devices if streams(device)}
         self.always = self._on = always

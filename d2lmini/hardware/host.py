@@ -32,7 +32,7 @@ class MainMemory:
 
 @dataclass(frozen=True)
 class Cache:
-    """One cache that holds data: its level (1 is nearest to the core), bytes, bytes a line, and cores that share it.
+    """One cache that holds data: its level (1 is nearest to the core), bytes, bytes of a line, and cores that share it.
 
     `line_bytes` and `shared_by` are None where the system does not tell.
     """

@@ -38,11 +38,6 @@ def train(rank, engines=("ddp", "allreduce"), epochs=2, batch_size=64, **setting
     return {engine: _train(["cpu"], engine, epochs, batch_size, settings) for engine in engines}
 
 
-def train_two(rank):
-    """Train for two epochs with each engine; return engine -> Trained."""
-    return train(rank)
-
-
 def train_alone(replicas, epochs=2, batch_size=64, **settings):
     """Do in this process, with so many replicas on the CPU, what `train` does in as many processes."""
     return _train(["cpu"] * replicas, "replicas", epochs, batch_size, settings)

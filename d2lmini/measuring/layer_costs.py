@@ -50,7 +50,7 @@ class Row:
 
 
 class Profile(list):
-    """The rows of a forward pass, one a call of a layer, in order. Printed, it is a table.
+    """The rows of a forward pass, one for each call of a layer, in order. Printed, it is a table.
 
     macs, parameters, saved_bytes: of the whole model. What is in them and in no row was computed by functions that the
     model calls itself, or by layers without a formula: `elsewhere_macs`, `elsewhere_parameters`, `elsewhere_saved`.

@@ -49,8 +49,9 @@ class SimulatedLoader:
     """Yields the given batches, each of which takes `seconds` of the simulated clock to make.
 
     With no workers the program makes each batch itself when it is asked for, and does nothing else meanwhile. With
-    workers, processes beside it make them, in turn, as those of PyTorch's DataLoader do: `prefetch` batches a worker
-    are ordered ahead, and for each that is handed out one more is ordered. Raises RuntimeError when there is no clock.
+    workers, processes beside it make them, in turn, as those of PyTorch's DataLoader do: `prefetch` batches for each
+    worker are ordered ahead, and for each that is handed out one more is ordered. Raises RuntimeError when there is no
+    clock.
     """
 
     def __init__(self, batches, seconds, workers=0, prefetch=2):

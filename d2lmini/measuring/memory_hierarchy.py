@@ -77,7 +77,7 @@ def latency(sizes=None, in_order=False, repeat=11):
 
 
 def latency_of_chains(chains, nbytes, repeat=11):
-    """Return for each number in `chains` a `Point`: the seconds a load when so many chains are followed at once.
+    """Return for each number in `chains` a `Point`: the seconds of one load when so many chains are followed at once.
 
     Chains do not wait for each other, so a core has several loads under way. Raises what `latency` raises.
     """
@@ -91,7 +91,7 @@ def latency_of_chains(chains, nbytes, repeat=11):
 
 
 def bandwidth(sizes=None, kernel="triad", dtype="float64", threads=1, repeat=11):
-    """Return a `Point` for each working set, all arrays together: the seconds a byte, as STREAM counts bytes.
+    """Return a `Point` for each working set, all arrays together: the seconds of one byte, as STREAM counts bytes.
 
     kernel: "read", one array; "triad", two arrays read and one written; "update", one of two overwritten. STREAM counts
     3 elements for a step of triad; a cache that fetches a line before it is overwritten moves 4, but for update the 3

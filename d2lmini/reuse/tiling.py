@@ -83,7 +83,7 @@ def tiled_product(A, B, C, tile_m, tile_n, tile_k):
 
 
 def tiled_reads(m, n, k, tile_m, tile_n):
-    """Return how many elements of A and B `tiled_product` fetches: A once a column of tiles, B once a row of tiles.
+    """Return how many elements of A and B `tiled_product` fetches: A for each column of tiles, B for each row.
 
     Where the tiles divide the sizes this is m·n·k (1/tile_n + 1/tile_m); for tiles of one element it is 2·m·n·k.
     """

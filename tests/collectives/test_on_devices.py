@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from d2lmini import devices, sim
 from d2lmini.collectives import executor, on_devices, schedules
-from d2lmini.collectives.buckets import allreduce_buckets, plan
+from d2lmini.collectives.buckets import allreduce_buckets, plan_buckets
 from d2lmini.collectives.on_devices import allreduce
 
 TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64)
@@ -78,6 +78,10 @@ ORACLES = {
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("op", ORACLES)
 def test_every_operation_and_type(op, dtype, algorithm):
+    if op in ("min", "max") and dtype.is_floating_point:
+        data = [torch.tensor(part, dtype=dtype) for part in ([1, math.nan], [math.nan, 2], [0, 0])]
+        allreduce(data, algorithm, op)
+        assert all(tensor.isnan().all() for tensor in data)
     for world_size, n in ((1, 3), (2, 7), (3, 2), (4, 7), (7, 10)):
         data = small(world_size, n, dtype)
         want = ORACLES[op](torch.stack(data))
@@ -89,13 +93,6 @@ def test_every_operation_and_type(op, dtype, algorithm):
         for tensor in data:
             assert tensor.dtype == dtype
             torch.testing.assert_close(tensor, want.to(dtype), rtol=0, atol=0)
-
-
-def test_nan_is_kept_by_min_and_max():
-    for op in ("min", "max"):
-        data = [torch.tensor([1.0, math.nan]), torch.tensor([math.nan, 2.0]), torch.tensor([0.0, 0.0])]
-        allreduce(data, op=op)
-        assert all(tensor.isnan().all() for tensor in data)
 
 
 @each_algorithm
@@ -230,7 +227,7 @@ def test_buckets_sum_every_tensor(shapes, world_size, bucket_bytes):
         for rank in range(world_size)
     ]
     want = [torch.stack(same).sum(0) for same in zip(*replicas)]
-    buckets = plan(replicas[0], bucket_bytes)
+    buckets = plan_buckets(replicas[0], bucket_bytes)
     assert len(allreduce_buckets(replicas, bucket_bytes)) == len(buckets)
     for tensors in replicas:
         assert all(torch.equal(tensor, total.to(tensor.dtype)) for tensor, total in zip(tensors, want))
@@ -242,22 +239,22 @@ def test_buckets_sum_every_tensor(shapes, world_size, bucket_bytes):
 
 def test_a_bucket_is_as_full_as_it_can_be():
     tensors = [torch.zeros(n) for n in (10, 10, 10, 100, 1)]
-    assert plan(tensors, 80) == [[0, 1], [2], [3], [4]]
-    assert plan(tensors, 10**6) == [[0, 1, 2, 3, 4]]
+    assert plan_buckets(tensors, 80) == [[0, 1], [2], [3], [4]]
+    assert plan_buckets(tensors, 10**6) == [[0, 1, 2, 3, 4]]
     mixed = [torch.zeros(1), torch.zeros(1, dtype=torch.int64), torch.zeros(1)]
-    assert plan(mixed, 100) == [[0, 2], [1]]
+    assert plan_buckets(mixed, 100) == [[0, 2], [1]]
 
 
 def test_buckets_change_nothing_when_ranks_disagree():
     replicas = [[torch.ones(2), torch.ones(3)], [torch.ones(2), torch.ones(4)]]
-    with pytest.raises(ValueError, match=r"^tensor 1: rank 1: expected the shape .*, \[3\], got \[4\]$"):
+    with pytest.raises(ValueError, match=r"tensor 1: rank 1: .* shape"):
         allreduce_buckets(replicas)
     assert all(torch.equal(tensor, torch.ones_like(tensor)) for tensors in replicas for tensor in tensors)
-    with pytest.raises(ValueError, match=r"^rank 1: expected 2 tensors like rank 0, got 1$"):
+    with pytest.raises(ValueError, match="rank 1: expected 2 tensors"):
         allreduce_buckets([replicas[0], replicas[1][:1]])
-    with pytest.raises(ValueError, match=r"^tensor 1: a mean needs a floating-point type, got torch.int64$"):
+    with pytest.raises(ValueError, match=r"tensor 1: .*int64"):
         allreduce_buckets([[torch.ones(1), torch.ones(1, dtype=torch.int64)] for _ in range(2)], op="mean")
-    with pytest.raises(ValueError, match="at least 1 byte, got 0"):
+    with pytest.raises(ValueError, match="got 0"):
         allreduce_buckets(replicas[:1], 0)
 
 
@@ -267,15 +264,12 @@ ONE = torch.ones(4)
 
 
 @pytest.mark.parametrize(("tensors", "says"), [
-    ([torch.ones(4), torch.ones(4), torch.ones(5)], r"rank 2: expected the shape of rank 0's tensor, \[4\], got \[5\]"),
-    ([torch.ones(4), torch.ones(2, 2)], r"rank 1: expected the shape of rank 0's tensor, \[4\], got \[2, 2\]"),
-    ([torch.ones(4), torch.ones(4).double()], "rank 1: expected the type .* torch.float32, got torch.float64"),
-    ([torch.ones(4), torch.ones(4, device="meta")], "rank 1: expected the kind of device .*, cpu, got meta"),
-    ([torch.ones(4), 7], "rank 1: expected a tensor, got int"),
-    ([ONE, ONE], "rank 1: its tensor shares memory with rank 0's"),
-    ([ONE[:3], torch.ones(3), ONE[1:]], "rank 2: its tensor shares memory with rank 0's"),
-    ([torch.ones(4), torch.ones(1).expand(4)], "rank 1: elements of the tensor share a place"),
-    ([], "at least 1 rank, got 0"),
+    ([torch.ones(4), torch.ones(4), torch.ones(5)], r"rank 2: .* shape .* \[4\], got \[5\]"),
+    ([torch.ones(4), torch.ones(2, 2)], "rank 1: .* shape"),
+    ([torch.ones(4), torch.ones(4).double()], "rank 1: .* type"),
+    ([torch.ones(4), torch.ones(4, device="meta")], "rank 1: .* device"), ([torch.ones(4), 7], "rank 1: .* int"),
+    ([ONE, ONE], "rank 1: .* shares memory"), ([ONE[:3], torch.ones(3), ONE[1:]], "rank 2: .* shares memory"),
+    ([torch.ones(4), torch.ones(1).expand(4)], "rank 1: elements"), ([], "got 0"),
 ])  # fmt: skip
 def test_the_rank_that_does_not_fit_is_named(tensors, says):
     with pytest.raises(ValueError, match=says):
@@ -283,22 +277,19 @@ def test_the_rank_that_does_not_fit_is_named(tensors, says):
 
 
 def test_two_ranks_on_one_gpu(switched):
-    with pytest.raises(ValueError, match="rank 1: expected a device of its own, got sim:3, rank 0's"):
+    with pytest.raises(ValueError, match=r"rank 1: .* own, got sim:3"):
         allreduce([torch.ones(2, device="sim:3") for _ in range(2)])
-    with pytest.raises(ValueError, match=r"rank 1: expected the kind of device .* sim, got cpu"):
+    with pytest.raises(ValueError, match=r"rank 1: .* sim, got cpu"):
         allreduce([torch.ones(2, device="sim:3"), torch.ones(2)])
 
 
-def test_options_that_do_not_exist():
-    pair = [torch.ones(2), torch.zeros(2)]
-    with pytest.raises(ValueError, match="unknown algorithm 'star': choose one of naive, tree"):
-        allreduce(pair, "star")
-    with pytest.raises(ValueError, match="unknown op 'xor': choose one of sum"):
-        allreduce(pair, op="xor")
-    with pytest.raises(ValueError, match="launches must be 'one' or 'each', got 'none'"):
-        allreduce(pair, launches="none")
-    with pytest.raises(ValueError, match="expected 3 tensors"):
-        allreduce(pair, schedules.allreduce_ring(3))
+@pytest.mark.parametrize(("algorithm", "options", "says"), [
+    ("star", {}, "'star': choose"), ("ring", {"op": "xor"}, "'xor': choose"), ("ring", {"launches": "none"}, "'none'"),
+    (schedules.allreduce_ring(3), {}, "expected 3 tensors"),
+])  # fmt: skip
+def test_options_that_do_not_exist(algorithm, options, says):
+    with pytest.raises(ValueError, match=says):
+        allreduce([torch.ones(2), torch.zeros(2)], algorithm, **options)
 
 
 # -- the ledger ------------------------------------------------------------------------------------------------------
@@ -327,13 +318,6 @@ def test_ledger_lists_the_schedules_messages(switched, algorithm, world_size):
         assert message.link == f"NVLink gpu{message.src} out + NVLink gpu{message.dst} in"
         assert 0 < message.start < message.end <= ledger.seconds
     assert ledger.clock == "8xH200"
-
-
-def test_sent_and_received():
-    ledger = on_devices.broadcast([torch.zeros(3, dtype=torch.float64) for _ in range(4)])
-    assert ledger.sent() == [48, 0, 24, 0]
-    assert ledger.received() == [0, 24, 24, 24]
-    assert ledger.link_bytes() == {"memory": 72}
 
 
 def test_messages_of_a_step_run_at_the_same_time_and_steps_follow(switched):
@@ -409,7 +393,9 @@ def test_peak_memory_is_the_buffer_and_one_message(switched):
 
 
 def test_no_clock_no_times():
-    ledger = allreduce(telling(3, 10))
+    ledger = on_devices.broadcast([torch.zeros(3, dtype=torch.float64) for _ in range(4)])
+    assert (ledger.sent(), ledger.received()) == ([48, 0, 24, 0], [0, 24, 24, 24])
+    assert ledger.link_bytes() == {"memory": 72}
     assert ledger.seconds is ledger.clock is None
     assert {(m.link, m.start, m.end) for m in ledger.messages} == {("memory", None, None)}
     sim.enable(3, clock=False)

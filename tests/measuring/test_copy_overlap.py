@@ -44,9 +44,9 @@ def test_the_two_run_in_two_streams_at_the_same_time(gpus):
 
 
 def test_what_has_no_streams_says_so(gpus):
-    with pytest.raises(ValueError, match="expected a GPU with streams, got cpu"):
+    with pytest.raises(ValueError, match="streams, got cpu"):
         copy_overlap.measure_overlap("cpu")
-    with pytest.raises(ValueError, match="at least one number, 4 bytes, got 3"):
+    with pytest.raises(ValueError, match="got 3"):
         copy_overlap.measure_overlap(gpus[0], nbytes=3)
 
 

@@ -93,22 +93,17 @@ def test_what_was_made_outside_is_counted_when_it_is_named():
     net = nn.Sequential(nn.Linear(128, 128, bias=False), nn.BatchNorm1d(128)).to("meta")
     X = torch.empty(128, device="meta")
     with Footprint() as footprint:
+        torch.ones(1000)  # on another device
         assert footprint.allocated == 0
         footprint.hold(net, [X, {"again": X}], 3)
     assert footprint.allocated == 128 * 128 * 4 + 4 * 512 + 512 + 512
-
-
-def test_tensors_elsewhere_are_not_counted():
-    with Footprint() as footprint:
-        torch.ones(1000)
-    assert footprint.peak == 0
 
 
 def test_the_error_comes_where_the_capacity_ends():
     with Footprint(2**20) as footprint:
         whole = torch.empty(2**18, device="meta")
         del whole
-    with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate 1.00 MiB. GPU 0 has"), footprint:
+    with pytest.raises(torch.OutOfMemoryError, match=r"1.00 MiB. GPU 0"), footprint:
         torch.empty(2**18 + 1, device="meta")
     assert footprint.peak == 2**20
 
@@ -134,21 +129,16 @@ def test_simulated_and_counted_memory_end_at_the_same_batch():
     sim.enable(1, accelerator=False)
 
 
+@pytest.mark.parametrize("limit", [2**30, 5])
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 7, 8, 9, 100, 1023])
-def test_largest(n):
+def test_largest(n, limit):
     asked = []
 
     def fits(batch):
         asked.append(batch)
         return batch <= n
 
-    assert largest(fits) == n
+    assert largest(fits, limit) == min(n, limit)
     assert len(asked) <= 2 * n.bit_length() + 1
     assert 0 not in asked
-
-
-@pytest.mark.parametrize("limit", [1, 2, 5, 64, 100])
-def test_largest_stops_at_the_limit(limit):
-    asked = []
-    assert largest(lambda batch: asked.append(batch) or True, limit) == limit
     assert max(asked) <= limit

@@ -108,16 +108,12 @@ def test_a_layer_called_twice_has_two_rows_and_its_parameters_once():
     assert [row.weight_bytes for row in rows] == [168, 0, 168]
     assert rows.parameters == 42
     assert rows.macs == sum(row.macs for row in rows) == 2 * 72
-
-
-def test_weights_shared_by_two_layers_are_counted_once():
-    first, second = nn.Linear(6, 6), nn.Linear(6, 6)
-    second.weight = first.weight
-    rows = profile(nn.Sequential(first, second), torch.ones(2, 6))
+    other = nn.Linear(6, 6)
+    other.weight = layer.weight  # weights that two layers share are counted once
+    rows = profile(nn.Sequential(layer, other), torch.ones(2, 6))
     assert [row.parameters for row in rows] == [42, 6]
     assert [row.weight_bytes for row in rows] == [168, 168]
-    assert rows.parameters == 48
-    assert rows.elsewhere_parameters == 0
+    assert (rows.parameters, rows.elsewhere_parameters) == (48, 0)
 
 
 class Functions(nn.Module):
@@ -173,22 +169,20 @@ def test_layers_that_multiply_no_matrices_are_free():
         rows = profile(layer, torch.ones(2, 4, 4, 4))
         assert (rows[0].macs, rows.unknown) == (0, []), type(layer).__name__
     assert profile(nn.Embedding(9, 4), torch.tensor([1, 2]))[0].macs == 0
+    (row,) = rows = profile(nn.Sequential(), torch.ones(2))  # as for the shortcut of many residual networks
+    assert (row.macs, row.working_set, rows.macs, rows.parameters, rows.saved_bytes) == (0, 8, 0, 0, 0)
+    assert rows.unknown == []
 
 
-class Wide(nn.Linear):
-    """A subclass counts as what it is."""
-
-
-def test_subclasses_count():
-    assert profile(Wide(4, 5), torch.ones(2, 4))[0].macs == 40
-
-
-def test_a_lazy_layer_must_have_its_shape_first():
-    lazy = nn.LazyLinear(5)
-    with pytest.raises(ValueError, match="uninitialized parameter"):
+def test_what_has_no_shapes_or_is_no_module_is_refused():
+    lazy = nn.LazyLinear(5)  # a subclass, which counts as a linear layer
+    with pytest.raises(ValueError, match="uninitialized"):
         profile(lazy, torch.ones(2, 4))
     lazy(torch.ones(2, 4))
     assert profile(lazy, torch.ones(2, 4))[0].macs == 40
+    assert profile(type("Wide", (nn.Linear,), {})(4, 5), torch.ones(2, 4))[0].macs == 40
+    with pytest.raises(TypeError, match="function"):
+        profile(F.softmax, torch.ones(1))
 
 
 def test_containers_have_no_rows_and_tuples_are_counted():
@@ -236,24 +230,16 @@ def test_nothing_stays_behind():
         assert torch.sim.memory_allocated(0) == before
     assert all(not layer._forward_hooks and not layer._forward_pre_hooks for layer in net.modules())
     assert all(p.grad is None for p in net.parameters())
-
-
-def test_hooks_go_when_the_model_fails():
-    net = nn.Sequential(nn.Linear(3, 3), nn.Linear(4, 4))
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        profile(net, torch.ones(1, 3))
-    assert all(not layer._forward_hooks and not layer._forward_pre_hooks for layer in net.modules())
+    broken = nn.Sequential(nn.Linear(3, 3), nn.Linear(4, 4))
+    with pytest.raises(RuntimeError, match="shapes"):
+        profile(broken, torch.ones(1, 3))
+    assert all(not layer._forward_hooks and not layer._forward_pre_hooks for layer in broken.modules())
 
 
 def test_it_works_inside_no_grad():
     with torch.no_grad():
         assert profile(nn.Linear(3, 3), torch.ones(2, 3)).saved_bytes == 24
         assert not torch.is_grad_enabled()
-
-
-def test_what_is_no_module_is_refused():
-    with pytest.raises(TypeError, match="expected a module to profile, got function"):
-        profile(F.softmax, torch.ones(1))
 
 
 def test_table():
@@ -263,9 +249,3 @@ def test_table():
     assert lines[3].split() == ["all", "1.00", "500,500", "0.012"]
     assert len(lines) == 4
     assert len({len(line) for line in lines}) == 1  # the last column ends in one line
-
-
-def test_an_empty_container_is_free():
-    (row,) = rows = profile(nn.Sequential(), torch.ones(2))  # as for the shortcut of many residual networks
-    assert (row.macs, row.working_set, rows.macs, rows.parameters, rows.saved_bytes) == (0, 8, 0, 0, 0)
-    assert rows.unknown == []

@@ -1,5 +1,7 @@
 """What curves say of the levels: on made-up curves whose answer is known, and on those that can't tell."""
 
+import re
+
 import pytest
 
 from d2lmini.hardware import host
@@ -33,34 +35,18 @@ def test_what_was_not_measured_is_left_out():
     assert by_level(LADDER, ()) == {}
 
 
-def test_the_contrast_is_told_with_its_figures():
-    sweep = [point(16 * KIB, 1e-11), point(64 * MIB, 5e-11)]
-    assert contrast(sweep, CACHES) == "L1 moves 5.0 times as many bytes a second as memory: 100.0 against 20.0 GB/s"
+def pair(near, far, spread=0.01):
+    return [point(16 * KIB, near, spread), point(64 * MIB, far, spread)]
 
 
-def test_noise_gives_no_verdict():
-    sweep = [point(16 * KIB, 1e-11, spread=0.5), point(64 * MIB, 1.2e-11, spread=0.5)]
-    assert contrast(sweep, CACHES).startswith("no difference was measurable between L1 and main memory")
-    touching = [point(16 * KIB, 1e-11, spread=0.5), point(64 * MIB, 1.8e-11, spread=0.5)]
-    assert contrast(touching, CACHES).startswith("no difference was measurable")
-    slower = [point(16 * KIB, 5e-11), point(64 * MIB, 1e-11)]
-    assert contrast(slower, CACHES).startswith("no difference was measurable")
-
-
-@pytest.mark.parametrize(
-    ("points", "caches", "reason"),
-    [
-        (LADDER, (), "can't tell: the system says nothing of its caches"),
-        (LADDER[3:], CACHES, "can't tell: no working set fits into half of L1, 32 KiB"),
-        (LADDER[:6], CACHES, "can't tell: the largest working set, 8 MiB, is not 4 times L3, 16 MiB"),
-    ],
-)
-def test_it_says_why_it_cant_tell(points, caches, reason):
-    assert contrast(points, caches).startswith(reason)
-
-
-def test_a_cache_as_told_leaves_no_doubt():
-    assert doubts(LADDER, CACHES) == []
+@pytest.mark.parametrize(("points", "caches", "says"), [
+    (pair(1e-11, 5e-11), CACHES, "L1 moves 5.0 times .* 100.0 against 20.0 GB/s"),
+    (pair(1e-11, 1.2e-11, 0.5), CACHES, "no difference"), (pair(1e-11, 1.8e-11, 0.5), CACHES, "no difference"),
+    (pair(5e-11, 1e-11), CACHES, "no difference"), (LADDER, (), "can't tell: .* nothing"),
+    (LADDER[3:], CACHES, "can't tell: .* half of L1, 32 KiB"), (LADDER[:6], CACHES, "can't tell: .* 8 MiB, .* 16 MiB"),
+])  # fmt: skip
+def test_the_contrast_is_told_or_why_it_cant_be(points, caches, says):
+    assert re.match(says, contrast(points, caches))
 
 
 @pytest.mark.parametrize("virtual", [True, False, None])
@@ -68,9 +54,10 @@ def test_a_cache_that_is_as_slow_as_memory_is_doubted(monkeypatch, virtual):
     monkeypatch.setattr(host, "virtual", lambda: virtual)
     slow = [*LADDER[:5], point(8 * MIB, 90e-9), *LADDER[6:]]
     said = doubts(slow, CACHES)
-    assert said[0].startswith("L3 is said to have 16 MiB, but in 8 MiB a load takes 75% of main memory's time")
+    assert re.search("L3 .* 16 MiB, .* 8 MiB .* 75%", said[0])
     assert len(said) == (2 if virtual else 1)
-    assert doubts(LADDER, ())[0] == "the system says nothing of its caches"
+    assert "nothing" in doubts(LADDER, ())[0]
+    assert doubts(LADDER, CACHES) == []
 
 
 def test_sizes_read_well():

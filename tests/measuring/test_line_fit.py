@@ -67,11 +67,9 @@ def test_residuals_are_relative_to_what_was_measured():
     assert line.median_error() == pytest.approx(sizes[9])
     large = sorted(abs(r) for n, r in zip(SIZES, line.residuals) if n >= 2**16)
     assert line.median_error(2**16) == pytest.approx(large[6])
+    with pytest.raises(ValueError, match="268435456"):
+        line.median_error(2**40)
     np.testing.assert_allclose(line.predict([0, 10]), [line.alpha, line.alpha + 10 / line.beta])
-
-
-def test_at_half_the_rate_a_copy_takes_twice_alpha():
-    line = fit(SIZES, times(3e-6, 2e10, noise=0.02))
     assert line.predict(line.half) == pytest.approx(2 * line.alpha)
 
 
@@ -81,25 +79,12 @@ def test_points_that_set_no_bound_give_infinite_intervals():
     assert line.half_interval == (float("-inf"), float("inf"))
 
 
-@pytest.mark.parametrize(("sizes", "seconds", "message"), [
-    ([1, 2, 3], [1, 2], "a time for each size, got 3 sizes and 2 times"),
-    ([1, 2], [1, 2], "at least 3 points of at least 2 sizes, got 2 of 2"),
-    ([5, 5, 5], [1, 2, 3], "at least 3 points of at least 2 sizes, got 3 of 1"),
-    ([1, 2, 3], [1, 0, 2], "positive times, got 0.0 s at place 1, for 2 bytes"),
-    ([1, 2, 3], [1, float("nan"), 2], "positive times, got nan s at place 1"),
-    ([1, 2, 3], [3, 2, 1], "do not grow with the size"),
+@pytest.mark.parametrize(("sizes", "seconds", "confidence", "says"), [
+    ([1, 2, 3], [1, 2], 0.5, "3 sizes and 2 times"), ([1, 2], [1, 2], 0.5, "got 2 of 2"),
+    ([5, 5, 5], [1, 2, 3], 0.5, "got 3 of 1"), ([1, 2, 3], [1, 0, 2], 0.5, "0.0 s at place 1"),
+    ([1, 2, 3], [1, float("nan"), 2], 0.5, "nan s at place 1"), ([1, 2, 3], [3, 2, 1], 0.5, "do not grow"),
+    *(([1, 2, 3], [1, 2, 3], confidence, "confidence") for confidence in (0, 1, 95)),
 ])  # fmt: skip
-def test_bad_points_are_named(sizes, seconds, message):
-    with pytest.raises(ValueError, match=message):
-        fit(sizes, seconds)
-
-
-@pytest.mark.parametrize("confidence", [0, 1, 95])
-def test_the_confidence_is_a_probability(confidence):
-    with pytest.raises(ValueError, match="must lie between 0 and 1"):
-        fit(SIZES, times(1e-5, 1e10), confidence)
-
-
-def test_nothing_large_enough_to_judge():
-    with pytest.raises(ValueError, match="largest of the fitted sizes is 268435456"):
-        fit(SIZES, times(1e-5, 1e10)).median_error(2**40)
+def test_bad_points_are_named(sizes, seconds, confidence, says):
+    with pytest.raises(ValueError, match=says):
+        fit(sizes, seconds, confidence)

@@ -45,22 +45,16 @@ def test_streaming_loops_compute_what_numpy_does(length, dtype):
     assert np.array_equal(a, b + scale * c + 2 * b)
 
 
-def test_other_types_are_refused():
-    with pytest.raises(ValueError, match="the loops take float64 and float32, got 'float16'"):
+def test_what_cannot_be_compiled_is_said_in_one_line(monkeypatch):
+    with pytest.raises(ValueError, match="float16"):
         compiled("read", "float16")
-
-
-def test_without_numba_one_line_says_what_to_do(monkeypatch):
-    monkeypatch.setitem(sys.modules, "numba", None)
-    with pytest.raises(RuntimeError, match="needs Numba to compile its loops: pip install numba") as caught:
-        compiled.__wrapped__("chase")
-    assert "\n" not in str(caught.value)
-
-
-def test_a_switched_off_compiler_is_refused(monkeypatch):
+    compiled.cache_clear()
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    with pytest.raises(RuntimeError, match="NUMBA_DISABLE_JIT is set"):
-        compiled.__wrapped__("read")
+    with pytest.raises(RuntimeError, match="NUMBA_DISABLE_JIT"):
+        compiled("chase")
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(RuntimeError, match=r"pip install numba[^\n]*$"):
+        compiled("chase")
 
 
 def test_importing_the_package_does_not_import_numba():

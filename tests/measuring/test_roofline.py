@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from types import SimpleNamespace
 
@@ -53,12 +54,11 @@ def test_real_tensors_are_counted_like_those_without_data():
 
 
 @pytest.mark.parametrize(
-    ("function", "found"), [(lambda x: x.view(-1), "0 (none)"), (lambda x: (x + 1) * 2, r"2 (add, mul)")]
+    ("function", "found"), [(lambda x: x.view(-1), "0 (none)"), (lambda x: (x + 1) * 2, "2 (add, mul)")]
 )
 def test_one_operation_at_a_time(function, found):
-    with pytest.raises(ValueError, match="odd: expected a call of one operation") as caught:
+    with pytest.raises(ValueError, match=re.escape(found)):
         count("odd", function, meta(4))
-    assert found in str(caught.value)
 
 
 def test_gpu_roofs_are_what_the_maker_publishes():
@@ -141,15 +141,13 @@ def test_the_child_is_free_of_what_holds_this_process_back(told, monkeypatch):
     assert os.environ["OMP_NUM_THREADS"] == "1"
 
 
-def test_a_failing_child_is_told_in_one_line(monkeypatch):
-    child(monkeypatch, returncode=1, stderr="Traceback\n  somewhere\nRuntimeError: measuring memory needs Numba\n")
-    with pytest.raises(RuntimeError, match=r"^measuring the roofline failed: RuntimeError: measuring .* Numba$"):
-        roofline.measured()
-    child(monkeypatch, returncode=-9)
-    with pytest.raises(RuntimeError, match="failed: it ended with status -9"):
-        roofline.measured()
-    child(monkeypatch, late=True)
-    with pytest.raises(RuntimeError, match="did not finish within 7 s"):
+@pytest.mark.parametrize(("answer", "says"), [
+    ({"returncode": 1, "stderr": "Traceback\n  there\nRuntimeError: no Numba\n"}, "failed: RuntimeError: no Numba$"),
+    ({"returncode": -9}, "status -9"), ({"late": True}, "within 7 s"),
+])  # fmt: skip
+def test_a_failing_child_is_told_in_one_line(monkeypatch, answer, says):
+    child(monkeypatch, **answer)
+    with pytest.raises(RuntimeError, match=says):
         roofline.measured(timeout=7)
 
 

@@ -2,7 +2,7 @@
 
 For each operation (an ``OpOverload``) a plan is made once, from its schema: which arguments are tensors, which results
 are new, views or arguments that were changed, whether it draws random numbers, whether the host must wait for it.
-Nothing here knows single operations; those that differ are in `special`.
+Nothing here knows single operations; those that differ are in `copies_and_factories`.
 
 Inputs on two devices raise torch's own error. Zero-dimensional host tensors may take part where CUDA lets them.
 """

@@ -6,9 +6,10 @@ not counted twice. As in CUDA's allocator a block takes a multiple of 512 bytes;
 later, so what is reserved is what is allocated, and fragmentation does not exist.
 
 The bytes themselves lie in the host's memory, which is taken only after the capacity was checked: in factories, copies
-and ``resize_``, and by `foresee` in every operation whose results' shapes torch can tell from its operands' shapes. All
-others are checked when their results exist, the host's memory already taken: ``bincount``, ``nonzero``, ``unique`` and
-what else depends on the numbers in a tensor. Memory that an operation uses only while it runs is not counted at all.
+and ``resize_``, and by `result_sizes` in every operation whose results' shapes torch can tell from its operands'
+shapes. All others are checked when their results exist, the host's memory already taken: ``bincount``, ``nonzero``,
+``unique`` and what else depends on the numbers in a tensor. Memory that an operation uses only while it runs is not
+counted at all.
 """
 
 import threading
