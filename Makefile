@@ -15,7 +15,7 @@ SOURCES := find . -path './.*' -prune -o -path ./_build -prune -o -type f \( -na
 SORTED := LC_ALL=C sort
 CHECKED := d2lmini tests tools benchmarks chapters
 
-.PHONY: help setup book serve lab chapters test clean distclean FORCE
+.PHONY: help setup book serve lab chapters quick test clean distclean FORCE
 .DEFAULT_GOAL := help
 
 help: ## list what make can do
@@ -44,6 +44,12 @@ test: $(INSTALLED) ## check the code, build the book, run the tests, compare eve
 	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile tests
 	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile \
 		--nbval --nbval-current-env --nbval-cell-timeout $(CELL_TIMEOUT) chapters
+
+# A marker given here takes the place of those in pyproject.toml, so they are named again.
+quick: $(INSTALLED) ## check the code and run the tests that start no process, no browser and no notebook
+	@echo "ruff:" && $(PY) -m ruff check $(wildcard $(CHECKED))
+	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile \
+		-m "not process and not browser and not slow_opinfo and not slow_compile" tests
 
 clean: ## remove the built book and the caches
 	@rm -rf _build

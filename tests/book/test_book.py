@@ -175,6 +175,7 @@ def test_the_book_is_built():
     assert "index.html" in PAGES, "run make book first"
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("name", PAGES)
 def test_page(visit, name):
     visit.open(name)
@@ -202,6 +203,7 @@ def prose(name):
     return set(re.findall(r"\b[a-z]{8,}\b", re.sub(r"<[^>]*>", " ", paragraphs).lower()))
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("name", [name for name in PAGES if name != "search.html"])
 def test_search(visit, name):
     own = prose(name).difference(*(prose(other) for other in PAGES if other != name))

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.process
 def test_the_example_runs_and_says_where_its_times_come_from():
     [example] = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, timeout=120)

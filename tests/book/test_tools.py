@@ -41,6 +41,7 @@ def printed(text, name="stdout"):
 # --- executing ---
 
 
+@pytest.mark.process
 def test_storing_twice_changes_nothing_and_a_measured_output_stays(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     path = save(tmp_path / "small.ipynb", new_markdown_cell("# One"), cell("import os\nos.environ['OMP_NUM_THREADS']"),
@@ -64,20 +65,21 @@ def test_storing_twice_changes_nothing_and_a_measured_output_stays(tmp_path, cap
     assert said == ["stored", "unchanged", "unchanged", "would change", "stored"]
 
 
-@pytest.mark.parametrize(("broken", "message"), [
-    (cell("raise ValueError('first\\nlast')"), "cell 3 of 3: ValueError: first last"),
-    (cell("1", "raises-exception"), "cell 3 of 3: is tagged raises-exception but raised nothing"),
-    (cell("import os\nos._exit(1)"), "cell 3 of 3: the kernel died"),
-    (cell("import time\ntime.sleep(60)"), "cell 3 of 3: did not finish within 5 s"),
+@pytest.mark.process
+@pytest.mark.parametrize(("broken", "keyword"), [
+    (cell("raise ValueError('first\\nlast')"), "ValueError: first last"),
+    (cell("1", "raises-exception"), "raised nothing"),
+    (cell("import os\nos._exit(1)"), "died"),
+    (cell("import time\ntime.sleep(60)"), "5 s"),
 ])  # fmt: skip
-def test_a_cell_that_fails_is_named_and_nothing_is_written(tmp_path, capsys, broken, message):
+def test_a_cell_that_fails_is_named_and_nothing_is_written(tmp_path, capsys, broken, keyword):
     path = save(tmp_path / "bad.ipynb", new_markdown_cell("# Bad"), cell("1"), broken)
     before = path.read_bytes()
     timeout = "5" if "sleep" in broken.source else "200"
     assert chapters.main(["--timeout", timeout, str(path)]) == 1
-    error = capsys.readouterr().err.strip().splitlines()
-    assert len(error) == 1
-    assert error[0].startswith(f"bad.ipynb, {message}")
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith("bad.ipynb, cell 3 of 3: ")
+    assert keyword in error
     assert path.read_bytes() == before
 
 
@@ -167,6 +169,7 @@ def test_the_stored_form_is_valid_and_the_same_again():
 # --- the others ---
 
 
+@pytest.mark.process
 def test_a_command_gets_the_notebooks_environment():
     show = [sys.executable, "-c", "import os; print(os.environ['OMP_NUM_THREADS'])"]
     done = subprocess.run([sys.executable, notebook_env.__file__, *show], capture_output=True, text=True, check=True)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from d2lmini.figures import memory_figures as figures
-from d2lmini.figures.plots import svg
 from d2lmini.hardware.host import Cache
 from d2lmini.measuring.memory_hierarchy import Point
 from d2lmini.measuring.roofline import Roof
@@ -28,9 +27,6 @@ def test_curves_show_medians_intervals_and_caches():
     ends = band[np.isclose(band[:, 0], 4096), 1]
     assert (ends.min(), ends.max()) == (pytest.approx(low * 1e9), pytest.approx(high * 1e9))
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["random", "in order"]
-
-
-def test_without_known_caches_there_is_no_line_for_them():
     assert len(figures.curves({"random": POINTS}, "ns", figures.nanoseconds, ()).axes[0].lines) == 1
 
 
@@ -61,10 +57,3 @@ def test_a_ridge_outside_the_figure_bends_nothing(ridge, corner):
     (roof,) = figures.roofline([Roof("odd", ridge * 1e9, 1e9)]).axes[0].lines
     assert roof.get_xdata().tolist() == [1 / 16, corner, 1024]
     assert max(roof.get_ydata()) <= ridge
-
-
-def test_the_same_figure_is_the_same_text():
-    def draw():
-        return svg(figures.curves({"random": POINTS}, "ns", figures.nanoseconds, CACHES))
-
-    assert draw() == draw()

@@ -60,5 +60,5 @@ def test_empty_cells_are_empty():
 
 
 def test_too_many_ranks():
-    with pytest.raises(ValueError, match="at most 8 ranks, got 9"):
+    with pytest.raises(ValueError, match="at most 8"):
         schedule_frames.draw(schedules.allreduce_ring(9), 0)

@@ -75,13 +75,8 @@ def test_controls_are_native_labelled_and_show_the_unit():
     ]  # fmt: skip
 
 
-def test_labels_default_to_the_argument_with_spaces():
-    html = explore(lambda batch_size: "x", batch_size=range(2))._repr_html_()
-    assert ">batch size</label>" in html
-
-
-def test_arrays_are_lists_of_plain_numbers():
-    assert choice(np.array([1, 2])).values == (1, 2)
+def test_an_argument_is_its_label_and_an_array_a_list_of_plain_numbers():
+    assert ">batch size</label>" in explore(lambda batch_size: "x", batch_size=range(200))._repr_html_()
     assert type(choice(np.linspace(0, 1, 3)).values[1]) is float
 
 
@@ -140,36 +135,29 @@ def fail(size):
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "keyword"),
     [
-        (lambda: explore(name_values), "name_values: expected at least one argument with values to choose from"),
-        (lambda: explore(3, size=[1]), "expected a function that draws, got 3"),
-        (lambda: explore(name_values, size=[]), "size: expected at least one value to choose from, got none"),
-        (lambda: explore(name_values, size=3), "size: expected a list of values to choose from, got 3"),
-        (lambda: explore(name_values, size="abc"), "size: expected a list of values to choose from, got 'abc'"),
-        (lambda: explore(name_values, size={1}), "size: expected a list of values to choose from, got {1}"),
-        (lambda: choice([1], start=2), r"expected the start 2 to be among the values \[1\]"),
-        (lambda: explore(name_values, size=[1], sise=[1]), "name_values has no argument sise; it has size, kind, fast"),
-        (lambda: explore(name_values, kind=["a"]), "name_values needs values for size too"),
-        (lambda: explore(name_values, size=range(201)), "name_values: 201 combinations of values, at most 200: "),
-        (lambda: explore(fail, size=choice([1, 2], unit="m"))._repr_html_(),
-         "fail failed at size 2 m: ZeroDivisionError: no such size$"),
-        (lambda: explore(lambda a: None, a=[1])._repr_html_(), "got None: return the figure$"),
-        (lambda: explore(lambda a: 5, a=[1])._repr_html_(), "expected a figure or text, got 5: return the figure$"),
-        (lambda: explore(lambda a: "x" * 300_000, a=range(9))._repr_html_(),
-         r"4 of 9 frames already take 1,200,\d+ bytes, at most 1,000,000: offer fewer values or draw less$"),
+        (lambda: explore(name_values), "at least one argument"),
+        (lambda: explore(3, size=[1]), "function"),
+        (lambda: explore(name_values, size=[]), "none"),
+        (lambda: explore(name_values, size="abc"), "abc"),
+        (lambda: explore(name_values, size={1}), "values"),
+        (lambda: choice([1], start=2), "start"),
+        (lambda: explore(name_values, size=[1], sise=[1]), "sise"),
+        (lambda: explore(name_values, kind=["a"]), "size"),
+        (lambda: explore(name_values, size=range(201)), "201"),
+        (lambda: explore(fail, size=choice([1, 2], unit="m"))._repr_html_(), "2 m: ZeroDivisionError"),
+        (lambda: explore(lambda a: None, a=[1])._repr_html_(), "None"),
+        (lambda: explore(lambda a: "x" * 300_000, a=range(9))._repr_html_(), "4 of 9"),
     ],
-)  # fmt: skip
-def test_mistakes_get_one_line(make, message):
-    with pytest.raises(ValueError, match=message) as caught:
+)
+def test_mistakes_get_one_line(make, keyword):
+    with pytest.raises(ValueError, match=keyword) as caught:
         make()
     assert "\n" not in str(caught.value)
 
 
-def test_limit_and_any_keyword_are_accepted():
-    explore(lambda **values: str(values), size=range(200))
-
-
+@pytest.mark.process
 def test_creating_draws_nothing_and_loads_no_widgets(capsys):
     code = (
         "import sys; from d2lmini.figures import explore; explore(lambda a: 1 / 0, a=[1]);"
@@ -204,6 +192,7 @@ from d2lmini.figures import explore
 explore(draw_line, slope=[1, 2])"""
 
 
+@pytest.mark.process
 def test_kernel_stores_both_faces_and_nbval_compares_the_html(tmp_path):
     wrong = "explore(lambda a: 1 / 0, a=[1]); print('not reached')"
     cells = [nbformat.v4.new_code_cell(source) for source in (SOURCE, wrong)]

@@ -7,6 +7,8 @@ from matplotlib.figure import Figure
 
 from d2lmini.figures.widgets import choice, explore
 
+pytestmark = pytest.mark.browser
+
 
 def draw_line(slope, style="-"):
     figure = Figure(figsize=(3, 2))
