@@ -1,12 +1,18 @@
 """What all tests share: the modules of tools/ can be imported by their names, and files do not disturb one another."""
 
 import gc
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+
+# Under nohup, or behind & in a script, SIGINT is ignored, and so it would be in the programs that tests start and
+# interrupt. A handler is not inherited; this one ignores as well.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, lambda *_: None)
 
 
 @pytest.fixture(autouse=True, scope="module")
