@@ -10,6 +10,7 @@ import torch
 from d2lmini.collectives import on_devices, schedules
 from d2lmini.distributed import RankError, examples, run
 
+pytestmark = pytest.mark.process
 linux = pytest.mark.skipif(sys.platform != "linux", reason="shared memory without a name is Linux's")
 
 

@@ -16,6 +16,7 @@ from d2lmini.distributed import RankError, RankTimeoutError, run
 from d2lmini.distributed.examples import disagree, hello, misbehave, returns, settings, total
 from d2lmini.hardware import host
 
+pytestmark = pytest.mark.process
 ROOT = Path(__file__).resolve().parents[2]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

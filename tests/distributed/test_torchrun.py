@@ -18,6 +18,7 @@ from d2lmini.data import datasets
 from d2lmini.distributed import join as group
 from d2lmini.trainer import cli, options
 
+pytestmark = pytest.mark.process
 ENVIRONMENT = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "here",
                "MASTER_PORT": "1"}  # fmt: skip
 HERE = Path(__file__).parent

@@ -14,6 +14,7 @@ import two_machines
 from d2lmini.data import datasets
 from d2lmini.trainer import cli
 
+pytestmark = pytest.mark.process
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "two_machines.py"
 WORDS = ["--epochs", "1", "--batch-size", "500", "--model", "mlp"]
 

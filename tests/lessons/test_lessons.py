@@ -7,6 +7,8 @@ from d2lmini.collectives import on_devices, schedules
 from d2lmini.distributed import RankError, run
 from d2lmini.lessons import allreduce
 
+pytestmark = pytest.mark.process
+
 
 def test_processes_get_the_bits_of_the_devices():
     rows = torch.arange(3 * 101).reshape(3, 101) * torch.tensor([1.0, 1e4, 1e8])[:, None] / 3

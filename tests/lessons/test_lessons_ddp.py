@@ -1,9 +1,12 @@
 """DistributedDataParallel over two real processes against one: parameters and buckets."""
 
+import pytest
 import torch
 
 from d2lmini.distributed import run
 from d2lmini.lessons import ddp
+
+pytestmark = pytest.mark.process
 
 
 def test_two_processes_take_the_steps_of_one():

@@ -1,9 +1,12 @@
 """What the chapters show with processes: they end where one process with as many replicas does."""
 
+import pytest
 import torch
 
 from d2lmini.distributed import run
 from d2lmini.lessons import trainer
+
+pytestmark = pytest.mark.process
 
 
 def test_two_processes_train_what_one_does_with_each_engine():

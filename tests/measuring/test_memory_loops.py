@@ -57,6 +57,7 @@ def test_what_cannot_be_compiled_is_said_in_one_line(monkeypatch):
         compiled("chase")
 
 
+@pytest.mark.process
 def test_importing_the_package_does_not_import_numba():
     code = "import sys; from d2lmini.measuring import memory_hierarchy, roofline; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

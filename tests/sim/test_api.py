@@ -234,6 +234,7 @@ except RuntimeError as error:
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(torch.cuda.is_available(), reason="on a machine with CUDA test_with_cuda asks CUDA itself")
 def test_with_cuda_pinning_is_cudas_kernel():
     """In a process of its own: torch ends it when a kernel is called under a key for which it has none."""
@@ -459,6 +460,7 @@ for patch in PATCHES:
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("program", "says"), [(ABORTS, "interrupted"), (UNTOUCHED, "simulated GPUs need torch 2.11"),
                                                (REPLACED, "all replaced")])  # fmt: skip
 def test_in_a_process_of_its_own(program, says):

@@ -205,6 +205,7 @@ def test_an_interrupt_ends_with_130_and_says_how_to_go_on(capsys, tmp_path, monk
     assert run(capsys, *QUICK)[::2] == (130, ["interrupted"])
 
 
+@pytest.mark.process
 def test_as_a_program_it_explains_itself_and_takes_an_interrupt(tmp_path):
     program = [sys.executable, "-m", "d2lmini.train"]
     shown = subprocess.run([*program, "--help"], capture_output=True, text=True, timeout=120, check=False)

@@ -8,6 +8,8 @@ from d2lmini.distributed import RankError, run
 from d2lmini.trainer import engines
 from d2lmini.trainer.processes import ProcessReplica
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread():

@@ -23,6 +23,7 @@ ADAM = partial(torch.optim.Adam, lr=0.01)
 MEAN = nn.CrossEntropyLoss()
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(sys.modules["os"], "fork"), reason="needs fork and SIGKILL")
 @pytest.mark.parametrize(("kind", "step"), [("cpu", 7), ("sim", 9)])
 def test_killed_at_any_moment_and_resumed_is_never_killed(tmp_path, kind, step):
