@@ -59,10 +59,17 @@ class Clock:
 
         func: a `torch._ops.OpOverload`. args, kwargs, out: the real tensors, or tensors on the meta device.
         """
+        self.queue(device, self.price(func, args, kwargs, out))
+
+    def price(self, func, args, kwargs, out):
+        """Return what an operation costs, for `queue`: picoseconds, its name, its bytes; None if it costs nothing."""
         key = signature(func, args, kwargs, out)
-        if key is None:
+        return None if key is None else self._costs.get(key) or self._price(key, func, args, kwargs, out)
+
+    def queue(self, device, cost):
+        """Queue an operation of a known cost on the device's current stream."""
+        if cost is None:
             return
-        cost = self._costs.get(key) or self._price(key, func, args, kwargs, out)
         with self.lock:
             host = self._host()
             launched = host.now = host.now + host.launch
