@@ -65,7 +65,7 @@ class Clock:
             if self.traces:
                 name, nbytes = cost[1], cost[2]
                 if host.launch:
-                    self._log(Span("launch", "host", host.row(device), name, launched - _LAUNCH, launched, 0))
+                    self._log(Span("launch", "host", host.row_on(device), name, launched - _LAUNCH, launched, 0))
                 self._log(Span("operation", f"gpu{device}", stream.number, name, start, end, nbytes))
 
     def copy(self, src, dst, nbytes, pinned, blocking):
@@ -191,7 +191,7 @@ class Clock:
         host = self._host()
         if until > host.now:
             if self.traces:
-                self._log(Span(kind, "host", host.row(), name, host.now, until, 0))
+                self._log(Span(kind, "host", host.row_on(), name, host.now, until, 0))
             host.now = until
 
     def _price(self, key, func, args, kwargs, out):

@@ -10,19 +10,19 @@ import threading
 
 
 class Host:
-    """One thread's time `now`, its streams by device where they are not the default ones, and what a `launch` costs."""
+    """One thread's time `now`, its streams by device where they are not the default ones, and what a `launch` costs.
+
+    row: its row in a timeline, 0 for the first thread, else None until it is known.
+    """
 
     def __init__(self, now, launch, row=None):
-        self.now, self.launch, self.streams, self._row = now, launch, {}, row
+        self.now, self.launch, self.row, self.streams = now, launch, row, {}
 
-    def row(self, device=0):
-        """Return the thread's row in a timeline: 0 for the first, else 1 + the first device that it gives work.
-
-        So it does not depend on which thread happens to come first.
-        """
-        if self._row is None:
-            self._row = 1 + device
-        return self._row
+    def row_on(self, device=0):
+        """Return the row, 1 + the first device that the thread gives work: not by which thread comes first."""
+        if self.row is None:
+            self.row = 1 + device
+        return self.row
 
 
 class Hosts:
