@@ -7,6 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from d2lmini import sim
 from d2lmini.hardware.costs import COPY_S, KERNEL_S, LAUNCH_S, LINK_SHARE, operation_seconds
 from d2lmini.hardware.machines import MACHINES, build
 from d2lmini.sim.model.clock import Clock
@@ -149,19 +150,11 @@ def test_everything_else_is_not(clock, change):
     assert clock.now_ps() >= LAUNCH
 
 
-def test_a_changing_number_makes_no_new_cost(clock):
-    x = meta(8)
-    for i in range(50):
-        clock.operation(0, aten.add_.Tensor, (x, x), {"alpha": -i / 7}, x)
-        clock.operation(0, aten.mul.Tensor, (x, i / 3), {}, x)
-    assert len(clock._costs) == 2
+def test_a_changing_number_makes_no_new_cost():
+    def key(size, number):
+        return signature(aten.add_.Tensor, (meta(size), meta(size)), {"alpha": number}, meta(size))
 
-
-def test_costs_remembered_have_a_limit(clock, monkeypatch):
-    monkeypatch.setattr("d2lmini.sim.model.clock._MOST_COSTS", 10)
-    for size in range(1, 100):
-        do(clock, size=size)
-    assert len(clock._costs) <= 10
+    assert key(8, 1 / 7) == key(8, 2 / 7) != key(9, 1 / 7)
 
 
 def test_stride_decides_a_convolutions_arithmetic():
@@ -304,66 +297,90 @@ def test_a_second_stream_hides_a_copy_and_one_stream_cannot(clock):
     assert step(clock.stream(0)) == pytest.approx(max(compute, copy), rel=1e-3)
 
 
-# -- streams and events ----------------------------------------------------------------------------------------------
+# -- streams and events, as torch.sim offers them ---------------------------------------------------------------------
 
 
-def test_streams_wait_for_events_and_for_each_other(clock):
-    a, b, c = clock.stream(0), clock.stream(1), clock.stream(1)
-    clock.set_stream(a)
-    do(clock, 0)
-    b.wait_event(a.record_event())
-    do(clock, 0)
+@pytest.fixture
+def running():
+    sim.enable(2, gpu="V100-SXM2-16GB")
+    yield sim.clock()
+    sim.disable()
+
+
+def test_streams_wait_for_events_and_for_each_other(running):
+    a, b, c = torch.sim.Stream(0), torch.sim.Stream(1), torch.sim.Stream(1)
+    with torch.sim.stream(a):
+        do(running)
+        b.wait_event(a.record_event())
+        do(running)
     c.wait_stream(a)
-    assert b.end == LAUNCH + round(seconds(clock) * PS)
-    assert c.end == a.end == LAUNCH + 2 * round(seconds(clock) * PS)
-    assert clock.now_ps() == 2 * LAUNCH
+    product = round(seconds(running) * PS)
+    ends = {}
+    for name, stream in (("b", b), ("c", c), ("a", a)):
+        before = running.now_ps()
+        stream.synchronize()
+        ends[name] = running.now_ps()
+        assert ends[name] >= before
+    assert ends == {"b": LAUNCH + product, "c": LAUNCH + 2 * product, "a": LAUNCH + 2 * product}
 
 
-def test_waiting_for_something_earlier_changes_nothing(clock):
-    early, late = clock.stream(0), clock.default_stream(0)
-    do(clock)
-    before = late.end
+def test_waiting_for_something_earlier_changes_nothing(running):
+    early, late = torch.sim.Stream(0), torch.sim.default_stream(0)
+    do(running)
     late.wait_stream(early)
     early.record_event().wait(late)
-    assert early.end < late.end == before
+    late.synchronize()
+    assert running.now_ps() == LAUNCH + round(seconds(running) * PS)
 
 
-def test_an_event_that_was_never_recorded_holds_nobody_up(clock):
-    event, stream = clock.event(), clock.stream(0)
+def test_an_event_that_was_never_recorded_holds_nobody_up(running):
+    event, stream = torch.sim.Event(), torch.sim.Stream(0)
     event.wait(stream)
     event.synchronize()
-    assert (stream.end, clock.now_ps(), event.query()) == (0, 0, True)
+    stream.synchronize()
+    assert running.now_ps() == 0
+    assert event.query()
 
 
-def test_elapsed_time_is_the_devices_in_milliseconds(clock):
-    start, end = clock.event(enable_timing=True), clock.event(enable_timing=True)
-    start.record(clock.current_stream(0))
+def test_elapsed_time_is_the_devices_in_milliseconds(running):
+    start, end = (torch.sim.Event(enable_timing=True) for _ in range(2))
+    start.record()
     for _ in range(10):
-        do(clock)
-    end.record(clock.current_stream(0))
+        do(running)
+    end.record()
     with pytest.raises(RuntimeError, match="must be completed"):
         start.elapsed_time(end)
     end.synchronize()
-    assert start.elapsed_time(end) == pytest.approx(10 * seconds(clock) * 1e3 + LAUNCH_S * 1e3, rel=1e-9)
+    assert start.elapsed_time(end) == pytest.approx(10 * seconds(running) * 1e3 + LAUNCH_S * 1e3, rel=1e-9)
     assert end.elapsed_time(start) == -start.elapsed_time(end)
 
 
-def test_elapsed_time_refuses_events_without_times(clock):
-    timed, untimed = clock.event(enable_timing=True), clock.event()
+def test_elapsed_time_refuses_events_without_times(running):
+    timed, untimed = torch.sim.Event(enable_timing=True), torch.sim.Event()
     with pytest.raises(ValueError, match="enable_timing=True"):
         timed.elapsed_time(untimed)
     with pytest.raises(ValueError, match="must be recorded"):
         timed.elapsed_time(timed)
 
 
-def test_polling_ends(clock):
-    do(clock, size=256)
-    event = clock.current_stream(0).record_event()
+def test_polling_ends(running):
+    do(running, size=256)
+    event = torch.sim.current_stream(0).record_event()
     answers = [event.query() for _ in range(100)]
     assert answers == sorted(answers)
     assert (answers[0], answers[-1]) == (False, True)
-    assert clock.now_ps() == LAUNCH + 100 * PS // 10**6
-    assert clock.current_stream(0).query()
+    assert running.now_ps() == LAUNCH + 100 * PS // 10**6
+    assert torch.sim.current_stream(0).query()
+
+
+def test_stream_synchronize_waits_for_that_stream_only(running):
+    do(running, size=8192)
+    side = torch.sim.Stream(0)
+    with torch.sim.stream(side):
+        do(running, size=64)
+    side.synchronize()
+    assert not torch.sim.default_stream(0).query()
+    assert running.now() < seconds(running, 8192)
 
 
 def test_synchronize_waits_for_every_stream_of_the_device(clock):
@@ -372,15 +389,6 @@ def test_synchronize_waits_for_every_stream_of_the_device(clock):
     do(clock, size=64)
     clock.synchronize(0)
     assert clock.now_ps() == clock.default_stream(0).end > clock.current_stream(0).end
-
-
-def test_stream_synchronize_waits_for_that_stream_only(clock):
-    side = clock.stream(0)
-    do(clock, size=8192)
-    clock.set_stream(side)
-    do(clock, size=64)
-    side.synchronize()
-    assert clock.now_ps() == side.end < clock.default_stream(0).end
 
 
 def test_a_short_operation_still_starts_after_a_shorter_launch_gap(clock):
@@ -459,9 +467,3 @@ def test_nothing_is_lost_when_threads_share_a_device(clock):
     in_threads(clock, lambda i: [do(clock) for _ in range(200)], 4)
     clock.synchronize()
     assert clock.now_ps() == LAUNCH + 800 * round(seconds(clock) * PS)
-
-
-def test_ended_threads_are_forgotten(clock):
-    in_threads(clock, lambda i: clock.advance(0), 20)
-    clock.now()
-    assert clock._others == []

@@ -10,10 +10,11 @@ import torch
 
 from d2lmini.sim.device.current import device, set_device
 from d2lmini.sim.device.state import index_of, state
+from d2lmini.sim.model.streams import PS
 
 
 def _live(thing):
-    """Return a queue or a mark, or None without a clock; raises RuntimeError if it belongs to another clock."""
+    """Return a queue, None without a clock, or an event; raises RuntimeError if it belongs to another clock."""
     if (None if thing is None else thing.clock) is not state.clock:
         raise RuntimeError("expected a stream or event of the simulated GPUs as they are now, got one made before "
                            "sim.enable was called last: make a new one")  # fmt: skip
@@ -42,17 +43,17 @@ class Stream:
     def synchronize(self):
         """Make the host wait until all that was queued has finished."""
         if self._queue is not None:
-            self._queue.synchronize()
+            self._queue.clock.wait_until(self._queue.end, "stream synchronize")
 
     def query(self):
-        """Return whether all that was queued has finished."""
-        return self._queue is None or self._queue.query()
+        """Return whether all that was queued has finished; asking takes the host a little while."""
+        return self._queue is None or self._queue.clock.ask(self._queue.end)
 
     def wait_stream(self, stream):
-        """Let later work here start only after what `stream` holds now."""
+        """Let later work here start only after what `stream` holds now; the host does not wait."""
         mine, other = _live(self._queue), _live(stream._queue)
         if mine is not None:
-            mine.wait_stream(other)
+            mine.clock.hold(mine, other.end)
 
     def wait_event(self, event):
         """Let later work here start only after `event`."""
@@ -88,45 +89,47 @@ class Event:
     def __init__(self, enable_timing=False, blocking=False, interprocess=False):
         if interprocess:
             raise NotImplementedError("an event of a simulated GPU belongs to one process: leave interprocess out")
-        self.enable_timing = enable_timing
-        self._mark = state.clock.event(enable_timing) if state.clock is not None else None
-        self._wall = None
+        self.enable_timing, self.clock = enable_timing, state.clock
+        self._time = self._wall = None  # in picoseconds of the clock; in seconds of the wall clock
 
     def record(self, stream=None):
-        """Put the mark into a stream, by default the current one."""
-        mark, queue = _live(self._mark), _live((stream or current_stream())._queue)
-        if mark is not None:
-            mark.record(queue)
+        """Put the mark into a stream, by default the current one, in place of an earlier one."""
+        clock, queue = _live(self).clock, _live((stream or current_stream())._queue)
+        if clock is not None:
+            self._time = clock.mark(queue)
         self._wall = time.perf_counter()
 
     def wait(self, stream=None):
-        """Let later work in a stream, by default the current one, start only after the mark."""
-        mark, queue = _live(self._mark), _live((stream or current_stream())._queue)
-        if mark is not None:
-            mark.wait(queue)
+        """Let later work in a stream, by default the current one, start only after the mark; no mark, no wait."""
+        clock, queue = _live(self).clock, _live((stream or current_stream())._queue)
+        if clock is not None and self._time is not None:
+            clock.hold(queue, self._time)
 
     def query(self):
-        """Return whether the mark was reached."""
-        return self._mark is None or self._mark.query()
+        """Return whether the mark was reached; one that was never recorded counts as reached."""
+        return self.clock is None or self.clock.ask(self._time or 0)
 
     def synchronize(self):
         """Make the host wait for the mark."""
-        if self._mark is not None:
-            self._mark.synchronize()
+        if self.clock is not None:
+            self.clock.wait_until(self._time or 0, "event synchronize")
 
     def elapsed_time(self, end_event):
         """Return the milliseconds from this mark to another: simulated ones, or wall-clock ones without a clock.
 
         Raises ValueError or RuntimeError with CUDA's sentences where the time cannot be known.
         """
-        mark, end = _live(self._mark), _live(end_event._mark)
-        if mark is not None:
-            return mark.elapsed_time(end)
+        clock = _live(self).clock
+        _live(end_event)
         if not (self.enable_timing and end_event.enable_timing):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._wall is None or end_event._wall is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
-        return (end_event._wall - self._wall) * 1e3
+        if clock is None:
+            return (end_event._wall - self._wall) * 1e3
+        if max(self._time, end_event._time) > clock.now_ps():
+            raise RuntimeError("Both events must be completed before calculating elapsed time.")
+        return (end_event._time - self._time) / (PS // 1000)
 
 
 def current_stream(device=None):

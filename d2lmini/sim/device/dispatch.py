@@ -2,27 +2,32 @@
 
 For each operation (an ``OpOverload``) a plan is made once, from its schema: which arguments are tensors, which results
 are new, views or arguments that were changed, whether it draws random numbers, whether the host must wait for it.
-Nothing here knows single operations; those that differ are in `copies_and_factories`.
+Nothing here knows single operations; those that differ are in `copies_and_factories`, `fused` and `unsupported`. What
+a call needs and costs is found at its first run, and read from its record whenever operands of these shapes come again.
 
 Inputs on two devices raise torch's own error. Zero-dimensional host tensors may take part where CUDA lets them.
 """
 
 import torch
 
-from d2lmini.sim.device import result_sizes, rules
+from d2lmini.sim.device import rules, signals
 from d2lmini.sim.device.fused import KERNELS
 from d2lmini.sim.device.random import draw
-from d2lmini.sim.device.signals import keep_handler
+from d2lmini.sim.device.records import fresh_bytes, records
+from d2lmini.sim.device.result_sizes import Sizes
+from d2lmini.sim.device.signals import SIGINT, in_use
 from d2lmini.sim.device.state import state
 from d2lmini.sim.device.tensor import SimTensor, own, resync, shell, wrap
 
 _WAITS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+_NUMBERS = {int, float, bool, complex}  # which may stand for a tensor
 _handlers = {}  # OpOverload -> function(func, args, kwargs)
 
 
 def dispatch(func, types, args=(), kwargs=None):
     """Run one operation: what torch calls as ``SimTensor.__torch_dispatch__``."""
-    keep_handler()
+    if in_use(SIGINT) is not signals.handler:
+        signals.install()
     handler = _handlers.get(func)
     if handler is None:
         handler = _handlers[func] = _handler(func)
@@ -81,12 +86,31 @@ class Plan:
         returns_numbers = any("Tensor" not in str(r.type) for r in schema.returns)
         self.waits = returns_numbers or not _WAITS.isdisjoint(tags)
         self.takes = not self.each and not self.views and (None in self.aliases or self.reshapes)  # new memory
-        self.stretches, self.pointwise = result_sizes.stretches(func), torch.Tag.pointwise in tags
+        self.records = None if self.reshapes or self.views else records(func, self.tensors, self.lists)
+        self.sizes = Sizes(func, (*self.tensors, *self.lists))
         self.in_place = self.aliases == [0]  # the most common case of a changed argument
         self.single = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor" and self.aliases == [None]
 
     def run(self, func, args, kwargs):
         """Run `func` and return its result as torch expects it."""
+        if self.each and rules.spread(args):
+            return _one_by_one(func, args, kwargs)
+        index, reals, kwargs_real = self._unwrap(func, args, kwargs)
+        counting, clock = self.takes and state.counting, state.clock
+        record = self.records.find(reals, kwargs_real) if self.records and (counting or clock is not None) else None
+        if counting:
+            self._foresee(record, func, reals, kwargs_real, state.gpus[index].memory)
+        out = self._draw(func, reals, kwargs_real, index) if self.random else self.call(*reals, **kwargs_real)
+        if counting and record is not None and record.needs is None:
+            record.needs = fresh_bytes(out, reals, kwargs_real)
+        if clock is not None and not self.views:  # which are free
+            self._queue(clock, record, index, func, reals, kwargs_real, out)
+        if self.single:
+            return shell(out, state.gpus[index]) if self.views else wrap(out, index)
+        return args[0] if self.in_place else self._finish(out, args, kwargs, index)
+
+    def _unwrap(self, func, args, kwargs):
+        """Return the device's index, and the arguments with real tensors; raises RuntimeError for mixed devices."""
         index, reals, hosts = None, list(args), False
         given = len(reals)
         for i in self.tensors:
@@ -99,31 +123,17 @@ class Plan:
                         rules.mixed(func, args, kwargs)
                     index = tensor._index
                 reals[i] = tensor._real
-            elif tensor is not None:
+            elif tensor is not None and type(tensor) not in _NUMBERS:
                 hosts = True
-        if self.lists:
-            if self.each and rules.spread(args):
-                return _one_by_one(func, args, kwargs)
-            for i in self.lists:
-                if i < given and reals[i] is not None:
-                    reals[i] = [t._real if type(t) is SimTensor else t for t in reals[i]]
-                    index, hosts = self._list(func, args, kwargs, args[i], index, hosts)
-        kwargs_real = kwargs
+        for i in self.lists:
+            if i < given and reals[i] is not None:
+                reals[i] = [t._real if type(t) is SimTensor else t for t in reals[i]]
+                index, hosts = self._list(func, args, kwargs, args[i], index, hosts)
         if kwargs:
             index, kwargs_real, hosts = self._keywords(func, args, kwargs, index, hosts)
         if hosts:
             rules.check_hosts(func, args, kwargs)
-        if self.takes and state.counting:
-            self._foresee(func, reals, kwargs_real, state.gpus[index].memory)
-        out = self._draw(func, reals, kwargs_real, index) if self.random else self.call(*reals, **kwargs_real)
-        clock = state.clock
-        if clock is not None:
-            clock.operation(index, func, reals, kwargs_real, out)
-            if self.waits:
-                clock.synchronize(index)
-        if self.single:
-            return shell(out, state.gpus[index]) if self.views else wrap(out, index)
-        return args[0] if self.in_place else self._finish(out, args, kwargs, index)
+        return index, reals, kwargs_real if kwargs else kwargs
 
     def reshape(self, func, args, kwargs):
         """Run `func`, which may change the shapes of tensors that it is given, and make their shells follow."""
@@ -163,23 +173,24 @@ class Plan:
                 hosts = hosts or isinstance(value, torch.Tensor)
         return index, real, hosts
 
-    def _foresee(self, func, reals, kwargs, memory):
+    def _foresee(self, record, func, reals, kwargs, memory):
         """Raise torch.OutOfMemoryError if the results are sure not to fit, before the host's memory is taken."""
-        operands, free = list(self._operands(reals)), memory.free()
-        if self.stretches:
-            fits = result_sizes.stretched_fits(operands * self.stretches, reals, free)
-        else:
-            fits = result_sizes.fits(operands, free) or (self.pointwise and result_sizes.broadcast_fits(operands, free))
-        if not fits:
-            memory.check(result_sizes.needed(func, self.call, reals, kwargs))
+        if record is not None and record.needs is not None:
+            if memory.allocated + record.needs > memory.capacity:
+                memory.check(record.needs)
+            return
+        self.sizes.check(func, self.call, reals, kwargs, memory)
 
-    def _operands(self, reals):
-        """Yield the tensors of a call, without the plain numbers and None that may stand for some."""
-        for place in (*self.tensors, *self.lists):
-            value = reals[place] if place < len(reals) else None
-            for tensor in value if isinstance(value, list) else (value,):
-                if isinstance(tensor, torch.Tensor):
-                    yield tensor
+    def _queue(self, clock, record, index, func, reals, kwargs, out):
+        """Put the operation on the clock; the host waits for its result where that is a number."""
+        if record is None:
+            clock.operation(index, func, reals, kwargs, out)
+        else:
+            if record.clock is not clock:
+                record.cost, record.clock = clock.price(func, reals, kwargs, out), clock
+            clock.queue(index, record.cost)
+        if self.waits:
+            clock.synchronize(index)
 
     def _draw(self, func, reals, kwargs, index):
         return draw(func, self.call, reals, kwargs, index, self.replaced)

@@ -6,7 +6,7 @@ may not throw; a handler that raises there, as Ctrl-C's does, is the end. So `gu
 that stands here then does nothing but ask for the same signal again a little later.
 """
 
-import _signal  # signal.getsignal takes ten times as long, and is asked before every operation
+import _signal
 import _thread
 import operator
 import signal
@@ -15,6 +15,8 @@ import time
 from functools import partial
 from itertools import repeat
 
+SIGINT = int(signal.SIGINT)
+in_use = _signal.getsignal  # that of `signal` takes ten times as long, and is asked before every operation
 inside = set()  # holds True while the guard is asked for its type
 _LATER_S = 0.005
 _usual = None
@@ -36,21 +38,17 @@ def undisturbed(answer):
     return property(partial(next, found))
 
 
-def keep_handler():
-    """Put the handler before the one that is in use; whoever set another in between, as notebooks do, is followed."""
-    if _signal.getsignal(signal.SIGINT) is not _handler:
-        _install()
-
-
-def _install():
+def install():
+    """Put our handler before the one that is in use; whoever set another in between, as notebooks do, is followed."""
     global _usual
-    usual = _signal.getsignal(signal.SIGINT)
+    usual = in_use(SIGINT)
     if callable(usual) and threading.current_thread() is threading.main_thread():
         _usual = usual
-        signal.signal(signal.SIGINT, _handler)
+        signal.signal(SIGINT, handler)
 
 
-def _handler(number, frame):
+def handler(number, frame):
+    """Pass the signal on, or ask for it again if this is a moment at which it may not be raised."""
     if inside:
         _thread.start_new_thread(_again, ())
     else:

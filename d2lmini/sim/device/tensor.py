@@ -133,9 +133,9 @@ def wrap(real, index):
 
     Raises torch.OutOfMemoryError if it does not fit, NotImplementedError for layouts that are not strided.
     """
-    gpu = state.gpus[index]
     if real.layout is not _strided or real.is_quantized:
         raise refusal("quantised" if real.is_quantized else str(real.layout).removeprefix("torch."))
+    gpu = state.gpus[index]
     if state.counting:
         gpu.memory.add(real.untyped_storage())
     return shell(real, gpu)

@@ -10,17 +10,15 @@ sums and maxima of integers, so no order of additions and no length of a run can
 The host goes on after a launch. It waits only where CUDA makes it wait: `synchronize`, a blocking copy from or to
 pinned memory, and any copy from or to pageable memory.
 
-Threads: a thread that first appears starts at the time of the thread that made the clock, and once it has ended, that
-thread goes on no earlier than the other's last moment. Real threads interleave by chance, but the result does not
-depend on it as long as threads queue work on different devices and over different wires, and the thread that started
-them waits, which is what `torch.nn.parallel.parallel_apply` does. They are taken to run side by side.
+Threads: see `threads`.
 """
 
 import contextlib
 import threading
 
 from d2lmini.hardware.costs import LAUNCH_S, copy_seconds, operation_seconds
-from d2lmini.sim.model.streams import PS, Event, Stream
+from d2lmini.sim.model.streams import PS, Queue
+from d2lmini.sim.model.threads import Hosts
 from d2lmini.sim.model.timeline import Span, Trace
 from d2lmini.sim.model.work import measure, signature
 
@@ -28,29 +26,15 @@ _LAUNCH, _ASK = round(LAUNCH_S * PS), PS // 10**6  # asking whether something is
 _MOST_COSTS = 20_000  # remembered; past that they are worked out again
 
 
-class _Host:
-    """One thread's time, its row in a timeline, and its stream on each device where that is not the default one.
-
-    The row is 0 for the thread that made the clock, else 1 + the first device that the thread gives work, so that it
-    does not depend on which thread happens to come first.
-    """
-
-    def __init__(self, now, row=None):
-        self.now, self.row, self.streams, self.launch = now, row, {}, _LAUNCH
-
-
 class Clock:
     """The clock of `machine`, a `machines.Machine`. Devices are 0 to machine.count − 1."""
 
-    Stream, Event = Stream, Event
-
     def __init__(self, machine):
         self.machine, self.lock = machine, threading.RLock()
-        self._default = [Stream(self, device, 0) for device in range(machine.count)]
+        self._default = [Queue(self, device, 0) for device in range(machine.count)]
         self._ends, self._numbers = [0] * machine.count, [0] * machine.count
         self._wires, self._costs, self._routes, self.traces = {}, {}, {}, ()
-        self._main, self._others, self._local = _Host(0, row=0), [], threading.local()
-        self._local.host = self._main
+        self._host = Hosts(_LAUNCH).here
 
     # -- what the devices report -------------------------------------------------------------------------------------
 
@@ -59,10 +43,17 @@ class Clock:
 
         func: a `torch._ops.OpOverload`. args, kwargs, out: the real tensors, or tensors on the meta device.
         """
+        self.queue(device, self.price(func, args, kwargs, out))
+
+    def price(self, func, args, kwargs, out):
+        """Return what an operation costs, for `queue`: picoseconds, its name, its bytes; None if it costs nothing."""
         key = signature(func, args, kwargs, out)
-        if key is None:
+        return None if key is None else self._costs.get(key) or self._price(key, func, args, kwargs, out)
+
+    def queue(self, device, cost):
+        """Queue an operation of a known cost on the device's current stream."""
+        if cost is None:
             return
-        cost = self._costs.get(key) or self._price(key, func, args, kwargs, out)
         with self.lock:
             host = self._host()
             launched = host.now = host.now + host.launch
@@ -74,7 +65,7 @@ class Clock:
             if self.traces:
                 name, nbytes = cost[1], cost[2]
                 if host.launch:
-                    self._log(Span("launch", "host", _row(host, device), name, launched - _LAUNCH, launched, 0))
+                    self._log(Span("launch", "host", host.row_on(device), name, launched - _LAUNCH, launched, 0))
                 self._log(Span("operation", f"gpu{device}", stream.number, name, start, end, nbytes))
 
     def copy(self, src, dst, nbytes, pinned, blocking):
@@ -108,14 +99,10 @@ class Clock:
     # -- streams, events and the host's own time ---------------------------------------------------------------------
 
     def stream(self, device):
-        """Return a new stream on the device."""
+        """Return the `Queue` of a new stream on the device."""
         with self.lock:
             self._numbers[device] += 1
-            return Stream(self, device, self._numbers[device])
-
-    def event(self, enable_timing=False):
-        """Return a new event."""
-        return Event(self, enable_timing)
+            return Queue(self, device, self._numbers[device])
 
     def current_stream(self, device):
         """Return the stream on which the calling thread queues work for the device."""
@@ -171,6 +158,11 @@ class Clock:
             host.now += _ASK
             return time <= host.now
 
+    def hold(self, stream, time):
+        """Let what `stream` is given from now on start no earlier than `time`; the host does not wait."""
+        with self.lock:
+            stream.end = max(stream.end, time)
+
     def mark(self, stream):
         """Return the time at which `stream` gets past all it holds now."""
         with self.lock:
@@ -199,7 +191,7 @@ class Clock:
         host = self._host()
         if until > host.now:
             if self.traces:
-                self._log(Span(kind, "host", _row(host), name, host.now, until, 0))
+                self._log(Span(kind, "host", host.row_on(), name, host.now, until, 0))
             host.now = until
 
     def _price(self, key, func, args, kwargs, out):
@@ -223,17 +215,6 @@ class Clock:
             self._routes[src, dst] = self.machine.route(src, dst)
         return self._routes[src, dst]
 
-    def _host(self):
-        host = getattr(self._local, "host", None)
-        if host is None:
-            host = self._local.host = _Host(self._main.now)
-            self._others.append((threading.current_thread(), host))
-        elif self._others and host is self._main:
-            ended = [pair for pair in self._others if not pair[0].is_alive()]
-            host.now = max([host.now, *(other.now for _, other in ended)])
-            self._others = [pair for pair in self._others if pair not in ended]
-        return host
-
     def _log(self, span):
         for trace in self.traces:
             trace.spans.append(span)
@@ -241,9 +222,3 @@ class Clock:
 
 def _place(end):
     return "host" if end is None else f"gpu{end}"
-
-
-def _row(host, device=0):
-    if host.row is None:
-        host.row = 1 + device
-    return host.row

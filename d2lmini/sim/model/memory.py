@@ -40,6 +40,7 @@ class Memory:
         self._allocated = 0  # with what is in `_gone`
         self._blocks = {}  # by the storage's address
         self._gone = []  # blocks whose storage is no more
+        self._note = self._gone.append
         self._lock = threading.RLock()
 
     @property
@@ -63,32 +64,33 @@ class Memory:
         nbytes, key = storage.nbytes(), storage._cdata
         size = -(-nbytes // BLOCK) * BLOCK
         with self._lock:
-            if self._gone:
-                self._settle()
-            block = self._blocks.get(key)
-            new = block is None
-            if new:
-                block = Block(storage, self._gone.append)
-                block.key, block.size = key, 0
-            grown = size - block.size
-            if grown > 0 and self._allocated + grown > self.capacity:
+            blocks, gone = self._blocks, self._gone
+            if gone:
+                self._subtract(blocks, gone)
+            block = blocks.get(key)
+            used = self._allocated + size - (0 if block is None else block.size)
+            if used > self.capacity and used > self._allocated:
                 self._fail(nbytes)
-            if new:  # from here on nothing is called, so no interrupt strikes half-way
-                self._blocks[key] = block
+            if block is None:
+                block = Block(storage, self._note)
+                block.key = key  # from here on nothing is called, so no interrupt strikes half-way
+                blocks[key] = block
                 self.count += 1
             block.size = size
-            self._allocated += grown
-            if self._allocated > self.peak:
-                self.peak = self._allocated
+            self._allocated = used
+            if used > self.peak:
+                self.peak = used
 
     def _settle(self):
         """Subtract what is gone."""
-        gone = self._gone
         with self._lock:
-            while gone:
-                block = gone[-1]  # not pop: here too nothing is called
-                self._allocated -= block.size
-                del self._blocks[block.key], gone[-1]
+            self._subtract(self._blocks, self._gone)
+
+    def _subtract(self, blocks, gone):
+        while gone:
+            block = gone[-1]  # not pop: here too nothing is called
+            self._allocated -= block.size
+            del blocks[block.key], gone[-1]
 
     def reset_peak(self):
         """Start looking for the largest use anew, from what is in use now."""

@@ -1,0 +1,46 @@
+"""The program's threads on the simulated clock: each has a time of its own.
+
+A thread that first appears starts at the time of the thread that made the clock, and once it has ended, that thread
+goes on no earlier than the other's last moment. Real threads interleave by chance, but the result does not depend on it
+as long as threads queue work on different devices and over different wires, and the thread that started them waits,
+which is what `torch.nn.parallel.parallel_apply` does. They are taken to run side by side.
+"""
+
+import threading
+
+
+class Host:
+    """One thread's time `now`, its streams by device where they are not the default ones, and what a `launch` costs.
+
+    row: its row in a timeline, 0 for the first thread, else None until it is known.
+    """
+
+    def __init__(self, now, launch, row=None):
+        self.now, self.launch, self.row, self.streams = now, launch, row, {}
+
+    def row_on(self, device=0):
+        """Return the row, 1 + the first device that the thread gives work: not by which thread comes first."""
+        if self.row is None:
+            self.row = 1 + device
+        return self.row
+
+
+class Hosts:
+    """The threads of one clock; `launch` is what one costs, in picoseconds."""
+
+    def __init__(self, launch):
+        self._launch, self._main, self._others = launch, Host(0, launch, row=0), []
+        self._local = threading.local()
+        self._local.host = self._main
+
+    def here(self):
+        """Return the calling thread's `Host`."""
+        host = getattr(self._local, "host", None)
+        if host is None:
+            host = self._local.host = Host(self._main.now, self._launch)
+            self._others.append((threading.current_thread(), host))
+        elif self._others and host is self._main:
+            ended = [pair for pair in self._others if not pair[0].is_alive()]
+            host.now = max([host.now, *(other.now for _, other in ended)])
+            self._others = [pair for pair in self._others if pair not in ended]
+        return host
