@@ -1,7 +1,7 @@
 """Processes of one machine: start them, join them, and reduce over them by messages or by shared memory."""
 
-from d2lmini.distributed.launch import RankError, RankTimeoutError, run
 from d2lmini.distributed.messages import allreduce, execute
+from d2lmini.distributed.spawn import RankError, RankTimeoutError, run
 
 __all__ = ["RankError", "RankTimeoutError", "SharedAllreduce", "allreduce", "execute", "run"]
 

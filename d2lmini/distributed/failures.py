@@ -75,7 +75,7 @@ class Report:
         except KeyboardInterrupt:
             self._end(f"interrupted{advice}", 130)
         except BaseException as error:
-            line = self._loss(error) if _lost_another(error) else f"rank {self.rank}: {sentence(error)}"
+            line = self._loss(error) if lost_another(error) else f"rank {self.rank}: {sentence(error)}"
             handler.record_exception(error)
             self._end(line, 1)
 
@@ -96,6 +96,6 @@ class Report:
         os._exit(code)
 
 
-def _lost_another(error):
+def lost_another(error):
     """Return whether an error only tells that another rank has failed."""
     return any(isinstance(e, dist.DistError) or "gloo" in str(e) for e in (error, error.__cause__))

@@ -5,10 +5,11 @@ import time
 
 import distributed_ranks as ranks
 import pytest
+import rank_functions as examples
 import torch
 
 from d2lmini.collectives import on_devices, schedules
-from d2lmini.distributed import RankError, examples, run
+from d2lmini.distributed import RankError, run
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="shared memory without a name is Linux's")
 

@@ -1,7 +1,8 @@
-"""Functions that the chapters' and the tests' processes run: what a notebook defines, another process cannot import."""
+"""What ranks do in the tests of `spawn`: another process must be able to import it."""
 
 import os
 import signal
+import sys
 import time
 from functools import partial
 
@@ -25,14 +26,16 @@ def total(rank, values):
 
 
 def misbehave(rank, who, how):
-    """Join an all-reduce, except for rank `who`: it "raises", "exits", "is killed", "hangs", "stops"; "fine" joins."""
+    """Join an all-reduce, except for rank `who`, which does one of `ACTS`; "fine" joins, "returns" does not."""
+    if rank == who and how == "returns":
+        return None
     if rank == who and how != "fine":
         ACTS[how]()
     return total(rank, list(range(dist.get_world_size())))
 
 
 def _raise():
-    raise ValueError("this rank has no data")
+    raise ValueError("this rank has no data:\n  none")
 
 
 def _hang():
@@ -40,6 +43,7 @@ def _hang():
 
 
 ACTS = {
+    "leaves": lambda: sys.exit(0),
     "raises": _raise,
     "exits": lambda: os._exit(3),
     "is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
