@@ -4,12 +4,9 @@ import os
 import signal
 import sys
 import time
-from functools import partial
 
 import torch
 import torch.distributed as dist
-
-from d2lmini.distributed import SharedAllreduce, messages
 
 
 def hello(rank):
@@ -63,41 +60,3 @@ def settings(rank):
     os.write(2, b"err %d\n" % rank)
     variables = [os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "D2LMINI_TEST")]
     return os.getpid(), torch.get_num_threads(), os.getcwd(), *variables
-
-
-def execute(rank, schedule, tensors, op="sum"):
-    """Run a schedule on this rank's of `tensors`, one a rank, by messages; return the result."""
-    return messages.execute(schedule, tensors[rank], op)
-
-
-def shared(rank, tensors, op="sum"):
-    """All-reduce this rank's of `tensors`, one a rank, through shared memory; return the result."""
-    return SharedAllreduce().allreduce(tensors[rank], op)
-
-
-def disagree(rank, how, way="messages", timeout=5.0):
-    """All-reduce twice, except that the last rank does otherwise, as `how` says; return the second result.
-
-    how: "fine", "another shape", "another type", "another order", "missing". way: "messages", "shared" or "gloo".
-    """
-    reduce, first, second = WAYS[way](timeout), torch.ones(4), torch.ones(2, 3)
-    if rank == dist.get_world_size() - 1:
-        if how == "missing":
-            return None
-        first = {"another shape": torch.ones(5), "another type": torch.ones(4).double()}.get(how, first)
-        if how == "another order":
-            first, second = second, first
-    reduce(first)
-    return reduce(second)
-
-
-def _gloo(tensor):
-    dist.all_reduce(tensor)
-    return tensor
-
-
-WAYS = {
-    "messages": lambda timeout: partial(messages.allreduce, timeout=timeout),
-    "shared": lambda timeout: SharedAllreduce(timeout=timeout).allreduce,
-    "gloo": lambda timeout: _gloo,
-}
