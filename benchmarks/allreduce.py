@@ -20,37 +20,33 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from d2lmini.distributed import SharedAllreduce, messages, run
+from d2lmini.distributed import Messages, run
+from d2lmini.distributed.shared_memory import SharedAllreduce
 from d2lmini.timing import Measurement, Timer, human, provenance
 
 KIB, MIB = 1024, 1024**2
 SIZES = [KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB]
-GLOO, RING, SHARED, BUFFER, COPY = "gloo", "ring", "shared", "shared, in place", "plain copy"
+GLOO, RING, SHARED, COPY = "gloo", "ring", "shared", "plain copy"
 
 
-def ways(size, shared, buffer):
+def ways(size, messages, shared):
     """Return name -> function, each for a tensor of `size` bytes. All elements are 0, so sums stay what they are."""
     tensor, other = torch.full((size // 4,), 0.0), torch.full((size // 4,), 0.0)
     return {
         GLOO: lambda: dist.all_reduce(tensor),
         RING: lambda: messages.allreduce(tensor),
         SHARED: lambda: shared.allreduce(tensor),
-        BUFFER: lambda: buffer.allreduce(buffer.buffer),
         COPY: lambda: other.copy_(tensor),
     }
 
 
-def verify(shared, buffer):
+def verify(n, messages, shared):
     """Raise unless all ways agree with gloo to the bit, on integers that tell the ranks apart."""
-    n = len(buffer.buffer)
     mine = (torch.arange(n) % 15 + 1).float() * 16.0 ** dist.get_rank()
-    wanted, copies = mine.clone(), [mine.clone(), mine.clone()]
+    wanted = mine.clone()
     dist.all_reduce(wanted)
-    buffer.buffer.copy_(mine)
-    results = [messages.allreduce(copies[0]), shared.allreduce(copies[1]), buffer.allreduce(buffer.buffer)]
-    if not all(torch.equal(result, wanted) for result in results):
+    if not all(torch.equal(way.allreduce(mine.clone()), wanted) for way in (messages, shared)):
         raise RuntimeError(f"rank {dist.get_rank()}: the ways disagree on {n} elements")
-    buffer.buffer.zero_()
 
 
 def measure(rank, sizes, rounds, normal=False):
@@ -58,12 +54,11 @@ def measure(rank, sizes, rounds, normal=False):
     if normal:
         for thread in os.listdir("/proc/self/task"):
             os.sched_setscheduler(int(thread), os.SCHED_OTHER, os.sched_param(0))
-    shared, times = SharedAllreduce(), {}
+    messages, shared, times = Messages(), SharedAllreduce(), {}
     for size in sizes:
-        buffer = SharedAllreduce(size // 4)
-        verify(shared, buffer)
+        verify(size // 4, messages, shared)
         calls = max(1, min(20, 256 * KIB // size))  # short calls are timed several at a time
-        turns = ways(size, shared, buffer)
+        turns = ways(size, messages, shared)
         timers, draw = {way: Timer(["cpu"]) for way in turns}, random.Random(size)  # the same order in all ranks
         for _ in range(rounds + 2):
             for way, call in draw.sample(list(turns.items()), len(turns)):
@@ -81,10 +76,11 @@ def slowest(ranks, size, way):
     return Measurement(tuple(sorted(max(laps) for laps in zip(*(times[size][way] for times in ranks)))))
 
 
-def touched(processes, way):
-    """Return how many bytes a rank reads and writes for each of its tensor's: see d2lmini/distributed/shared.py."""
-    if way == BUFFER:
-        return 2
+def touched(processes):
+    """Return how many bytes a rank reads and writes in shared memory for each of its tensor's.
+
+    It copies in 2n(P − 1)/P, adds n + n/P, writes its own slice back n/P, and copies out 2n(P − 1)/P.
+    """
     return 4 * (processes - 1) / processes + 1 + 2 / processes
 
 
@@ -109,17 +105,16 @@ def report(processes, results):
 
 def summary(processes, results):
     """Print and return the figures that the project promises."""
-    ways = RING, SHARED, BUFFER
-    ratio = {way: {size: row[GLOO].median / row[way].median for size, row in results.items()} for way in ways}
+    ratio = {way: {size: row[GLOO].median / row[way].median for size, row in results.items()} for way in (RING, SHARED)}
     large = [size for size in results if size >= 256 * KIB]
     figures = {"ring ÷ gloo, geometric mean": mean(ratio[RING].values())}
-    for way in (SHARED, BUFFER) if large else ():
-        figures[f"{way} ÷ gloo, geometric mean from 256 KiB"] = mean([ratio[way][size] for size in large])
-        figures[f"{way} ÷ gloo, least from 256 KiB"] = min(ratio[way][size] for size in large)
-    for way in (SHARED, BUFFER):
-        last = results[max(results)]
-        plain = last[COPY].median * touched(processes, way) / 2  # a copy of n bytes reads n and writes n
-        figures[f"{way}: share of a plain copy's rate, largest size"] = plain / last[way].median
+    if large:
+        figures["ring ÷ gloo, geometric mean from 256 KiB"] = mean([ratio[RING][size] for size in large])
+        figures["shared ÷ gloo, geometric mean from 256 KiB"] = mean([ratio[SHARED][size] for size in large])
+        figures["shared ÷ gloo, least from 256 KiB"] = min(ratio[SHARED][size] for size in large)
+    last = results[max(results)]
+    plain = last[COPY].median * touched(processes) / 2  # a copy of n bytes reads n and writes n
+    figures["shared: share of a plain copy's rate, largest size"] = plain / last[SHARED].median
     for name, value in figures.items():
         print(f"  {name}: {value:.2f}")
     return figures

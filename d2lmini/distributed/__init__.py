@@ -1,15 +1,12 @@
-"""Processes of one machine: start them, join them, and reduce over them by messages or by shared memory."""
+"""Processes: start them, join them, and reduce over them by messages or by shared memory.
 
-from d2lmini.distributed.launch import RankError, RankTimeoutError, run
-from d2lmini.distributed.messages import allreduce, execute
+    from a notebook, on this machine         spawn ┐                         ┌ messages        schedules by isend, irecv
+    from torchrun, on one machine or several  join ┴─► torch.distributed ─►──┤
+                                                │                            └ shared_memory   no message at all
+    what a rank says when it fails         failures                             handshake      do all do the same?
+"""
 
-__all__ = ["RankError", "RankTimeoutError", "SharedAllreduce", "allreduce", "execute", "run"]
+from d2lmini.distributed.messages import Messages
+from d2lmini.distributed.spawn import RankError, RankTimeoutError, run
 
-
-def __getattr__(name):
-    """Import the shared memory when it is first asked for: it needs a system with file locks."""
-    if name != "SharedAllreduce":
-        raise AttributeError(f"module 'd2lmini.distributed' has no attribute {name!r}")
-    from d2lmini.distributed.shared import SharedAllreduce
-
-    return SharedAllreduce
+__all__ = ["Messages", "RankError", "RankTimeoutError", "run"]

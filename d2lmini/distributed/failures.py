@@ -39,13 +39,17 @@ def ranks(numbers):
     return f"rank{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"
 
 
-def absent(store, place, rank, world_size, seconds):
-    """Say in the store that this rank has come to a place; return those that do not come within so many seconds."""
+def absent(store, place, rank, world_size, seconds, word=""):
+    """Leave a word in the store at a place; return the ranks that leave none within so many seconds."""
     keys = [f"{place}/{number}" for number in range(world_size)]
-    store.set(keys[rank], "")
+    store.set(keys[rank], word)
     with suppress(RuntimeError):  # time is up
         store.wait(keys, timedelta(seconds=seconds))
     return [number for number, key in enumerate(keys) if not store.check([key])]
+
+
+class LostRankError(ConnectionError):
+    """Another rank has ended, hangs, or has given up waiting."""
 
 
 class Report:
@@ -75,7 +79,7 @@ class Report:
         except KeyboardInterrupt:
             self._end(f"interrupted{advice}", 130)
         except BaseException as error:
-            line = self._loss(error) if _lost_another(error) else f"rank {self.rank}: {sentence(error)}"
+            line = self._loss(error) if lost_another(error) else f"rank {self.rank}: {sentence(error)}"
             handler.record_exception(error)
             self._end(line, 1)
 
@@ -84,7 +88,7 @@ class Report:
         gone, why = [], "was killed or has ended"
         with suppress(RuntimeError):
             gone = absent(self.store, "lost", self.rank, self.world_size, GRACE_S)
-        if "timed out" in str(error).lower():
+        if "timed out" in f"{error} {error.__cause__}".lower():
             why = "hangs, was stopped, or needs a longer --timeout"
         return f"rank {self.rank} lost {ranks(gone)}, which {why}" if gone else f"rank {self.rank}: {sentence(error)}"
 
@@ -96,6 +100,6 @@ class Report:
         os._exit(code)
 
 
-def _lost_another(error):
+def lost_another(error):
     """Return whether an error only tells that another rank has failed."""
-    return any(isinstance(e, dist.DistError) or "gloo" in str(e) for e in (error, error.__cause__))
+    return any(isinstance(e, dist.DistError | LostRankError) or "gloo" in str(e) for e in (error, error.__cause__))

@@ -1,111 +1,175 @@
-"""Schedules between processes: every rank runs its own part with `torch.distributed`'s isend and irecv.
+"""Schedules between processes: every rank runs its own part, step by step, with torch.distributed's isend and irecv.
 
     rank r's buffer   │ chunk 0 │ chunk 1 │ chunk 2 │ …      sent from where it lies
                             ▲ add        ▲ lands here ("copy")
-    scratch           │ room 0 │ room 1 │ …                  what is to be added lands here; the rooms are used in turn
+    scratch           │ a segment to be added │ …            what is to be added lands here first
 
-A rank sends what `program` says and no more: in the ring 2(P − 1)/P · n elements, in 2(P − 1) messages of n/P, each cut
-into segments of at most SEGMENT bytes. The order in which it does so comes from `plan`, once for every kind of call.
+A rank sends what its schedule says and no more: in the ring 2(P − 1)/P · n elements, in 2(P − 1) messages of n/P. Each
+is cut into segments, so that one is added while the next is on its way. Short messages are asked for before the first
+step, so that they find their receiver ready: without that, gloo's sender first waits for a word from it.
 
 The numbers are those of `collectives`: the same schedule adds the same pairs, and a + b is b + a to the bit.
 """
 
-from datetime import timedelta
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 
-from d2lmini.collectives.schedules import ALLREDUCE
-from d2lmini.distributed.agreement import Call, group_timeout, must_agree, whom_it_lacks
-from d2lmini.distributed.plan import ASK, SEND, WAIT, plan
+from d2lmini.collectives.schedules import ALLREDUCE, messages
+from d2lmini.distributed.handshake import Handshake
 
-SEGMENT = 4 * 1024 * 1024  # bytes; a message costs both processors some 50 µs, so short ones lose more than they win
-SMALL = 64 * 1024  # bytes up to which asking early is worth one more copy
-SCRATCH = 16 * 1024 * 1024  # bytes that all plans share, a call at a time; a segment may fill half of them
+SEGMENT = 1024 * 1024  # bytes; a message costs both processors some 50 µs, so short ones lose more than they win
+SMALL = 256 * 1024  # bytes of all that a rank receives in a call, up to which everything lands in scratch
+SCRATCH = 16 * 1024 * 1024  # bytes, up to which every segment has a room of its own there; else every step uses it anew
 COMBINE = {"sum": torch.add, "product": torch.mul, "min": torch.minimum, "max": torch.maximum}
 
 
-def allreduce(tensor, op="sum", algorithm="ring", **options):
-    """Replace `tensor` on every rank by the sum (product, min, max, mean) over all ranks; return it.
+class Move(NamedTuple):
+    """One segment that a rank sends to, or receives from, `peer`: elements [first, last) of the buffer.
 
-    algorithm: a name in `schedules.ALLREDUCE`. options: as of `execute`.
+    number: its place among all of the schedule, the same on both sides. room: where it lands in scratch, [room, room +
+    last − first); None where it lands in the buffer.
     """
-    if algorithm not in ALLREDUCE:
-        raise ValueError(f"unknown algorithm {algorithm!r}: choose one of {', '.join(ALLREDUCE)}")
-    return execute(_schedule(algorithm, dist.get_world_size()), tensor, op, **options)
+
+    peer: int
+    number: int
+    op: str
+    first: int
+    last: int
+    room: int | None = None
 
 
-@lru_cache(maxsize=64)
-def _schedule(algorithm, world_size):
-    return ALLREDUCE[algorithm](world_size)
+class Step(NamedTuple):
+    """What a rank sends and receives at the same time. clash: something is both sent and overwritten."""
+
+    sends: list
+    receives: list
+    clash: bool
 
 
-def execute(schedule, tensor, op="sum", timeout=None, check=None):
-    """Run this rank's part of `schedule` on `tensor`, a CPU tensor, in place; return it. Every rank must call this.
-
-    op: sum, product, min, max, or mean (of a floating-point type): the sum divided by the number of ranks.
-    timeout: seconds that a message may take, by default the group's own. check: compare with the other ranks first
-    that all are about to do the same; by default the first time that this process runs this schedule on this shape,
-    type and op.
-
-    Raises ValueError for a tensor, op or schedule that cannot be run and where the ranks disagree, TimeoutError naming
-    the rank waited for, ConnectionError when it has gone.
+@lru_cache(maxsize=256)
+def plan(schedule, rank, n, size):
+    """Return rank `rank`'s steps for `n` elements of `size` bytes, how many elements of scratch they need, and whether
+    every segment has a room of its own there, so that all can be asked for before the first step.
     """
-    timeout = timeout or group_timeout()
-    call = Call.next(schedule.name, tensor, op, schedule.mark)
-    must_be_possible(call, tensor)
-    if schedule.world_size != call.world_size:
-        raise ValueError(f"the schedule is for {schedule.world_size} ranks, and there are {call.world_size}")
-    must_agree(call, timeout, check)
-    data = tensor.detach()  # autograd does not see what is done to it
-    flat = data.contiguous().view(-1)  # a copy if the tensor is not contiguous
-    size = tensor.element_size()
-    todo = plan(schedule, call.rank, flat.numel(), SEGMENT // size, SMALL // size, SCRATCH // size)
-    perform(todo, flat, _rooms(todo, tensor.dtype), COMBINE[call.combine], call, timeout)
-    if op == "mean":
-        flat.div_(schedule.world_size)
-    if flat.data_ptr() != data.data_ptr():
-        data.copy_(flat.view_as(data))
-    return tensor
+    moves = _moves(schedule, rank, n, SEGMENT // size)
+    received = sum(move.last - move.first for _, receives in moves for move in receives)
+    reduced = sum(move.last - move.first for _, receives in moves for move in receives if move.op == "reduce")
+    small, own = received * size <= SMALL, reduced * size <= SCRATCH
+    steps, used, most = [], 0, 0
+    for sends, receives in moves:
+        used = used if own else 0
+        clash = any(r.first < s.last and s.first < r.last for r in receives for s in sends)
+        for i, move in enumerate(receives):
+            if small or clash or move.op == "reduce":
+                receives[i], used = move._replace(room=used), used + move.last - move.first
+        steps.append(Step(sends, receives, clash))
+        most = max(most, used)
+    return steps, most, own
 
 
-def must_be_possible(call, tensor):
+def _moves(schedule, rank, n, segment):
+    """Return what a rank sends and what it receives, for each step in which it does something."""
+    moves, number = {}, 0
+    for step, send, first, last in messages(schedule, n):
+        for begin in range(first, last, segment):
+            if rank in (send.src, send.dst):
+                peer, kind = (send.dst, 0) if send.src == rank else (send.src, 1)
+                move = Move(peer, number, send.op, begin, min(begin + segment, last))
+                moves.setdefault(step, ([], []))[kind].append(move)
+            number += 1
+    return list(moves.values())
+
+
+class Messages:
+    """Collectives over messages between the ranks of the default group. Made after joining, in the same order by all.
+
+    timeout: seconds that a message may take, by default as long as for the group's own calls.
+    """
+
+    def __init__(self, timeout=None):
+        self.handshake, self.scratch = Handshake(timeout), torch.empty(0, dtype=torch.uint8)
+        self.schedules = {name: make(self.handshake.world_size) for name, make in ALLREDUCE.items()}
+
+    def allreduce(self, tensor, op="sum", algorithm="ring"):
+        """Replace `tensor` on every rank by the sum (product, min, max, mean) over all ranks; return it.
+
+        algorithm: a name in `schedules.ALLREDUCE`. Raises as `execute` does.
+        """
+        if algorithm not in self.schedules:
+            raise ValueError(f"unknown algorithm {algorithm!r}: choose one of {', '.join(ALLREDUCE)}")
+        return self._execute(self.schedules[algorithm], algorithm, tensor, op)
+
+    def execute(self, schedule, tensor, op="sum"):
+        """Run this rank's part of `schedule` on `tensor`, a CPU tensor, in place; return it. Every rank must call this.
+
+        op: sum, product, min, max, or mean (of a floating-point type): the sum divided by the number of ranks.
+
+        Raises ValueError for a tensor, op or schedule that cannot be run and where the ranks disagree, TimeoutError
+        naming a rank that does not come, LostRankError where one has ended or does not go on.
+        """
+        if schedule.world_size != self.handshake.world_size:
+            raise ValueError(f"the schedule is for {schedule.world_size} ranks, and there are "
+                             f"{self.handshake.world_size}")  # fmt: skip
+        return self._execute(schedule, f"{schedule.name} {schedule.mark:08x}", tensor, op)
+
+    @torch.no_grad()
+    def _execute(self, schedule, name, tensor, op):
+        must_be_possible(tensor, op)
+        key = self.handshake.begin(name, tensor, op)
+        flat = tensor.contiguous().view(-1)  # a copy if the tensor is not contiguous
+        size = tensor.element_size()
+        steps, most, own = plan(schedule, self.handshake.rank, len(flat), size)
+        if most * size > len(self.scratch):  # it is kept, for the system takes its time to give memory
+            self.scratch = torch.empty(most * size, dtype=torch.uint8)
+        self._perform(steps, own, flat, self.scratch[: most * size].view(tensor.dtype), key, COMBINE.get(op, torch.add))
+        if op == "mean":
+            flat.div_(schedule.world_size)
+        return tensor if flat.data_ptr() == tensor.data_ptr() else tensor.copy_(flat.view_as(tensor))
+
+    def _perform(self, steps, own, flat, scratch, key, combine):
+        def ask(move):
+            room = move.room
+            place = flat[move.first : move.last] if room is None else scratch[room : room + move.last - move.first]
+            return place, dist.irecv(place, move.peer, tag=(key + move.number) & 0x7FFFFFFF)
+
+        asked = {move: ask(move) for step in steps for move in step.receives if own and move.room is not None}
+        earlier = []  # sends that were not waited for: what they carry must not be overwritten
+        for sends, receives, clash in steps:
+            if any(move.room is None for move in receives):
+                self._wait(earlier)
+            landing = [(move, *(asked.get(move) or ask(move))) for move in receives]
+            sent = [(move, dist.isend(flat[move.first : move.last], move.peer, tag=(key + move.number) & 0x7FFFFFFF))
+                    for move in sends]  # fmt: skip
+            for move, place, work in landing:
+                self._wait([(move, work)])
+                self._wait(earlier)
+                if clash:  # every send of a step carries what was there before it
+                    self._wait(sent)
+                here = flat[move.first : move.last]
+                if move.op == "reduce":
+                    combine(here, place, out=here)
+                elif move.room is not None:
+                    here.copy_(place)
+            earlier += sent
+        self._wait(earlier)
+
+    def _wait(self, moves):
+        while moves:
+            move, work = moves.pop(0)
+            try:
+                work.wait(self.handshake.limit)
+            except RuntimeError as error:
+                raise self.handshake.lost(move.peer, late="imed out" in str(error)) from error
+
+
+def must_be_possible(tensor, op):
     """Raise ValueError for an op that is unknown or not for this type, and for a tensor on a device."""
-    if call.combine not in COMBINE:
-        raise ValueError(f"unknown op {call.op!r}: choose one of {', '.join(COMBINE)}, mean")
-    if call.op == "mean" and not tensor.is_floating_point():
+    if op != "mean" and op not in COMBINE:
+        raise ValueError(f"unknown op {op!r}: choose one of {', '.join(COMBINE)}, mean")
+    if op == "mean" and not tensor.is_floating_point():
         raise ValueError(f"a mean needs a floating-point type, got {tensor.dtype}")
     if tensor.device.type != "cpu":
         raise ValueError(f"processes exchange CPU tensors, got one on {tensor.device}")
-
-
-def perform(plan, flat, rooms, combine, call, timeout):
-    """Carry out a plan: send from `flat`, and receive into it and into `rooms`."""
-    limit, works = timedelta(seconds=timeout), [None] * plan.transfers
-    places = [flat[first:last] for first, last in plan.places] + rooms
-    for what, move, transfer, here, landed in plan.orders:
-        if what == ASK:
-            works[transfer] = dist.irecv(places[here], move.peer, tag=call.tag(move.number))
-        elif what == SEND:
-            data = places[here].clone() if move.buffered else places[here]
-            works[transfer] = dist.isend(data, move.peer, tag=call.tag(move.number))
-        elif what == WAIT:
-            try:
-                works[transfer].wait(limit)
-            except RuntimeError as error:
-                raise whom_it_lacks(call, move, timeout, error) from error
-        elif move.op == "reduce":
-            combine(places[here], places[landed], out=places[here])
-        else:
-            places[here].copy_(places[landed])
-
-
-@lru_cache(maxsize=1024)
-def _rooms(plan, dtype):
-    """Return the rooms of a plan as tensors of this process's scratch, whose memory is kept: fresh pages cost time."""
-    scratch = _scratch.view(dtype)
-    return [scratch[first:last] for first, last in plan.rooms]
-
-
-_scratch = torch.empty(SCRATCH, dtype=torch.uint8)  # the system gives it memory where it is first written

@@ -1,19 +1,18 @@
 """What the processes of the chapter on all-reduce run."""
 
 import time
+from functools import partial
 
 import torch
 import torch.distributed as dist
 
-from d2lmini.distributed.messages import allreduce
+from d2lmini.distributed import Messages
 
 
 def add_up(rank, algorithms, replicas):
     """Return what an all-reduce makes of this rank's row of `replicas`, by algorithm."""
-    sums = {algorithm: replicas[rank].clone() for algorithm in algorithms}
-    for algorithm, mine in sums.items():
-        allreduce(mine, algorithm=algorithm)
-    return sums
+    messages = Messages()
+    return {algorithm: messages.allreduce(replicas[rank].clone(), algorithm=algorithm) for algorithm in algorithms}
 
 
 def seconds(rank, algorithms, sizes, repeat):
@@ -21,28 +20,28 @@ def seconds(rank, algorithms, sizes, repeat):
 
     algorithms: names in `schedules.ALLREDUCE`, or "gloo", torch's own.
     """
-    return {(name, n): _seconds(name, n, repeat) for name in algorithms for n in sizes}
+    messages = Messages()
+    ways = {name: partial(messages.allreduce, algorithm=name) for name in algorithms if name != "gloo"}
+    ways["gloo"] = dist.all_reduce
+    return {(name, n): _seconds(ways[name], n, repeat) for name in algorithms for n in sizes}
 
 
-def _seconds(algorithm, n, repeat):
+def _seconds(allreduce, n, repeat):
     data, times = torch.zeros(n), []
     for _ in range(repeat + 2):  # two to warm up
         dist.barrier()
         begin = time.perf_counter()
-        if algorithm == "gloo":
-            dist.all_reduce(data)
-        else:
-            allreduce(data, algorithm=algorithm)
+        allreduce(data)
         times.append(time.perf_counter() - begin)
     return times[2:]
 
 
 def disagree(rank, how):
     """All-reduce with a rank 1 that does something else, as `how` says: "shape", "missing" or "order"."""
-    weights, bias = torch.ones(6), torch.ones(2)
+    messages, weights, bias = Messages(timeout=3.0), torch.ones(6), torch.ones(2)
     if how == "missing" and rank == 1:
         return
     if how == "shape" and rank == 1:
         weights = torch.ones(5)
     for tensor in (bias, weights) if how == "order" and rank == 1 else (weights, bias):
-        allreduce(tensor, timeout=3.0)
+        messages.allreduce(tensor)

@@ -17,7 +17,7 @@ from d2lmini.data_parallel import gradients
 from d2lmini.data_parallel.by_hand import split_batch
 from d2lmini.data_parallel.rank_threads import standing
 from d2lmini.data_parallel.sync_batch_norm import is_synchronised
-from d2lmini.distributed import messages
+from d2lmini.distributed import Messages
 from d2lmini.trainer import compiled, rng
 from d2lmini.trainer.process_exchange import Group
 from d2lmini.trainer.replicas import Replicas
@@ -108,7 +108,7 @@ class ProcessReplica(Replicas):
         if allreduce == "shared":
             return _shared()
         gradients.summing(allreduce, devices)  # only to check the name
-        return partial(messages.allreduce, algorithm=allreduce or "ring", timeout=None)
+        return partial(Messages().allreduce, algorithm=allreduce or "ring")
 
     # -- what several processes do otherwise ---------------------------------------------------------------------------
 
@@ -202,6 +202,6 @@ def _shared():
     here, world_size = int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size())), dist.get_world_size()
     if here != world_size:
         raise ValueError(f"only {here} of {world_size} ranks are on this machine: they share no memory, choose a ring")
-    from d2lmini.distributed.shared import SharedAllreduce
+    from d2lmini.distributed.shared_memory import SharedAllreduce  # not every system has pipes with names
 
-    return SharedAllreduce(timeout=None).allreduce
+    return SharedAllreduce().allreduce

@@ -1,0 +1,75 @@
+"""Whether all ranks are about to do the same: what turns a hang, or a wrong sum, into a sentence.
+
+Every call has a number, counted by each rank, and a description. Ranks leave it in the group's store before the first
+call of a kind, and again when a message has not come:
+
+    call 0   rank 0: ring, sum of [4] float32
+             rank 1: ring, sum of [5] float32
+             rank 2: (nothing: it is missing)
+"""
+
+import zlib
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from d2lmini.distributed.failures import LostRankError, absent, ranks
+
+MOMENT_S = 1.0  # that a rank whose message did not come leaves the others to describe their calls
+
+
+class Handshake:
+    """Compares the calls of the ranks. Made after joining, in the same order on every rank.
+
+    timeout: seconds to wait for another rank, by default as long as the group's own calls do.
+    """
+
+    def __init__(self, timeout=None):
+        self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
+        store = dist.distributed_c10d._get_default_store()  # torch has public names neither for this nor for the limit
+        group = dist.group.WORLD._get_backend(torch.device("cpu"))
+        self.timeout = timeout or group.options._timeout.total_seconds()
+        self.limit = timedelta(seconds=self.timeout)
+        self.store = dist.PrefixStore(f"handshake{store.add(f'handshakes/{self.rank}', 1)}", store)
+        self.number, self.description, self.known = -1, "", set()
+
+    def begin(self, name, tensor, op):
+        """Begin the next call and return its key, 31 bits that no other call has; compare a kind that is new.
+
+        Raises ValueError where the ranks differ, TimeoutError naming those that do not come.
+        """
+        self.number += 1
+        self.description = f"{name}, {op} of {list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+        if self.description not in self.known:
+            missing = self.compare(self.timeout)
+            if missing:
+                raise TimeoutError(f"{self} waited {self.timeout:g} s for {ranks(missing)}")
+            self.known.add(self.description)
+        return zlib.crc32(f"{self.number} {self.description}".encode()) >> 1
+
+    def compare(self, seconds):
+        """Return the ranks that leave no description of this call within so many seconds.
+
+        Raises ValueError where the descriptions differ.
+        """
+        place, does = f"call{self.number}", {}
+        missing = absent(self.store, place, self.rank, self.world_size, seconds, self.description)
+        for rank in (rank for rank in range(self.world_size) if rank not in missing):
+            does.setdefault(self.store.get(f"{place}/{rank}").decode(), []).append(rank)
+        if len(does) > 1:
+            said = "; ".join(f"{ranks(who)} {what}" for what, who in does.items())
+            raise ValueError(f"the ranks disagree in call {self.number}: {said}")
+        return missing
+
+    def lost(self, peer, late):
+        """Return the error for a rank that did not answer in this call, because it has ended or is `late`.
+
+        Raises ValueError where it is in another call.
+        """
+        gone = ranks(self.compare(MOMENT_S) or [peer])
+        how = f"timed out after {self.timeout:g} s waiting for" if late else "lost"
+        return LostRankError(f"{self}: rank {self.rank} {how} {gone}")
+
+    def __str__(self):
+        return f"call {self.number} ({self.description})"

@@ -1,0 +1,178 @@
+"""Run a function in several processes of this machine, one for each rank, and get its results in rank order.
+
+    parent ─ torch.multiprocessing ─► rank 0 ┐            a temporary folder holds the file in which the ranks find one
+                                   ─► rank 1 ┼─ gloo      another, their results, and what they print: so no port is
+                                   ─► rank 2 ┘            chosen, and two runs never meet
+
+Importing torch takes seconds, which new interpreters cost for every rank of every run. On Linux one helper process
+imports it once and forks a rank whenever asked (`forkserver`). The parent is never forked: a notebook has threads, and
+a copy of a lock that another thread held is never released.
+"""
+
+import logging
+import multiprocessing
+import numbers
+import os
+import pickle
+import re
+import signal
+import sys
+import tempfile
+import threading
+import time
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.multiprocessing import ProcessExitedException, ProcessRaisedException, start_processes
+
+from d2lmini.distributed.failures import absent, lost_another, ranks
+from d2lmini.distributed.join import as_batch, loopback
+from d2lmini.hardware import host
+
+GRACE_S = 1.0  # that a rank which has lost another waits, so that the other is the first to end
+
+
+class RankError(RuntimeError):
+    """Rank number `rank` failed; its traceback, where it raised an error, is in this error's cause."""
+
+    def __init__(self, message, rank):
+        super().__init__(message)
+        self.rank = rank
+
+
+class RankTimeoutError(RankError, TimeoutError):
+    """Ranks had not returned when the time was up: `rank` is the first of them."""
+
+
+def run(fn, nprocs, *args, timeout=60.0, threads=None):
+    """Call ``fn(rank, *args)`` in `nprocs` new processes joined by gloo, and return the results in rank order.
+
+    fn: a function that a new process can import: of a module, or of the script that is running, or its name as
+        ``"module:function"``. Inside, `torch.distributed` is initialised; RANK and WORLD_SIZE are set as torchrun does.
+    timeout: seconds for everything together. threads: of torch, in each process; by default the processes share the
+        cores. What the ranks print is printed here in rank order, each line after ``[rank]``.
+
+    Raises ValueError for a function or arguments that cannot be sent, RankError for a rank that raises, dies or returns
+    what cannot be sent back, RankTimeoutError (also a TimeoutError) for ranks that had not returned. In every case all
+    processes have ended by then.
+    """
+    if not isinstance(nprocs, numbers.Integral) or nprocs < 1:
+        raise ValueError(f"expected a number of processes, 1 or more, got {nprocs!r}")
+    payload, until = _pack(fn, args), time.monotonic() + timeout
+    threads = threads or max(1, host.usable_cores() // nprocs)
+    with tempfile.TemporaryDirectory(prefix="d2lmini-", ignore_cleanup_errors=True) as folder:
+        folder = Path(folder)
+        settings = nprocs, folder, payload, timeout, threads, dict(os.environ), os.getcwd()
+        context = start_processes(_rank, settings, nprocs, join=False, start_method=_method())
+        try:
+            _wait(context, folder, timeout, until)
+        finally:
+            for process in context.processes:
+                process.kill()
+            for process in context.processes:
+                process.join()
+            _show(folder, nprocs)
+        return [pickle.loads((folder / f"{rank}.result").read_bytes()) for rank in range(nprocs)]
+
+
+def _pack(fn, args):
+    """Return `fn` and `args` as bytes. Raises ValueError when another process could not make them anew."""
+    if isinstance(fn, str):
+        fn = _resolve(fn)
+    name, home = getattr(fn, "__qualname__", type(fn).__name__), getattr(fn, "__module__", None)
+    try:
+        if "<" in name or (home == "__main__" and not hasattr(sys.modules["__main__"], "__file__")):
+            raise ValueError("it was defined in a notebook, at a prompt or inside another function")
+        return pickle.dumps((fn, args))
+    except Exception as error:
+        raise ValueError(
+            f"run() cannot send {name} with its arguments to new processes: {error}. Put the function at the top level "
+            "of a module (a .py file beside the notebook), import it, and give it arguments that can be pickled"
+        ) from None
+
+
+def _resolve(name):
+    module, _, function = name.partition(":")
+    try:
+        return getattr(import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f'expected a function as "module:function", got {name!r}: {error}') from None
+
+
+def _method():
+    """Return how processes are made. On macOS a fork without exec is unsafe even here, says Python's documentation."""
+    if sys.platform != "linux":
+        return "spawn"
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["torch", "torch._dynamo"])  # optimisers need both
+    return "forkserver"
+
+
+def _wait(context, folder, timeout, until):
+    """Return once every rank has. Raises RankError, RankTimeoutError when the time is up."""
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # it warns of every rank that it ends
+    nprocs = len(context.processes)
+    try:
+        while not context.join(max(0.0, until - time.monotonic())):
+            if time.monotonic() >= until:
+                late = [rank for rank in range(nprocs) if not (folder / f"{rank}.result").exists()]
+                raise RankTimeoutError(f"{ranks(late)} of {nprocs} had not returned after {timeout:g} s", *late[:1])
+    except ProcessRaisedException as error:
+        lines = re.findall(r"(?m)^ .*\n(\S.*)", error.msg)  # of a traceback, what comes after the last indented line
+        raise RankError(f"rank {error.error_index} of {nprocs} raised {lines[-1]}", error.error_index) from error
+    except ProcessExitedException as error:
+        how = f"was killed by {error.signal_name}" if error.signal_name else f"ended with exit code {error.exit_code}"
+        raise RankError(f"rank {error.error_index} of {nprocs} {how}", error.error_index) from None
+
+
+def _show(folder, nprocs):
+    for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
+        for rank in range(nprocs):
+            path = folder / f"{rank}.{name}"
+            for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+                print(f"[{rank}] {line}", file=stream)
+
+
+def _rank(rank, nprocs, folder, payload, timeout, threads, environment, where):
+    """Be one rank: what happens in its process. environment, where: the parent's, for its helper may be older."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C in a terminal reaches every process
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    for stream, number, name in ((sys.stdout, 1, "out"), (sys.stderr, 2, "err")):
+        os.dup2(os.open(folder / f"{rank}.{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    os.chdir(where)
+    os.environ.clear()
+    os.environ.update(environment, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(nprocs))
+    torch.set_num_threads(threads)
+    as_batch()
+    loopback()
+    store = dist.FileStore(str(folder / "store"), nprocs)
+    # The parent's limit comes first and names the ranks; gloo's own, a little later, is for a parent that is stopped.
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=nprocs, timeout=timedelta(seconds=timeout + 30))
+    try:
+        _call(rank, payload, folder / f"{rank}.result")
+    except Exception as error:
+        if lost_another(error):
+            time.sleep(GRACE_S)
+        raise
+    absent(store, "returned", rank, nprocs, timeout)  # a socket closed while others still receive looks like a death
+    dist.destroy_process_group()
+
+
+def _end_with_parent():
+    multiprocessing.parent_process().join()
+    os._exit(1)
+
+
+def _call(rank, payload, path):
+    fn, args = pickle.loads(payload)
+    try:
+        result = fn(rank, *args)
+    except SystemExit as stop:
+        raise RuntimeError(f"the function ended its process with exit code {stop.code}") from stop
+    try:
+        path.write_bytes(pickle.dumps(result))
+    except Exception as error:
+        raise TypeError(f"what the function returned cannot be pickled: {error}") from None

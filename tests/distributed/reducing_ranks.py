@@ -1,0 +1,145 @@
+"""What ranks do in the tests of `messages` and `shared_memory`: many checks in one run, for a process costs more.
+
+Every function raises where a check fails; the run then names the rank.
+"""
+
+import itertools
+
+import torch
+import torch.distributed as dist
+
+from d2lmini.collectives import schedules
+from d2lmini.distributed import Messages
+from d2lmini.distributed.shared_memory import SharedAllreduce
+
+LENGTHS = (0, 1, 2, 3, 17, 1001, 300_007)  # the last is no short message, and has several segments
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64)
+OPS = {"sum": dist.ReduceOp.SUM, "product": dist.ReduceOp.PRODUCT, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
+
+
+def betraying(n, rank):
+    """Return a vector whose sum tells which ranks are in it, how often, and whether its elements are in place."""
+    return 10**rank * (1 + 10_000 * torch.arange(n, dtype=torch.int64))
+
+
+def check(reduce, tensor, op="sum"):
+    """Compare with gloo's own all-reduce."""
+    wanted = tensor.contiguous().clone()
+    if wanted.numel():
+        dist.all_reduce(wanted, OPS[op])
+    result = reduce(tensor, op)
+    assert result is tensor
+    assert torch.equal(result, wanted), f"{op} of {len(tensor)}: expected {wanted}, got {result}"
+
+
+def everything(reduce):
+    """Check every length, type and op, means, tensors that are not contiguous, and that all ranks get the same bits."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for n in LENGTHS:
+        check(reduce, betraying(n, rank))
+    for dtype, op in itertools.product(DTYPES, OPS):
+        small = torch.arange(37) % 3 + 1 + rank % 2  # products of 4 ranks stay exact in 16 bits
+        check(reduce, small.to(dtype), op)
+    for dtype in DTYPES[:-1]:
+        values = torch.arange(37) % 5 * size
+        mean = reduce((values + rank).to(dtype), "mean")
+        assert torch.equal(mean, (values + (size - 1) / 2).to(dtype)), mean
+    square = betraying(60, rank).view(6, 10)
+    check(reduce, square.clone().T[1:, ::2])
+    check(reduce, square.clone()[:, 3])
+    everyone = [None] * size
+    dist.all_gather_object(everyone, reduce(torch.rand(1001), "sum").tolist())
+    assert all(values == everyone[0] for values in everyone)
+
+
+def by_messages(rank):
+    """Check every algorithm for all-reduce, and a ring too long to have all its segments received at once."""
+    messages = Messages()
+    for algorithm in schedules.ALLREDUCE:
+        everything(lambda x, op: messages.allreduce(x, op, algorithm))  # noqa: B023
+    check(messages.allreduce, betraying(5_000_001, rank))
+
+
+def through_memory(rank, block):
+    """Check the all-reduce in shared memory, whose blocks may be so short that a tensor needs many; twice."""
+    everything(SharedAllreduce(block=block).allreduce)
+    everything(SharedAllreduce(block=block).allreduce)
+
+
+def schedules_of_all_kinds(rank, n):
+    """Run every collective on random numbers; return the results by name."""
+    messages, size, found = Messages(), dist.get_world_size(), {}
+    for schedule in every_schedule(size):
+        found[schedule.name] = messages.execute(schedule, numbers(n, size)[rank])
+    return found
+
+
+def numbers(n, size):
+    """Return a random vector for each rank."""
+    return list(torch.randn(size, n, generator=torch.Generator().manual_seed(n)))
+
+
+def every_schedule(size):
+    """Return a schedule of every kind for so many ranks."""
+    makers = [*schedules.ALLREDUCE.values(), schedules.all_gather, schedules.reduce_scatter]
+    makers += [schedules.broadcast, schedules.reduce, schedules.gather, schedules.scatter]
+    return [make(size) for make in makers] + [exchange(size)] + ([heedless(size)] if size > 2 else [])
+
+
+def exchange(size):
+    """Return a schedule in which neighbours swap what each is overwriting: all sends read what was there before."""
+    pairs = [(rank, rank ^ 1) for rank in range(size) if rank ^ 1 < size]
+    swap = tuple(schedules.Send(a, b, 0, 1, "copy") for a, b in pairs)
+    add = tuple(schedules.Send(a, b, 0, 1, "reduce") for a, b in pairs)
+    return schedules.Schedule("exchange", size, 1, (swap, add, swap))
+
+
+def heedless(size):
+    """Return a schedule whose senders wait for nobody: what rank 0 receives may come before it has sent or added."""
+    moves = [(0, 1, "copy"), (2, 0, "copy"), (1, 0, "reduce"), (2, 0, "copy"), (0, 1, "copy"), (2, 0, "reduce")]
+    steps = tuple((schedules.Send(src, dst, 0, 1, op),) for src, dst, op in moves)
+    return schedules.Schedule("heedless", size, 1, steps)
+
+
+def refused(rank):
+    """Return what is said of arguments that cannot be reduced."""
+    messages, said = Messages(), []
+    for reduce in (messages.allreduce, SharedAllreduce().allreduce):
+        for tensor, op in ((torch.ones(2), "sums"), (torch.ones(2).long(), "mean"), (torch.ones(2).to("meta"), "sum")):
+            said.append(_message(reduce, tensor, op))
+    said.append(_message(messages.execute, schedules.allreduce_ring(3), torch.ones(2)))
+    said.append(_message(messages.allreduce, torch.ones(2), "sum", "star"))
+    return said
+
+
+def _message(call, *arguments):
+    try:
+        call(*arguments)
+    except ValueError as error:
+        return str(error)
+    raise AssertionError("nothing was raised")
+
+
+def disagree(rank, way, how, known, timeout):
+    """All-reduce twice, but the last rank does otherwise: "another shape", "another type", "another order", "missing".
+
+    known: whether all kinds of call were made before, so that they are not compared beforehand.
+    """
+    reduce = {"messages": Messages, "shared": SharedAllreduce}[way](timeout).allreduce
+    first, second = torch.ones(4), torch.ones(2, 3)
+    others = {"another shape": torch.ones(5), "another type": torch.ones(4).double()}
+    for tensor in (first, second, *others.values()) if known else ():
+        reduce(tensor)
+    if rank == dist.get_world_size() - 1:
+        if how == "missing":
+            return
+        first = others.get(how, first)
+        if how == "another order":
+            first, second = second, first
+    reduce(first)
+    reduce(second)
+
+
+def other_roots(rank):
+    """Broadcast from a root that differs from rank to rank."""
+    Messages(100.0).execute(schedules.broadcast(2, root=rank), torch.ones(3))

@@ -1,0 +1,78 @@
+"""All-reduce between processes, by messages and through shared memory: right to the bit, and no hang on a mistake."""
+
+import time
+
+import pytest
+import reducing_ranks as ranks
+import torch
+
+from d2lmini.collectives import on_devices, schedules
+from d2lmini.distributed import RankError, run
+
+
+@pytest.mark.parametrize("nprocs", [1, 2, 3, 4])
+def test_messages_agree_with_gloo_for_every_algorithm_length_type_and_op(nprocs):
+    run(ranks.by_messages, nprocs, timeout=300)
+
+
+@pytest.mark.parametrize("n", [1001, 300_007])
+@pytest.mark.parametrize("nprocs", [2, 4])
+def test_processes_and_devices_get_the_same_bits_from_every_schedule(nprocs, n):
+    results = run(ranks.schedules_of_all_kinds, nprocs, n, timeout=300)
+    for schedule in ranks.every_schedule(nprocs):
+        inside = ranks.numbers(n, nprocs)
+        on_devices.run(schedule, inside)
+        for rank, tensor in enumerate(inside):
+            assert torch.equal(results[rank][schedule.name], tensor), f"{schedule.name}, rank {rank}"
+
+
+@pytest.mark.parametrize(("nprocs", "block"), [(1, 64), (2, 1024 * 1024), (3, 4096)])
+def test_shared_memory_agrees_with_gloo_for_every_length_type_and_op(nprocs, block):
+    run(ranks.through_memory, nprocs, block, timeout=300)
+
+
+def test_what_cannot_be_reduced_is_refused():
+    for said in run(ranks.refused, 2):
+        words = ["op 'sums'", "a mean needs", "on meta"] * 2 + ["the schedule is for 3 ranks", "algorithm 'star'"]
+        assert all(word in line for word, line in zip(words, said, strict=True)), said
+
+
+DISAGREEMENTS = {
+    "another shape": "sum of [5] float32",
+    "another type": "sum of [4] float64",
+    "another order": "sum of [2, 3] float32",
+}
+
+
+@pytest.mark.parametrize("way", ["messages", "shared"])
+@pytest.mark.parametrize("how", DISAGREEMENTS)
+def test_ranks_that_disagree_are_named(how, way):
+    began, name = time.monotonic(), "ring" if way == "messages" else "shared memory"
+    with pytest.raises(RankError) as caught:
+        run(ranks.disagree, 3, way, how, False, 300.0, timeout=300)
+    told = f"ranks 0, 1 {name}, sum of [4] float32; rank 2 {name}, {DISAGREEMENTS[how]}"
+    assert f"raised ValueError: the ranks disagree in call 0: {told}" in str(caught.value)
+    assert time.monotonic() - began < 200  # no rank waited in vain
+
+
+@pytest.mark.parametrize("way", ["messages", "shared"])
+def test_ranks_that_disagree_are_named_though_no_kind_of_call_is_new(way):
+    with pytest.raises(RankError, match=r"the ranks disagree in call 4: ranks 0, 1 .*; rank 2 .* sum of \[2, 3\]"):
+        run(ranks.disagree, 3, way, "another order", True, 3.0)
+
+
+@pytest.mark.parametrize(("way", "known", "told"), [
+    ("messages", False, r"TimeoutError: call 0 \(ring, sum of \[4\] float32\) waited 3 s for rank 2"),
+    ("messages", True, r"LostRankError: call 4 \(ring, sum of \[4\] float32\): rank \d timed out .* rank 2"),
+    ("shared", True, r"LostRankError: call 4 \(shared memory, sum of \[4\] float32\): rank \d timed out .* rank 2"),
+])  # fmt: skip
+def test_a_rank_that_is_missing_is_named(way, known, told):
+    with pytest.raises(RankError, match=told):
+        run(ranks.disagree, 3, way, "missing", known, 3.0)
+
+
+def test_schedules_of_one_name_are_told_apart():
+    marks = [f"{schedules.broadcast(2, root).mark:08x}" for root in (0, 1)]
+    told = "; ".join(rf"rank {rank} broadcast {mark}, sum of \[3\] float32" for rank, mark in enumerate(marks))
+    with pytest.raises(RankError, match=told):
+        run(ranks.other_roots, 2)
