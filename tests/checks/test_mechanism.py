@@ -98,6 +98,7 @@ def test_brief_values():
     assert len(brief("word " * 100)) <= 60
 
 
+@pytest.mark.process
 def test_verdict_shows_nothing_in_a_notebook():
     cells = [v4.new_code_cell("from d2lmini import checks\nchecks.mean_gradient(lambda g, n: None)"),
              v4.new_code_cell("verdict = _; print(bool(verdict)); verdict")]  # fmt: skip

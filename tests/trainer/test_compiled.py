@@ -109,6 +109,7 @@ def test_mode_sizes_and_code_reach_torch(monkeypatch):
     assert len({code for code, _ in asked}) == 3  # each may have as many versions as torch keeps of one
 
 
+@pytest.mark.process
 @needs_compiler
 def test_compiled_or_not_a_run_is_the_same():
     torch._dynamo.utils.counters.clear()
