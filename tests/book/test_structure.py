@@ -133,6 +133,7 @@ assert rooms == {"hardware", "sim"}, f"simulated GPUs imported the rooms {sorted
 """
 
 
+@pytest.mark.process
 def test_importing_the_package_changes_nothing_and_sim_stands_alone():
     done = subprocess.run([sys.executable, "-c", IMPORT], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -9,6 +9,8 @@ import torch
 from d2lmini.collectives import on_devices, schedules
 from d2lmini.distributed import RankError, run
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("nprocs", [1, 2, 3, 4])
 def test_messages_agree_with_gloo_for_every_algorithm_length_type_and_op(nprocs):
