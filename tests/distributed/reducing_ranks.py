@@ -4,6 +4,7 @@ Every function raises where a check fails; the run then names the rank.
 """
 
 import itertools
+import time
 
 import torch
 import torch.distributed as dist
@@ -67,10 +68,16 @@ def through_memory(rank, block):
 
 
 def schedules_of_all_kinds(rank, n):
-    """Run every collective on random numbers; return the results by name."""
-    messages, size, found = Messages(), dist.get_world_size(), {}
-    for schedule in every_schedule(size):
-        found[schedule.name] = messages.execute(schedule, numbers(n, size)[rank])
+    """Run every collective on random numbers, once for each rank that is slow; return the results by name, in a list.
+
+    Who is slow asks late for what others send: they must keep it until it has left.
+    """
+    messages, size, ask = Messages(), dist.get_world_size(), dist.irecv
+    found = {schedule.name: [] for schedule in every_schedule(size)}
+    for slow, schedule in itertools.product(range(size), every_schedule(size)):
+        dist.irecv = ask if rank != slow else lambda *words, **more: (time.sleep(0.01), ask(*words, **more))[1]
+        dist.barrier()
+        found[schedule.name].append(messages.execute(schedule, numbers(n, size)[rank]))
     return found
 
 
@@ -83,7 +90,7 @@ def every_schedule(size):
     """Return a schedule of every kind for so many ranks."""
     makers = [*schedules.ALLREDUCE.values(), schedules.all_gather, schedules.reduce_scatter]
     makers += [schedules.broadcast, schedules.reduce, schedules.gather, schedules.scatter]
-    return [make(size) for make in makers] + [exchange(size)] + ([heedless(size)] if size > 2 else [])
+    return [make(size) for make in makers] + [exchange(size)] + (heedless(size) if size > 2 else [])
 
 
 def exchange(size):
@@ -95,10 +102,12 @@ def exchange(size):
 
 
 def heedless(size):
-    """Return a schedule whose senders wait for nobody: what rank 0 receives may come before it has sent or added."""
-    moves = [(0, 1, "copy"), (2, 0, "copy"), (1, 0, "reduce"), (2, 0, "copy"), (0, 1, "copy"), (2, 0, "reduce")]
-    steps = tuple((schedules.Send(src, dst, 0, 1, op),) for src, dst, op in moves)
-    return schedules.Schedule("heedless", size, 1, steps)
+    """Return schedules in which what rank 0 receives may come before what it sends has left, or has been added."""
+    to, fro, add = (schedules.Send(*who, 0, 1, op) for *who, op in ((0, 1, "copy"), (2, 0, "copy"), (2, 0, "reduce")))
+    back = schedules.Send(1, 0, 0, 1, "reduce")
+    steps = {"at once": [[to, fro]], "after": [[to], [fro]], "added": [[to], [add]],
+             "again": [[to], [fro], [back], [fro], [to], [add]]}  # fmt: skip
+    return [schedules.Schedule(name, size, 1, tuple(map(tuple, parts))) for name, parts in steps.items()]
 
 
 def refused(rank):

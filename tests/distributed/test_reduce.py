@@ -17,15 +17,15 @@ def test_messages_agree_with_gloo_for_every_algorithm_length_type_and_op(nprocs)
     run(ranks.by_messages, nprocs, timeout=300)
 
 
-@pytest.mark.parametrize("n", [1001, 300_007])
-@pytest.mark.parametrize("nprocs", [2, 4])
+@pytest.mark.parametrize(("nprocs", "n"), [(2, 1001), (2, 300_007), (3, 300_007), (4, 1001)])
 def test_processes_and_devices_get_the_same_bits_from_every_schedule(nprocs, n):
     results = run(ranks.schedules_of_all_kinds, nprocs, n, timeout=300)
     for schedule in ranks.every_schedule(nprocs):
         inside = ranks.numbers(n, nprocs)
         on_devices.run(schedule, inside)
         for rank, tensor in enumerate(inside):
-            assert torch.equal(results[rank][schedule.name], tensor), f"{schedule.name}, rank {rank}"
+            for result in results[rank][schedule.name]:
+                assert torch.equal(result, tensor), f"{schedule.name}, rank {rank}"
 
 
 @pytest.mark.parametrize(("nprocs", "block"), [(1, 64), (2, 1024 * 1024), (3, 4096)])
