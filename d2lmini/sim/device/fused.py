@@ -6,6 +6,8 @@ order than the CPU's unfused ones, so that the last bit may differ, as it does o
 
 import torch
 
+from d2lmini.sim.device import batch_norm
+
 aten = torch.ops.aten
 
 
@@ -64,7 +66,7 @@ def _biased(gates, bias):
     return gates if bias is None else gates + bias
 
 
-KERNELS = {
+KERNELS = batch_norm.KERNELS | {
     aten.native_dropout.default: dropout,
     aten._thnn_fused_lstm_cell.default: lstm_cell,
     aten._thnn_fused_lstm_cell_backward_impl.default: lstm_cell_backward,

@@ -12,6 +12,8 @@ import torch
 from torch.distributed import distributed_c10d
 from torch.distributed.tensor import DTensor, _random
 
+from d2lmini.sim.ranks.tracker import Tracker
+
 _handlers = DTensor._op_dispatcher._custom_op_handlers  # of the operations that DTensor runs in another way
 
 
@@ -30,7 +32,7 @@ class Process:
     def __init__(self, fresh):
         self.leave()
         if fresh:
-            self._groups = no_groups()
+            self._groups, self._tracker = no_groups(), Tracker()
             self._numpy = numpy.random.MT19937()
             self._numpy.state = numpy.random.get_state(legacy=False)
 
