@@ -1,7 +1,8 @@
 """Pinned memory for DDP's C++ code, which asks for it past Python where some parameters may go unused.
 
-The code copies its map of used parameters from pinned memory to the device. A kernel in Python for ``torch.empty_strided`` can
-give what torch's hooks cannot, but would slow down every program; so it is there only while such a DDP is.
+The code copies its map of used parameters from pinned memory to the device. A kernel in Python for
+``torch.empty_strided`` can give what the hooks of torch cannot, but would slow down every program; so it is there only
+while such a DDP is.
 """
 
 import torch
