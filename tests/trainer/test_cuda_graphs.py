@@ -205,7 +205,7 @@ def test_evaluating_makes_no_recording_anew(on_cpu):
 def test_a_bad_batch_is_refused_each_time_and_never_recorded(on_cpu):
     trainer = Trainer(net(), MEAN, SGD, ["cpu"], compile="cuda-graph")
     for _ in range(3):
-        with pytest.raises(ValueError, match="expected one label an example"):
+        with pytest.raises(ValueError, match="labels"):
             trainer.step(torch.rand(8, 1, 4, 4), torch.arange(7))
     assert counts(trainer)[1:] == (0, 0)
 
@@ -215,7 +215,7 @@ def test_an_optimiser_that_counts_on_the_host_is_refused(on_cpu):
     batch = torch.rand(8, 1, 4, 4), torch.arange(8) % 3
     trainer.step(*batch)
     trainer.comm.devices = [torch.device("cuda", 0)]  # where parameters would be, and Adam's count would not
-    with pytest.raises(ValueError, match=r"^compile=cuda-graph: Adam counts its steps in host memory.*=True$"):
+    with pytest.raises(ValueError, match="capturable=True"):
         trainer.step(*batch)
 
 

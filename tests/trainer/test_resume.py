@@ -347,11 +347,11 @@ def test_seconds_are_those_of_training_without_saving_and_without_the_break(tmp_
 def test_arguments_that_make_no_sense():
     trainer = Trainer(network(), MEAN, ADAM, ["cpu"])
     for options in ({"resume": True}, {"every": 3}):
-        with pytest.raises(ValueError, match="need the name of a file: checkpoint="):
+        with pytest.raises(ValueError, match="checkpoint="):
             trainer.fit(batches(), 1, **options)
-    with pytest.raises(ValueError, match="every: expected a number of batches of at least 1, got 0"):
+    with pytest.raises(ValueError, match="every: "):
         trainer.fit(batches(), 1, checkpoint="c.pt", every=0)
-    with pytest.raises(CheckpointError, match="there is no folder"):
+    with pytest.raises(CheckpointError, match="no folder"):
         trainer.fit(batches(), 1, checkpoint="no/such/folder/c.pt")
 
 
