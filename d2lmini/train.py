@@ -1,8 +1,32 @@
-"""``python -m d2lmini.train`` trains a network on several devices; see `d2lmini.trainer.cli`."""
+"""``python -m d2lmini.train`` trains a network on several devices; see `d2lmini.trainer.cli`.
 
+Importing torch takes seconds, in which an interrupt must end in one line too: so handlers come before imports.
+"""
+
+import os
+import signal
 import sys
 
-from d2lmini.trainer.cli import main
+
+def _end(*_):
+    """End at once, before there is anything to save or for the second time."""
+    os.write(2, b"interrupted\n")
+    os._exit(130)
+
+
+def _interrupt(*_):
+    signal.signal(signal.SIGINT, _end)
+    raise KeyboardInterrupt
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    listens = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not where a parent ignores it
+    if listens:
+        signal.signal(signal.SIGINT, _end)
+    from d2lmini.trainer.cli import main
+
+    if listens:
+        signal.signal(signal.SIGINT, _interrupt)
+    code = main()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)

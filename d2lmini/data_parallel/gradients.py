@@ -12,7 +12,6 @@ from torch import nn
 
 from d2lmini.collectives import executor
 from d2lmini.collectives.buckets import plan_buckets, reduce_gradients
-from d2lmini.collectives.schedules import ALLREDUCE
 from d2lmini.data_parallel import by_hand
 
 
@@ -20,7 +19,7 @@ def summing(algorithm, devices):
     """Return the function that sums tensors, one on each of `devices`, in place.
 
     algorithm: a name in `schedules.ALLREDUCE`; a function, which is returned; or None for a ring or, where devices are
-    of several kinds or one of them holds two replicas, for sending all through the first. Raises ValueError for others.
+    of several kinds or one of them holds two replicas, for sending all through the first.
     """
     if callable(algorithm):
         return algorithm
@@ -28,8 +27,6 @@ def summing(algorithm, devices):
         alike = len({d.type for d in devices}) == 1 and (devices[0].type == "cpu" or len(set(devices)) == len(devices))
         if not alike:
             return by_hand.allreduce
-    if algorithm not in (None, *ALLREDUCE):
-        raise ValueError(f"allreduce: expected one of {', '.join(ALLREDUCE)}, or a function, got {algorithm!r}")
     return partial(executor.sum_tensors, algorithm=algorithm or "ring")
 
 

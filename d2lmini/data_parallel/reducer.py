@@ -52,10 +52,10 @@ class OverlappedAllreduce:
         self._restart()
 
     @contextmanager
-    def sending(self):
-        """Let the backward passes inside start all-reduces; `finish` comes afterwards."""
+    def sending(self, now=True):
+        """Let the backward passes inside start all-reduces, or not now; `finish` comes afterwards."""
         self._restart()
-        self._on = True
+        self._on = now
         try:
             yield
         finally:

@@ -1,16 +1,21 @@
 """The multi-GPU trainer and its command line.
 
-    cli ── options         python -m d2lmini.train
+    cli ── options ── settings     python -m d2lmini.train: what may be asked for, and every rule about it
      │
-    trainer ── settings    one loop of epochs; history, losses, checkpoint, rng: what it keeps
-     │
-    engines                replicas (devices of one process) or processes (one for each device), ddp
-     ├── replicate, replica_state    copies of a model and what must stay equal in them
-     └── compiled, cuda_graphs       a step as one program
+    trainer                        one loop of epochs
+     ├── replicas                  a step: shards, losses, gradients, update; over a comm
+     │    ├── engines ── comm      the devices of one process, or a process for each of torch.distributed
+     │    ├── ddp, process_exchange    what only processes need
+     │    ├── replicate            copies of a model
+     │    └── compiled, cuda_graphs    a step as one program
+     ├── history, losses           what a run recorded
+     └── resume ── replica_state, rng, facts    what a checkpoint holds, and whether it is of the same run
+          └── checkpoint ── seal, files         the file: whole, or not there
+    errors                         in one line each
 """
 
-from d2lmini.trainer.checkpoint import CheckpointError
-from d2lmini.trainer.history import DivergedError, History
+from d2lmini.trainer.errors import CheckpointError, DivergedError
+from d2lmini.trainer.history import History
 from d2lmini.trainer.trainer import Trainer
 
 __all__ = ["CheckpointError", "DivergedError", "History", "Trainer"]

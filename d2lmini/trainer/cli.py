@@ -4,12 +4,12 @@
     torchrun --nproc-per-node=2 -m d2lmini.train --data digits --epochs 10 --engine ddp
 """
 
-import json
 import os
+import signal
 import statistics
 import sys
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -22,33 +22,58 @@ from d2lmini.distributed import join
 from d2lmini.distributed.failures import Report, sentence, tell
 from d2lmini.models.lenet import MODELS
 from d2lmini.timing import human
+from d2lmini.trainer import facts, files
 from d2lmini.trainer import options as arguments
-from d2lmini.trainer.checkpoint import exists
+from d2lmini.trainer.checkpoint import Checkpoint
+from d2lmini.trainer.comm import gather_objects
 from d2lmini.trainer.compiled import RECORDED
+from d2lmini.trainer.errors import first_line
 from d2lmini.trainer.trainer import Trainer
 
 PROGRAM = "python -m d2lmini.train"
-MIB = 2**20
 LABELS = {"lenet": "LeNet", "mlp": "MLP", "softmax": "softmax regression"}
-PRECISIONS = {"none": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 EXPECTED = (ValueError, RuntimeError, OSError, ArithmeticError, MemoryError)  # what bad input ends in
 
 
 def main(words=None):
     """Train as the command line says, and return the exit code; every failure is one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # not where it is closed, or a notebook's
+            stream.reconfigure(errors="backslashreplace")  # a name, or a ×, that a terminal's encoding has not
     if join.launched():
         return in_group(words)
-    options = arguments.parse(words)
+    options = None
     try:
+        options = arguments.parse(words)
         run(options, choose_devices(options.devices, options.kind, options.gpu))
+        print(end="", flush=True)
     except KeyboardInterrupt:
-        print(f"interrupted{go_on(options)}", file=sys.stderr)
+        with _uninterrupted():
+            print(f"interrupted{go_on(options)}", file=sys.stderr)
         return 130
     except EXPECTED as error:
-        line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        print(f"{PROGRAM}: error: {line}", file=sys.stderr)
+        print(f"{PROGRAM}: error: {first_line(error)}", file=sys.stderr)
+        _drop_output()
         return 1
     return 0
+
+
+@contextmanager
+def _uninterrupted():
+    """Let no second interrupt turn the line about the first into a traceback."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _drop_output():
+    """Where nothing can be written any more, let the interpreter not try, and complain, again when it ends."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def in_group(words):
@@ -68,6 +93,7 @@ def run_as_rank(options, store):
     """Join the other ranks and train with them."""
     device = join.device(kind_of_rank(options))
     join.join(store, device, options.timeout)
+    facts.agree({"options": facts.of_options(options)}, gather_objects)
     run(options, [device])
     dist.barrier()  # nobody ends, and perhaps the store with it, before all are done
     dist.destroy_process_group()
@@ -86,7 +112,7 @@ def kind_of_rank(options):
 
 def go_on(options):
     """Return what to say about going on after an interrupt."""
-    return f": go on with --checkpoint {options.checkpoint} --resume" if options.checkpoint else ""
+    return f": go on with --checkpoint {options.checkpoint} --resume" if options and options.checkpoint else ""
 
 
 def run(options, where):
@@ -101,7 +127,7 @@ def run(options, where):
     trainer = make_trainer(options, where)
     show = print if join.rank() == 0 else (lambda *args, **kwargs: None)
     show(describe(options, trainer, train_iter, test_iter))
-    if options.resume and not exists(options.checkpoint, trainer.engine):
+    if options.resume and not Checkpoint(options.checkpoint).found(trainer.comm):
         show(f"there is no {options.checkpoint} yet: starting from the beginning")
     table = Table(show)
     history = trainer.fit(train_iter, options.epochs, test_iter, table.add, checkpoint=options.checkpoint,
@@ -111,14 +137,8 @@ def run(options, where):
     show(f"{history.provenance}: {human(results['seconds_an_epoch'])} an epoch, "
          f"{results['images_a_second']:,.0f} images/s")  # fmt: skip
     if options.json:
-        trainer.engine.first(partial(_write_json, options.json, results))
+        trainer.comm.on_rank_0(partial(files.write_json, options.json, results))
     return results
-
-
-def _write_json(path, values):
-    fresh = Path(f"{path}.tmp")
-    fresh.write_text(json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    fresh.replace(path)
 
 
 def choose_devices(count, kind, gpu):
@@ -155,20 +175,13 @@ def make_trainer(options, where):
         "adam": partial(torch.optim.Adam, lr=options.lr, weight_decay=options.weight_decay,
                         capturable=options.compile in RECORDED),
     }[options.optimizer]
-    schedule = {
-        "none": None,
-        "cosine": partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=options.epochs),
-        "step": partial(torch.optim.lr_scheduler.StepLR, step_size=-(-options.epochs // 3)),
-    }[options.schedule]
     return Trainer(MODELS[options.model](seed=options.seed), nn.CrossEntropyLoss(), optimizer, where,
-                   allreduce=options.allreduce, buckets=int(options.buckets * MIB), schedule=schedule,
-                   accumulate=options.accumulate, clip=options.clip, amp=PRECISIONS[options.amp],
-                   compile=options.compile, overlap=options.overlap, engine=options.engine)  # fmt: skip
+                   **arguments.training(options))  # fmt: skip
 
 
 def describe(options, trainer, train_iter, test_iter):
     """Return a line that says what is trained, where and on what."""
-    names = ", ".join(map(str, trainer.engine.places))
+    names = ", ".join(map(str, trainer.comm.places))
     if join.launched():
         names += f" ({options.engine} over {join.backend()})"
     return (f"{LABELS[options.model]}, {parameters(trainer):,} parameters, on {names}; {options.data}: "
@@ -205,9 +218,9 @@ def summary(options, trainer, history, examples):
     return {
         "settings": {name: str(value) if name in ("json", "checkpoint") and value else value
                      for name, value in vars(options).items()},
-        "devices": list(map(str, trainer.engine.places)),
+        "devices": list(map(str, trainer.comm.places)),
         "engine": options.engine,
-        "world_size": trainer.engine.world_size,
+        "world_size": trainer.comm.world_size,
         "backend": join.backend() if join.launched() else None,
         "parameters": parameters(trainer),
         "clock": history.provenance.split(" ")[0],

@@ -10,27 +10,11 @@ import types
 
 import torch
 
-RECORDED = {"cuda-graph": None, "compiled-cuda-graph": "default"}  # what `recording` does -> the mode underneath
+from d2lmini.trainer.errors import first_line
+
+RECORDED = {"cuda-graph": None, "compiled-cuda-graph": "default"}  # what `cuda_graphs` does -> the mode underneath
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", *RECORDED)  # of torch.compile
 _numbers = itertools.count()
-
-
-def check(mode, devices, exchanges):
-    """Raise ValueError unless `mode`, None or one of `MODES`, can serve on `devices`.
-
-    exchanges: whether the replicas exchange tensors in the middle of their forward pass.
-    """
-    if mode is None:
-        return
-    if mode not in MODES:
-        raise ValueError(f"compile: expected one of {', '.join(MODES)}, or None, got {mode!r}")
-    for device in devices:
-        if device.type == "sim":
-            raise ValueError(f"compile={mode}: simulated GPUs such as {device} run operations one at a time, so "
-                             "nothing can be compiled: leave compile out, or train on other devices")  # fmt: skip
-    if exchanges:
-        raise ValueError(f"compile={mode}: replicas whose batch norms are synchronised exchange tensors on their "
-                         "way, which cannot be compiled: leave compile out")  # fmt: skip
 
 
 def forward_and_loss(modules, losses, mode):
@@ -66,13 +50,9 @@ def _compiled(function, mode):
         try:
             return made(X, y).clone()
         except torch._dynamo.exc.BackendCompilerFailed as error:
-            raise RuntimeError(f"compile={mode}: torch.compile failed: {_first_line(error.inner_exception)}") from error
+            raise RuntimeError(f"compile={mode}: torch.compile failed: {first_line(error.inner_exception)}") from error
 
     return forward_and_loss
-
-
-def _first_line(error):
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _with_own_code(function):

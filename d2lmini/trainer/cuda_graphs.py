@@ -20,29 +20,15 @@ from itertools import chain
 import torch
 
 from d2lmini.trainer.compiled import RECORDED
+from d2lmini.trainer.errors import first_line
 
 _SWITCHES = (bool, float)  # of a module, such as ``training`` or a dropout's p; an int may well count calls
-
-
-def check(settings, devices, engine):
-    """Raise ValueError where a trainer's step cannot be recorded as ``settings.compile`` asks for."""
-    wrong = {
-        f"{engine} is an engine of several processes": engine != "replicas",
-        f"it needs one CUDA GPU, got {', '.join(map(str, devices))}": [d.type for d in devices] != ["cuda"],
-        "a step has one batch, so accumulate must be 1": settings.accumulate != 1,
-        "float16 lets the host decide after each batch, so use bfloat16": settings.amp is torch.float16,
-        'a schedule would change each step, so use schedule_every="epoch"': settings.schedule is not None
-        and settings.schedule_every == "update",
-    }
-    for reason, holds in wrong.items():
-        if settings.compile in RECORDED and holds:
-            raise ValueError(f"compile={settings.compile} records a whole step: {reason}")
 
 
 def record_steps(engine):
     """Let an engine's `learn` be recorded and replayed, if ``settings.compile`` asks for it."""
     if engine.settings.compile in RECORDED:
-        engine.learn = Recorded(engine.learn, partial(facts, engine), CudaRecorder(engine.devices[0]))
+        engine.learn = Recorded(engine.learn, partial(facts, engine), CudaRecorder(engine.comm.devices[0]))
 
 
 class Recorded:
@@ -129,7 +115,7 @@ def facts(engine):
         model.train()  # as the step would, which a replay does not
     kept = [value for state in optimizer.state.values() for value in state.values()]
     for value in kept:
-        if isinstance(value, torch.Tensor) and value.device != engine.devices[0]:
+        if isinstance(value, torch.Tensor) and value.device != engine.comm.devices[0]:
             raise ValueError(f"compile={engine.settings.compile}: {type(optimizer).__name__} counts its steps in "
                              "host memory, which a CUDA graph leaves alone: make it with capturable=True")  # fmt: skip
     settings = [value for group in optimizer.param_groups for name, value in group.items() if name != "params"]
@@ -151,4 +137,4 @@ def _cause(error):
     """Return the first line of the error that came first: the end of a recording that failed raises another one."""
     while error.__context__ is not None:
         error = error.__context__
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return first_line(error)

@@ -8,36 +8,56 @@ The processes must have joined `torch.distributed` before: `distributed.run` and
 """
 
 import os
+from functools import partial
 
 import torch
+import torch.distributed as dist
 
+from d2lmini.data_parallel import gradients
 from d2lmini.devices import try_gpu
-from d2lmini.trainer.replicas import Replicas
-
-NAMES = ("replicas", "allreduce", "ddp")
+from d2lmini.trainer.comm import Devices, Processes
 
 
-def find(name):
-    """Return the class of an engine. Raises ValueError for a name that is none of `NAMES`."""
-    if name not in NAMES:
-        raise ValueError(f"engine: expected one of {', '.join(NAMES)}, got {name!r}")
-    if name == "replicas":
-        return Replicas
-    from d2lmini.trainer.ddp import DdpReplica  # only who asks for processes needs what a system has for them
-    from d2lmini.trainer.processes import ProcessReplica
+def choose_devices(devices, engine):
+    """Return the devices of this process: by default the first accelerator, or else the CPU.
 
-    return DdpReplica if name == "ddp" else ProcessReplica
-
-
-def choose(kind, devices):
-    """Return the devices of this process and the number of replicas, of all processes.
-
-    By default it is the first accelerator, in a process of several that with its local rank's number, or else the CPU.
-
-    Raises ValueError for no device, and in a process of several for more than one; RuntimeError outside of a group.
+    In a process of several it is the accelerator with its local rank's number. Raises ValueError for no device, and in
+    a process of several for more than one; RuntimeError outside of a group.
     """
-    local = 0 if kind is Replicas else int(os.environ.get("LOCAL_RANK", 0))
+    local = 0 if engine == "replicas" else int(os.environ.get("LOCAL_RANK", 0))
     devices = [torch.device(d) for d in ([try_gpu(local)] if devices is None else devices)]
     if not devices:
         raise ValueError("expected at least one device, got none")
-    return devices, kind.count(devices)
+    if engine != "replicas" and not dist.is_initialized():
+        raise RuntimeError("this process has joined no others: start it with torchrun, or with distributed.run")
+    if engine != "replicas" and len(devices) != 1:
+        raise ValueError(f"a process has one device when each has a replica, got {', '.join(map(str, devices))}")
+    return devices
+
+
+def make_comm(settings, devices):
+    """Return the `Devices` or the `Processes` that the settings ask for."""
+    if settings.engine == "replicas":
+        return Devices(devices, gradients.summing(settings.allreduce, devices), settings.buckets)
+    return Processes(devices[0], None if settings.engine == "ddp" else _allreduce(settings.allreduce), settings.buckets)
+
+
+def _allreduce(algorithm):
+    """Return the function that replaces a tensor by the sum over the ranks."""
+    from d2lmini.distributed import Messages  # only who asks for processes needs what a system has for them
+
+    if callable(algorithm):
+        return algorithm
+    if algorithm == "shared":
+        return _shared()
+    return partial(Messages().allreduce, algorithm=algorithm or "ring")
+
+
+def _shared():
+    """Return the all-reduce through shared memory. Raises ValueError where the ranks are on several machines."""
+    here, world_size = int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size())), dist.get_world_size()
+    if here != world_size:
+        raise ValueError(f"only {here} of {world_size} ranks are on this machine: they share no memory, choose a ring")
+    from d2lmini.distributed.shared_memory import SharedAllreduce  # not every system has pipes with names
+
+    return SharedAllreduce().allreduce

@@ -1,13 +1,10 @@
 """What a run of the trainer recorded, and how far it has come.
 
-Both are plain numbers, so that a checkpoint can hold them. `d2lmini.plots` draws a history, and so does not need torch.
+Both are plain numbers, so that a checkpoint can hold them. `figures.plots` draws a history, and so does not need torch.
 """
 
+import operator
 from dataclasses import dataclass, field
-
-
-class DivergedError(ArithmeticError):
-    """A loss that is not a finite number, named by epoch, batch, device and rank; or a parameter that is none."""
 
 
 @dataclass
@@ -23,6 +20,15 @@ class History:
     accuracy: list = field(default_factory=list)
     seconds: list = field(default_factory=list)
     provenance: str = ""
+
+    def check(self, epochs):
+        """Raise TypeError or ValueError unless it is that of so many epochs, all in numbers."""
+        for value in (*self.loss, *self.accuracy, *self.seconds):
+            if not isinstance(value, int | float):
+                raise TypeError(f"{value!r} in the history")
+        if not len(self.loss) == len(self.seconds) == epochs >= len(self.accuracy):
+            raise ValueError(f"a history of {len(self.loss)} epochs, not of {epochs}")
+        self.provenance.split(" ")
 
     def header(self):
         """Return the heads of the table's columns."""
@@ -52,3 +58,10 @@ class Progress:
     examples: int = 0
     loss: float = 0.0
     seconds: float = 0.0
+
+    def check(self):
+        """Raise TypeError or ValueError unless all are counts and sums as `Trainer.fit` makes them."""
+        for name in ("epochs", "batches", "examples"):
+            if operator.index(getattr(self, name)) < 0:
+                raise ValueError(f"{getattr(self, name)} {name}")
+        float(self.loss), float(self.seconds)

@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from d2lmini.trainer.history import DivergedError
+from d2lmini.trainer.errors import DivergedError
 
 
 class LossLog:
@@ -17,13 +17,11 @@ class LossLog:
     EVERY = 256  # batches between two readings: the devices are waited for so seldom, and few numbers are kept
     SECONDS = 5.0  # between two readings of processes: where one has seen a NaN, none shall go on for long
 
-    def __init__(self, progress, sums, devices, gather=lambda rows: rows, processes=False):
-        """Add to `progress`; `sums` says whether a loss is the sum over its shard, or the mean.
-
-        gather: where the ranks are processes, what makes of this one's values, a list by rank, those of all.
-        """
-        self.progress, self.sums, self.devices, self.gather = progress, sums, devices, gather
-        self.processes, self._every, self._read_at = processes, 1 if processes else self.EVERY, time.monotonic()
+    def __init__(self, progress, sums, comm, clock=time.monotonic):
+        """Add to `progress`; sums: whether a loss is the sum over its shard, or the mean."""
+        self.progress, self.sums, self.comm, self._clock = progress, sums, comm, clock
+        self.processes = len(comm.here) < comm.world_size
+        self._every, self._read_at = 1 if self.processes else self.EVERY, clock()
         self._waiting = []  # one entry a batch: (size, loss) of each shard, in order of rank
 
     def add(self, shards):
@@ -54,18 +52,16 @@ class LossLog:
 
     def _until_next(self, batches):
         """Return after how many batches to read again, given how many were read now: all ranks find the same."""
-        slowest = max(1e-6, *self.gather([time.monotonic() - self._read_at] * len(self.devices)))
-        self._read_at = time.monotonic()
+        slowest = max(1e-6, *self.comm.gather([self._clock() - self._read_at]))
+        self._read_at = self._clock()
         return max(1, min(self.EVERY, int(batches * self.SECONDS / slowest)))
 
     def _fetch(self, waiting):
         """Return an iterator of floats for each rank, with one transfer a rank."""
-        columns = [[] for _ in self.devices]
-        for shards in waiting:
-            for rank, (_, loss) in enumerate(shards):
-                columns[rank].extend([] if loss is None else [loss])
-        return list(map(iter, self.gather([torch.stack(column).tolist() if column else [] for column in columns])))
+        columns = [[shards[rank][1] for shards in waiting if rank < len(shards)] for rank in self.comm.here]
+        columns = [[loss for loss in column if loss is not None] for column in columns]
+        return list(map(iter, self.comm.gather([torch.stack(c).tolist() if c else [] for c in columns])))
 
     def _describe(self, value, batch, rank):
-        return (f"the loss is {value} in epoch {self.progress.epochs + 1}, batch {batch}, on {self.devices[rank]} "
+        return (f"the loss is {value} in epoch {self.progress.epochs + 1}, batch {batch}, on {self.comm.places[rank]} "
                 f"(rank {rank}): lower the learning rate, clip the gradients, or look at that batch")  # fmt: skip

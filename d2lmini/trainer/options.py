@@ -2,17 +2,22 @@
 
 import argparse
 import math
-import os
+from functools import partial
 from pathlib import Path
+
+import torch
 
 from d2lmini.collectives.schedules import ALLREDUCE
 from d2lmini.distributed import join
 from d2lmini.hardware.catalog import GPUS
 from d2lmini.models.lenet import MODELS
-from d2lmini.trainer.checkpoint import CheckpointError, check_target
+from d2lmini.trainer import files
+from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.compiled import MODES
-from d2lmini.trainer.engines import NAMES
+from d2lmini.trainer.errors import CheckpointError
+from d2lmini.trainer.settings import ENGINES, Settings, broken
 
+MIB = 2**20
 DATA = ("digits", "mnist", "fashion_mnist")
 MOST = 2**63 - 1  # the largest whole number that torch takes
 DEVICES = 128  # of one type, which torch numbers with 8 bits
@@ -55,6 +60,9 @@ def parse(words=None, say=None):
     made = _parser()
     made.say = say
     options = made.parse_args(words)
+    for name, value in vars(options).items():
+        if isinstance(value, list):  # argparse takes the "--" of "--lr=--" away
+            made.error(f"argument --{name.replace('_', '-')}: expected one argument")
     _check_engine(made, options)
     if join.rank() == 0:  # others may be on another machine, with other files
         _check_files(made, options)
@@ -72,21 +80,29 @@ def _check_engine(made, options):
         "argument --devices: under torchrun a process has one device; choose --nproc-per-node": group
         and options.devices,
         "argument --kind: simulated GPUs live in one process: leave out torchrun": group and options.kind == "sim",
-        "argument --allreduce: ddp sums gradients in its own way; choose --engine allreduce": options.engine == "ddp"
-        and options.allreduce,
-        "argument --allreduce: memory is shared between processes; choose --engine allreduce": options.allreduce
-        == "shared" and not group,
-        "argument --overlap: --engine ddp overlaps in any case, allreduce never; choose replicas": options.overlap
-        and options.engine != "replicas",
-        "argument --overlap: compiled code gives all gradients at the end of backward; leave out --compile":
-        options.overlap and options.compile,
         "--engine allreduce exchanges tensors of the CPU: choose --kind cpu, or --engine ddp": options.engine
         == "allreduce" and options.kind == "real",
     }  # fmt: skip
     for line in (line for line, applies in wrong.items() if applies):
         made.error(line)
+    found = broken(Settings(**training(options)))
+    if found:
+        made.error("argument --{}: {}".format(*found))
     if options.engine != "ddp":
         options.allreduce = options.allreduce or "ring"
+
+
+def training(options):
+    """Return how to train: the arguments of `Trainer` of those names."""
+    schedule = {
+        "none": None,
+        "cosine": partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=options.epochs),
+        "step": partial(torch.optim.lr_scheduler.StepLR, step_size=-(-options.epochs // 3)),
+    }[options.schedule]
+    amp = None if options.amp == "none" else getattr(torch, options.amp)
+    names = ("allreduce", "accumulate", "clip", "compile", "overlap", "engine")
+    return {**{name: getattr(options, name) for name in names},
+            "buckets": int(options.buckets * MIB), "schedule": schedule, "amp": amp}  # fmt: skip
 
 
 def _check_files(made, options):
@@ -94,29 +110,23 @@ def _check_files(made, options):
         made.error("--resume and --every need a file: --checkpoint FILE")
     if options.folder and options.data == "digits":
         made.error("argument --folder: the digits need none; choose --data mnist or fashion_mnist")
+    file = Checkpoint(options.checkpoint) if options.checkpoint else None
     try:
-        if options.checkpoint:
-            check_target(options.checkpoint)
         if options.json:
-            check_folder(options.json)
+            files.check(options.json)
+    except OSError as error:
+        made.error(f"argument --json: {options.json}: {error.strerror}")
+    if file and options.json and files.real(options.json) in (file.path, file.previous):
+        made.error(f"argument --json: {options.json} is a file of the checkpoint: choose another")
+    try:
+        if file:
+            file.check()
+        there = file and file.is_there()
     except CheckpointError as error:
         made.error(f"argument --checkpoint: {error}")
-    except OSError as error:
-        made.error(f"argument --json: {error}")
-    if options.json and options.checkpoint and options.json.resolve() == options.checkpoint.resolve():
-        made.error(f"argument --json: {options.json} is the file of the checkpoint: choose another")
-    if options.checkpoint and options.checkpoint.exists() and not options.resume:
-        made.error(f"argument --checkpoint: {options.checkpoint} is there: go on from it with --resume, or remove it")
-
-
-def check_folder(path):
-    """Raise OSError unless a file can be written at `path`, as far as one can tell before."""
-    if path.is_dir():
-        raise OSError(f"{path} is a folder, expected a file")
-    if not path.parent.is_dir():
-        raise OSError(f"{path}: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise OSError(f"{path}: permission denied")
+    if there and not options.resume:
+        made.error(f"argument --checkpoint: {options.checkpoint} is there: go on from it with --resume, or choose "
+                   "another name")  # fmt: skip
 
 
 def number(kind, least, above=False, most=MOST):
@@ -166,7 +176,7 @@ def _add_data(group):
 
 
 def _add_processes(group):
-    group.add_argument("--engine", choices=NAMES,
+    group.add_argument("--engine", choices=ENGINES,
                        help="replicas: all in one process; ddp: a process each, gradients summed by torch's "
                        "DistributedDataParallel; allreduce: a process each, gradients summed as --allreduce says; by "
                        "default ddp under torchrun, else replicas")  # fmt: skip

@@ -1,4 +1,4 @@
-"""What `lockstep.exchange` does between processes: every rank gives a value and gets all; gradients find the way back.
+"""`rank_threads.exchange` between processes: every rank gives a value and gets all; gradients find the way back.
 
     forward    rank r gives x_r                 all get x_0, x_1, …
     backward   rank r gets from every rank s the gradient of its loss with respect to x_r, and adds them up

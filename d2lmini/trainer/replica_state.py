@@ -1,50 +1,66 @@
-"""The state of replicas as plain values that a checkpoint can hold: got, compared, loaded."""
+"""The state of replicas as plain values that a checkpoint can hold: got, checked, loaded."""
 
 import cmath
 import copy
 
 import torch
 
+from d2lmini.trainer import facts
 
-def get(engine):
-    """Return everything that decides the next step of an engine, such as `replicas.Replicas`."""
-    own = engine.own_states()
+
+def get(replicas):
+    """Return everything that decides the next step of `Replicas`, once; only what ranks have for themselves for each.
+
+    A collective call.
+    """
+    optional = {"schedule": replicas.schedulers, "scaler": replicas.scalers}
     return {
-        "optimizer made": {"the class": type(engine.optimizers[0]).__name__, **_plain(engine.optimizers[0].defaults)},
-        "model": engine.modules[0].state_dict(),
-        "optimizer": engine.optimizers[0].state_dict(),
-        "schedule": engine.schedulers[0].state_dict() if engine.schedulers else None,
-        "scaler": engine.scalers[0].state_dict() if engine.scalers else None,
-        **{key: [mine[key] for mine in own] for key in own[0]},  # one a replica
-    }
+        "facts": replicas.facts,
+        "model": replicas.modules[0].state_dict(),
+        "optimizer": replicas.optimizers[0].state_dict(),
+        **{name: made[0].state_dict() if made else None for name, made in optional.items()},
+        "ranks": replicas.comm.gather([{"buffers": {name: buffer.cpu() for name, buffer in module.named_buffers()},
+                                        **replicas.comm.state()} for module in replicas.modules]),
+    }  # fmt: skip
 
 
-def load(engine, state):
-    """Make every replica of this process what `get` described; where their number is another, as the first one was."""
-    found, alike = state["buffers"], len(state["buffers"]) == engine.world_size
-    for i, (rank, module) in enumerate(zip(engine.here, engine.modules, strict=True)):
+def load(replicas, state):
+    """Make every replica of this process what `get` described; where their number is another, as rank 0's was."""
+    ranks, alike = state["ranks"], len(state["ranks"]) == replicas.comm.world_size
+    for i, (rank, module) in enumerate(zip(replicas.comm.here, replicas.modules, strict=True)):
         module.load_state_dict(state["model"])
         for name, buffer in module.named_buffers():
-            buffer.copy_(found[rank if alike else 0][name])
+            buffer.copy_(ranks[rank if alike else 0]["buffers"][name])
         # Copies: an optimiser keeps the tensors it is given when they are on its device already.
-        engine.optimizers[i].load_state_dict(copy.deepcopy(state["optimizer"]))
-        for made, key in ((engine.schedulers, "schedule"), (engine.scalers, "scaler")):
+        replicas.optimizers[i].load_state_dict(copy.deepcopy(state["optimizer"]))
+        for made, key in ((replicas.schedulers, "schedule"), (replicas.scalers, "scaler")):
             if made:
                 made[i].load_state_dict(copy.deepcopy(state[key]))
+    replicas.comm.load_state(ranks)
+    replicas.forget()
 
 
-def check(ours, state):
-    """Raise ValueError where `state` is that of another model or of another way to train it than `ours`."""
-    for key in ("schedule", "scaler"):
-        if (ours[key] is None) != (state[key] is None):
-            raise ValueError(f"saved {'without' if ours[key] else 'with'} a {key}, and this trainer is not")
-    for what, facts in (("model", _shapes), ("optimiser", _groups)):
-        mine, theirs = facts(ours), facts(state)
-        different = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
-        if different:
-            name = different[0]
-            sides = f"{theirs.get(name)} there, {mine.get(name)} here"
-            raise ValueError(f"saved with another {what}: {name} is {sides}")
+def check(replicas, state):
+    """Raise some error unless `load` would take `state`, which has the facts of `replicas`.
+
+    Nothing changes: an optimiser of parameters that are thrown away tries the state for one step.
+    """
+    module = replicas.modules[0]
+    _same(replicas.facts["model"], facts.of_tensors(state["model"]), "model")
+    buffers, own = facts.of_tensors(dict(module.named_buffers())), facts.of_tensors(replicas.comm.state())
+    for rank in state["ranks"] or [{}]:
+        found = facts.of_tensors({name: rank.get(name) for name in own if name in rank})  # another engine's has none
+        _same(buffers, facts.of_tensors(rank["buffers"]), "buffers")
+        _same(own if found else {}, found, "random numbers")
+    trial = [torch.zeros_like(p, requires_grad=True) for p in replicas.parameters[0]]
+    for p in trial:
+        p.grad = torch.zeros_like(p)
+    optimizer = replicas.optimizer(trial)
+    optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+    optimizer.step()
+    for made, key in ((replicas.schedulers, "schedule"), (replicas.scalers, "scaler")):
+        if made:
+            _alike(made[0].state_dict(), state[key])
 
 
 @torch.no_grad()
@@ -57,14 +73,22 @@ def finite(parameters):
     return bool(torch.stack([p.isfinite().all() for p in parameters]).all())
 
 
-def _shapes(state):
-    return {name: list(getattr(value, "shape", ())) for name, value in state["model"].items()}
+def _same(ours, theirs, what):
+    if ours != theirs:
+        raise KeyError(f"the {what} of the checkpoint")
 
 
-def _groups(state):
-    sizes = [len(group["params"]) for group in state["optimizer"]["param_groups"]]
-    return {**state["optimizer made"], "the number of parameters in its groups": sizes}
+def _alike(ours, theirs):
+    """Raise TypeError unless `theirs` has the keys, lengths and kinds of values that `ours` has."""
+    if isinstance(ours, dict):
+        for key in ours:
+            _alike(ours[key], theirs[key])
+    elif isinstance(ours, list | tuple):
+        for mine, other in zip(ours, theirs, strict=True):
+            _alike(mine, other)
+    elif not (ours is None or isinstance(theirs, type(ours)) or (_is_number(ours) and _is_number(theirs))):
+        raise TypeError(f"{type(theirs).__name__} for {type(ours).__name__}")
 
 
-def _plain(settings):
-    return {name: value for name, value in settings.items() if not isinstance(value, torch.Tensor)}
+def _is_number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)

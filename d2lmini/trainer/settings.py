@@ -1,15 +1,22 @@
-"""How to train, checked before anything is copied or moved: every mistake is one line."""
+"""How to train: the arguments of `Trainer`, and every rule about them, which the command line has too."""
 
 import inspect
 from dataclasses import dataclass
 
 import torch
 
+from d2lmini.collectives.schedules import ALLREDUCE
+from d2lmini.trainer.compiled import MODES, RECORDED
+
+ENGINES = ("replicas", "allreduce", "ddp")
+
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train: the arguments of `Trainer` that say so, checked. See there."""
+    """How to train: the arguments of `Trainer` that say so. See there."""
 
+    allreduce: object = None
+    buckets: int = 25 * 2**20  # as in torch's DistributedDataParallel
     schedule: object = None
     schedule_every: str = "epoch"
     accumulate: int = 1
@@ -17,22 +24,61 @@ class Settings:
     amp: torch.dtype | None = None
     compile: str | None = None
     overlap: bool = False
+    engine: str = "replicas"
 
-    def __post_init__(self):
-        """Raise ValueError for what makes no sense, in one line."""
-        if self.schedule_every not in ("epoch", "update"):
-            raise ValueError(f'schedule_every: expected "epoch" or "update", got {self.schedule_every!r}')
-        if not isinstance(self.accumulate, int) or self.accumulate < 1:
-            raise ValueError(f"accumulate: expected a number of batches of at least 1, got {self.accumulate!r}")
-        if self.clip is not None and not self.clip > 0:
-            raise ValueError(f"clip: expected a norm greater than 0, or None, got {self.clip!r}")
-        if self.amp not in (None, torch.bfloat16, torch.float16):
-            raise ValueError(f"amp: expected torch.bfloat16, torch.float16 or None, got {self.amp!r}")
-        if self.overlap not in (True, False):
-            raise ValueError(f"overlap: expected True or False, got {self.overlap!r}")
-        if self.overlap and self.compile is not None:
-            raise ValueError(f"compile={self.compile} with overlap: compiled code gives all gradients at the end of "
-                             "backward, so that no all-reduce can run beside it: leave out one of the two")  # fmt: skip
+
+def broken(s, devices=()):
+    """Return (argument, what is wrong) of the first rule that settings break, on `devices` if given; or None."""
+    types, names = {device.type for device in devices}, ", ".join(map(str, devices))
+    ddp, named, recorded = s.engine == "ddp", not callable(s.allreduce), s.compile in RECORDED
+    simulated = "sim" in types
+    rules = [
+        ("engine", s.engine not in ENGINES, f"expected one of {', '.join(ENGINES)}, got {s.engine!r}"),
+        ("schedule_every", s.schedule_every not in ("epoch", "update"),
+         f'expected "epoch" or "update", got {s.schedule_every!r}'),
+        ("accumulate", not isinstance(s.accumulate, int) or s.accumulate < 1,
+         f"expected a number of batches of at least 1, got {s.accumulate!r}"),
+        ("clip", s.clip is not None and not s.clip > 0, f"expected a norm greater than 0, or None, got {s.clip!r}"),
+        ("amp", s.amp not in (None, torch.bfloat16, torch.float16),
+         f"expected torch.bfloat16, torch.float16 or None, got {s.amp!r}"),
+        ("allreduce", ddp and s.allreduce is not None,
+         f"ddp sums gradients in its own way, not by {s.allreduce!r}: choose the engine allreduce"),
+        ("allreduce", s.allreduce == "shared" and s.engine == "replicas",
+         "memory is shared between processes: choose the engine allreduce"),
+        ("allreduce", named and s.allreduce not in (None, "shared", *ALLREDUCE),
+         f"expected one of {', '.join(ALLREDUCE)}, or a function, got {s.allreduce!r}"),
+        ("overlap", s.overlap not in (True, False), f"expected True or False, got {s.overlap!r}"),
+        ("overlap", s.overlap and s.engine != "replicas",
+         "ddp overlaps in any case, and allreduce never: it is for the engine replicas"),
+        ("overlap", s.overlap and s.compile is not None,
+         f"compiled code gives all gradients at the end of backward: leave out compile={s.compile}"),
+        ("compile", s.compile not in (None, *MODES), f"expected one of {', '.join(MODES)}, or None, got {s.compile!r}"),
+        *(("compile", recorded and wrong, f"{s.compile} records a whole step: {why}")
+          for wrong, why in _of_recordings(s, devices, names)),
+        ("compile", s.compile and simulated,
+         "simulated GPUs run operations one at a time: leave it out, or train on other devices"),
+        ("compile", s.compile and ddp and s.accumulate > 1,
+         "ddp keeps gradients that accumulate in its own memory: choose the engine allreduce"),
+    ]  # fmt: skip
+    return next(((argument, why) for argument, wrong, why in rules if wrong), None)
+
+
+def _of_recordings(s, devices, names):
+    return [
+        (s.engine != "replicas", f"{s.engine} is an engine of several processes"),
+        (devices and [device.type for device in devices] != ["cuda"], f"it needs one CUDA GPU, got {names}"),
+        (s.accumulate != 1, "a step has one batch, so accumulate must be 1"),
+        (s.amp is torch.float16, "float16 lets the host decide after each batch, so use bfloat16"),
+        (s.schedule is not None and s.schedule_every == "update",
+         'a schedule would change each step, so use schedule_every="epoch"'),
+    ]  # fmt: skip
+
+
+def check(settings, devices):
+    """Raise ValueError, in one line, for settings that make no sense."""
+    found = broken(settings, devices)
+    if found:
+        raise ValueError(": ".join(found))
 
 
 def check_model(model, loss, exact):

@@ -6,22 +6,19 @@ over the devices, and the same update everywhere. This module is the loop; `repl
 
 import os
 import sys
-from dataclasses import asdict
-from functools import partial
-from itertools import islice
+from contextlib import ExitStack
 
 from tqdm import auto as bars
 
-from d2lmini.timing import Timer
-from d2lmini.trainer import cuda_graphs, engines, rng
-from d2lmini.trainer.checkpoint import CheckpointError, check_target, exists, read, write
-from d2lmini.trainer.history import DivergedError, History, Progress
+from d2lmini.timing import Timer, provenance
+from d2lmini.trainer import cuda_graphs, engines, facts, replica_state, rng
+from d2lmini.trainer.checkpoint import Checkpoint
+from d2lmini.trainer.errors import DivergedError
+from d2lmini.trainer.history import History, Progress
 from d2lmini.trainer.losses import LossLog
-from d2lmini.trainer.settings import Settings, check_model, check_optimizer
-
-__all__ = ["DivergedError", "History", "Trainer"]
-BUCKET_BYTES = 25 * 2**20  # as in torch's DistributedDataParallel
-DATA_FACTS = ("seed", "batch_size", "num_examples")  # of an iterator; a place in an epoch means nothing without them
+from d2lmini.trainer.replicas import Replicas
+from d2lmini.trainer.resume import check_facts, check_state, find_place, get_state, go_back
+from d2lmini.trainer.settings import Settings, check, check_model
 
 
 class Trainer:
@@ -37,7 +34,7 @@ class Trainer:
     list by the sum of all. By default a ring; where devices are of several kinds, or one of them holds two replicas,
     all through the first. buckets: the most bytes of gradients that travel together; 0: each parameter's alone.
     overlap: whether gradients are summed while backward still runs, a bucket as soon as all replicas have finished it,
-    in a second stream of each device; see `backward_overlap`. The parameters are the same, to the last bit. It needs
+    in a second stream of each device; see `OverlappedAllreduce`. The parameters are the same, to the last bit. It needs
     more than one bucket, and is for the engine "replicas": "ddp" always does it.
     engine: where the replicas are: "replicas" in this process, or one in each process of `torch.distributed`, with
     torch's DistributedDataParallel, "ddp", or an all-reduce of our own, "allreduce"; see `engines`. All
@@ -55,21 +52,22 @@ class Trainer:
     Raises ValueError when there is no device or no parameter to train, and for settings that make no sense.
     """
 
-    def __init__(self, model, loss, optimizer, devices=None, *, allreduce=None, buckets=BUCKET_BYTES, schedule=None,
-                 schedule_every="epoch", accumulate=1, clip=None, amp=None, compile=None,
-                 overlap=False, engine="replicas"):  # fmt: skip
+    def __init__(self, model, loss, optimizer, devices=None, *, allreduce=None, buckets=Settings.buckets,
+                 schedule=None, schedule_every="epoch", accumulate=1, clip=None, amp=None, compile=None, overlap=False,
+                 engine="replicas"):  # fmt: skip
         """Move the model to the first device, copy it to the others, and make an optimiser for each."""
-        kind = engines.find(engine)
-        self.devices, world_size = engines.choose(kind, devices)
-        self.settings = Settings(schedule, schedule_every, accumulate, clip, amp, compile, overlap)
-        cuda_graphs.check(self.settings, self.devices, engine)
-        check_model(model, loss, exact=world_size == accumulate == 1)
-        self.engine = kind(model, loss, optimizer, self.devices, allreduce, buckets, self.settings)
-        check_optimizer(self.engine.optimizers[0])
+        self.settings = Settings(allreduce, buckets, schedule, schedule_every, accumulate, clip, amp, compile, overlap,
+                                 engine)  # fmt: skip
+        check(self.settings, ())
+        self.devices = engines.choose_devices(devices, engine)
+        check(self.settings, self.devices)
+        self.comm = engines.make_comm(self.settings, self.devices)
+        check_model(model, loss, exact=self.comm.world_size == accumulate == 1)
+        self.engine = Replicas(model, loss, optimizer, self.comm, self.settings)
         self.replicas, self.optimizers = self.engine.modules, self.engine.optimizers
         cuda_graphs.record_steps(self.engine)
         self.history, self.progress = History(), Progress()
-        self._data = None  # the batches of the last `fit`
+        self._data, self._facts = None, {}  # the batches of the last `fit`, and what decides them
         self._place, self._resumed = None, False  # where the epoch began, and whether a checkpoint told so
 
     def step(self, X, y):
@@ -94,19 +92,24 @@ class Trainer:
         DivergedError for a loss or a parameter that is not finite, by the end of the epoch; CheckpointError.
         """
         self._check_fit(num_epochs, checkpoint, every, resume)
+        self._data, self._facts = train_iter, {"data": facts.of_data(train_iter)}
+        self._agree(num_epochs, test_iter, checkpoint, every, resume)
         self.engine.forget()
-        self.history, self.progress, self._resumed = History(provenance=self.engine.provenance()), Progress(), False
-        if resume and exists(checkpoint, self.engine):
-            self.load(checkpoint)
-        self._data = train_iter
-        while self.progress.epochs < num_epochs:
-            self._epoch(train_iter, checkpoint, every)
-            if test_iter is not None:
-                self.history.accuracy.append(self.evaluate(test_iter))
-            if on_epoch:
-                on_epoch(self.progress.epochs, self.history)
-            if checkpoint:
-                self.save(checkpoint)
+        self.history, self.progress, self._resumed = History(provenance=self._provenance()), Progress(), False
+        with ExitStack() as held:
+            file = checkpoint and self._open(checkpoint, held)
+            if resume and file.found(self.comm):
+                self._load(file)
+                if self._place:
+                    check_facts(self._place["facts"], self._facts, checkpoint)
+            while self.progress.epochs < num_epochs:
+                self._epoch(train_iter, file, every)
+                if test_iter is not None:
+                    self.history.accuracy.append(self.evaluate(test_iter))
+                if on_epoch:
+                    on_epoch(self.progress.epochs, self.history)
+                if file:
+                    self._save(file)
         return self.history
 
     def evaluate(self, data_iter):
@@ -118,44 +121,43 @@ class Trainer:
 
     def save(self, path):
         """Write a checkpoint: model, optimiser, progress, history, random numbers; raises CheckpointError."""
-        between = self._data is not None and not self.progress.batches  # two epochs: the next will begin here
-        state = {"engine": self.engine.state_dict(), "progress": asdict(self.progress), "history": asdict(self.history),
-                 "rng": rng.get_state(self.devices),
-                 "place": self._find_place(self._data) if between else self._place}  # fmt: skip
-        self.engine.first(partial(write, path, state))
+        self._save(Checkpoint(path))
 
     def load(self, path):
         """Take everything from a checkpoint, whatever devices it was made on.
 
         Random numbers of a device are restored where it has the name it had. Raises CheckpointError for a file that is
-        not whole, or that holds another model or another optimiser; the trainer is then as it was.
+        not whole, or that holds another model or another way to train it; the trainer is then as it was.
         """
-        state = self.engine.first(partial(read, path))
-        try:
-            self.engine.load_state_dict(state["engine"])
-        except (KeyError, TypeError) as error:
-            raise CheckpointError(f"{path}: is no checkpoint of a trainer") from error
-        except ValueError as error:
-            raise CheckpointError(f"{path}: {error}") from error
-        here = self.history.provenance or self.engine.provenance()
-        self.history, self.progress = History(**state["history"]), Progress(**state["progress"])
-        if here not in self.history.provenance:
-            self.history.provenance = "; then ".join(filter(None, [self.history.provenance, here]))
-        self._place, self._resumed = state["place"], True
+        self._load(Checkpoint(path))
+
+    def _save(self, file):
+        between = self._data is not None and not self.progress.batches  # two epochs: the next will begin here
+        place = find_place(self._data, self.devices, self._facts) if between else self._place
+        state = get_state(self.engine, self.history, self.progress, place)
+        self.comm.on_rank_0(lambda: file.write(state))
+
+    def _load(self, file):
+        state = self.comm.on_rank_0(file.read)
+        history, progress, place = check_state(self.engine, state, file.name)
+        replica_state.load(self.engine, state["engine"])
+        here = self.history.provenance or self._provenance()
+        if here not in history.provenance:
+            history.provenance = "; then ".join(filter(None, [history.provenance, here]))
+        self.history, self.progress, self._place, self._resumed = history, progress, place, True
         rng.set_state(state["rng"], self.devices)
 
-    def _epoch(self, train_iter, checkpoint, every):
+    def _epoch(self, train_iter, file, every):
         """Do what is left of an epoch, and write down what it gave."""
         progress = self.progress
-        processes = len(self.engine.here) < self.engine.world_size
-        log = LossLog(progress, self.engine.sums, self.engine.places, self.engine.gather, processes)
+        log = LossLog(progress, self.engine.sums, self.comm)
         timer, saved, batches = Timer(self.devices), progress.batches, self._batches(train_iter)
-        for X, y in _bar(batches, train_iter, progress) if 0 in self.engine.here else batches:
+        for X, y in _bar(batches, train_iter, progress) if 0 in self.comm.here else batches:
             log.add(self.engine.learn(X, y))
             if every and progress.batches - saved >= every and not self.engine.batches:
                 log.read()
                 progress.seconds += timer.stop()  # training only, not the saving
-                self.save(checkpoint)
+                self._save(file)
                 saved = progress.batches
                 timer.start()
         self.engine.update()
@@ -163,7 +165,8 @@ class Trainer:
         progress.seconds += timer.stop()
         if not progress.examples:
             raise ValueError("expected at least one batch an epoch, got none")
-        if not self.engine.finite():  # the last update of an epoch has no loss yet that would show it
+        # The last update of an epoch has no loss yet that would show what it has done.
+        if not replica_state.finite(self.replicas[0].parameters()):
             raise DivergedError(f"a parameter is no finite number after epoch {progress.epochs + 1}, although the "
                                 "losses were: lower the learning rate, or clip the gradients")  # fmt: skip
         self.history.loss.append(progress.loss / progress.examples)
@@ -173,39 +176,36 @@ class Trainer:
             self.engine.advance_schedule(self.history.loss[-1])
 
     def _batches(self, train_iter):
-        """Begin an epoch, or go back to where a checkpoint was made in one, and return the batches that are left.
-
-        The iterator is started with the random numbers that it was started with then, so that it gives the same order,
-        and what it gave already is passed over; after that the numbers go on where the checkpoint has them.
-        """
+        """Begin an epoch, or go back to where a checkpoint was made in one, and return the batches that are left."""
         resumed, self._resumed = self._resumed and self._place is not None, False
-        if not resumed:
-            self._place = self._find_place(train_iter)
-            return iter(train_iter)
-        now = rng.get_state(self.devices)
-        self._go_back(train_iter)
-        batches = iter(train_iter)
-        for _ in islice(batches, self.progress.batches):
-            pass
-        if self.progress.batches:
-            rng.set_state(now, self.devices)
-        return batches
+        if resumed:
+            return go_back(self._place, train_iter, self.devices, self.progress.batches)
+        self._place = find_place(train_iter, self.devices, self._facts)
+        return iter(train_iter)
 
-    def _find_place(self, train_iter):
-        """Return what decides the order of the epoch that is to begin."""
-        facts = {name: getattr(train_iter, name, None) for name in DATA_FACTS}
-        facts["number of batches"] = len(train_iter) if hasattr(train_iter, "__len__") else None
-        return {"epoch": getattr(train_iter, "epoch", None), "facts": facts, "rng": rng.get_state(self.devices)}
+    def _open(self, path, held):
+        """Return a checkpoint's file that can be written, held by this run as long as `held` is open."""
+        file = Checkpoint(path)
 
-    def _go_back(self, train_iter):
-        there, here = self._place["facts"], self._find_place(train_iter)["facts"]
-        for name in there if self.progress.batches else ():
-            if there[name] != here[name]:
-                raise CheckpointError(f"the checkpoint was made in the middle of an epoch with {name} = {there[name]}, "
-                                      f"and these batches have {here[name]}")  # fmt: skip
-        if self._place["epoch"] is not None:
-            train_iter.epoch = self._place["epoch"]
-        rng.set_state(self._place["rng"], self.devices)
+        def hold():
+            file.check()
+            held.enter_context(file.held())
+
+        self.comm.on_rank_0(hold)
+        return file
+
+    def _agree(self, num_epochs, test_iter, checkpoint, every, resume):
+        """See to it that all processes fit the same: a rank that does something else would be waited for in vain."""
+        arguments = {"epochs": str(num_epochs), "checkpoint": str(checkpoint is not None), "every": str(every),
+                     "resume": str(resume)}  # fmt: skip
+        given = {**self._facts, "test data": facts.of_data(test_iter), "argument of fit": arguments}
+        if len(self.comm.here) < self.comm.world_size:
+            facts.agree(given, lambda mine: self.comm.gather([mine]))
+
+    def _provenance(self):
+        """Return where times come from, as `timing.provenance` does, and how many processes there are."""
+        where, n, engine = provenance(self.devices), self.comm.world_size, self.settings.engine
+        return where if engine == "replicas" else f"{where}, {n} process{'es' * (n > 1)} ({engine})"
 
     def _check_fit(self, num_epochs, checkpoint, every, resume):
         if not isinstance(num_epochs, int) or num_epochs < 1:
@@ -214,8 +214,6 @@ class Trainer:
             raise ValueError(f"every: expected a number of batches of at least 1, got {every!r}")
         if checkpoint is None and (resume or every):
             raise ValueError("resume and every need the name of a file: checkpoint=…")
-        if checkpoint is not None:
-            self.engine.first(partial(check_target, checkpoint))
 
 
 def _bar(batches, train_iter, progress):

@@ -71,9 +71,9 @@ def test_split_batch_cuts_in_order_and_evenly(n, k):
 
 def test_split_batch_refuses_what_it_cannot_split():
     X, y = batch(2)
-    with pytest.raises(ValueError, match="expected 3 examples or more, one a device, got 2"):
+    with pytest.raises(ValueError, match="3 examples"):
         split_batch(X, y, [CPU] * 3)
-    with pytest.raises(ValueError, match="expected 2 labels for 2 examples, got 1"):
+    with pytest.raises(ValueError, match="2 labels"):
         split_batch(X, y[:1], [CPU])
 
 

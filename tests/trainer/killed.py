@@ -17,7 +17,8 @@ from torch import nn
 
 from d2lmini import sim
 from d2lmini.data.datasets import Batches
-from d2lmini.trainer import checkpoint
+from d2lmini.trainer import files
+from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.replicas import Replicas
 from d2lmini.trainer.trainer import Trainer
 
@@ -76,7 +77,7 @@ def die_at(number):
 
     for name in CALLS:
         setattr(os, name, before(getattr(os, name)))
-    checkpoint.open = lambda *args: Half(open(*args), moment) if "wb" in args else open(*args)  # noqa: SIM115
+    files.open = lambda *args: Half(open(*args), moment) if "wb" in args else open(*args)  # noqa: SIM115
     Replicas.learn = before(Replicas.learn)
 
 
@@ -120,7 +121,7 @@ def main(folder, kind, step):
         file, result = folder / f"{number}.pt", folder / "resumed"
         ended = fork(stopped_run, number, kind, file)
         if file.exists():
-            checkpoint.read(file)  # never half a file
+            Checkpoint(file).read()  # never half a file
         if fork(save_result, kind, file, result):
             sys.exit("the resumed run was killed")
         resumed = torch.load(result)

@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 from d2lmini.data.datasets import Batches
 from d2lmini.data_parallel import by_hand
 from d2lmini.data_parallel.sync_batch_norm import SyncBatchNorm
-from d2lmini.trainer.checkpoint import CheckpointError
+from d2lmini.trainer.errors import CheckpointError
 from d2lmini.trainer.trainer import Trainer
 
 SGD, ADAM = torch.optim.SGD, torch.optim.Adam
@@ -170,15 +170,36 @@ def go_on(rank, file, other):
         return [p.detach() for p in trainer.replicas[0].state_dict().values()], str(error)
 
 
+def error_of(function, kind=ValueError):
+    """Return what the error says that a function raises."""
+    try:
+        function()
+    except kind as error:
+        return str(error)
+
+
 def refused(rank):
     """Return, for what a trainer over processes refuses, what it says."""
-    said = []
-    for arguments in ({"devices": ["cpu", "cpu"]}, {"engine": "ddp", "allreduce": "ring"}, {"allreduce": "rign"},
-                      {"engine": "ddp", "compile": "default", "accumulate": 2},
-                      {"model": Branch(), "engine": "ddp"}, {"overlap": True}):  # fmt: skip
-        settings = {"model": network(), "engine": "allreduce", "devices": ["cpu"], **arguments}
-        try:
-            Trainer(settings.pop("model"), MEAN, MOMENTUM, **settings).step(*batches()[0])
-        except ValueError as error:
-            said.append(str(error))
-    return said
+    ours = ({"devices": ["cpu", "cpu"]}, {"engine": "ddp", "allreduce": "ring"}, {"allreduce": "rign"},
+            {"engine": "ddp", "compile": "default", "accumulate": 2}, {"model": Branch(), "engine": "ddp"},
+            {"overlap": True})  # fmt: skip
+    made = [{"model": network(), "engine": "allreduce", "devices": ["cpu"], **arguments} for arguments in ours]
+    return [error_of(lambda m=m: Trainer(m.pop("model"), MEAN, MOMENTUM, **m).step(*batches()[0])) for m in made]
+
+
+def unlike(rank):
+    """Return what is said where rank 1 has another model, or trains it in another way, or on other data."""
+    def trainer(model=network, loss=MEAN, optimizer=MOMENTUM, **options):
+        return Trainer(model(), loss, optimizer, ["cpu"], **{"engine": "allreduce", **options})
+
+    def data(size=5, seed=0, labels=3):
+        images = torch.zeros(20, 1, 2, 3, dtype=torch.uint8)
+        return Batches(images, torch.arange(20) % labels, size, shuffle=True, seed=seed)
+
+    made, other = trainer(), rank == 1
+    ways = [lambda: trainer(partial(network, norm=other)), lambda: trainer(loss=SUM if other else MEAN),
+            lambda: trainer(optimizer=partial(SGD, lr=0.1 + rank)), lambda: trainer(buckets=300 + rank),
+            lambda: trainer(engine="ddp" if other else "allreduce"), lambda: trainer(clip=1.0 + rank),
+            lambda: made.fit(data(5 + rank), 1), lambda: made.fit(data(seed=rank), 1),
+            lambda: made.fit(data(labels=3 - rank), 1), lambda: made.fit(data(), 1 + rank)]  # fmt: skip
+    return [error_of(way) for way in ways]

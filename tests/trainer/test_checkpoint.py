@@ -2,179 +2,248 @@
 
 import os
 import pickle
-import re
 import stat
+import subprocess
+import sys
 
 import pytest
 import torch
 
 from d2lmini import sim
-from d2lmini.trainer import checkpoint
-from d2lmini.trainer.checkpoint import CheckpointError, check_target, exists, read, write
+from d2lmini.trainer import files, seal
+from d2lmini.trainer.checkpoint import Checkpoint
+from d2lmini.trainer.errors import CheckpointError
 
 STATE = {"a": torch.arange(6.0).reshape(2, 3), "b": {"list": [1, 2.5, None, "x"], "tuple": (True, torch.zeros(0))}}
+
+
+@pytest.fixture
+def file(tmp_path):
+    return Checkpoint(tmp_path / "c.pt")
 
 
 def same(a, b):
     return torch.equal(a["a"], b["a"]) and repr(a["b"]) == repr(b["b"])
 
 
-def files(folder):
+def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_what_was_written_is_read_here_and_by_torch_itself(tmp_path):
-    write(tmp_path / "c.pt", STATE)
-    assert same(read(str(tmp_path / "c.pt")), STATE)
-    assert same(torch.load(tmp_path / "c.pt", weights_only=True), STATE)
-    assert files(tmp_path) == ["c.pt"]
+def refused(action, words):
+    """Return the error, one line that begins with a file's name, with which an action is refused."""
+    with pytest.raises(CheckpointError, match=words) as raised:
+        action()
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
 
 
-def test_tensors_of_a_device_are_read_where_that_device_is_not(tmp_path):
+def test_what_was_written_is_read_here_and_by_torch_itself(file, tmp_path):
+    file.write(STATE)
+    assert same(Checkpoint(str(file.path)).read(), STATE)
+    assert same(torch.load(file.path, weights_only=True), STATE)
+    assert names(tmp_path) == ["c.pt"]
+
+
+def test_tensors_of_a_device_are_read_where_that_device_is_not(file):
     sim.enable(2)
-    write(tmp_path / "c.pt", {"a": torch.arange(3.0, device="sim:1")})
-    found = torch.load(tmp_path / "c.pt", weights_only=True)["a"]  # no map_location: the file names no device
+    file.write({"a": torch.arange(3.0, device="sim:1")})
+    found = torch.load(file.path, weights_only=True)["a"]  # no map_location: the file names no device
     assert found.device.type == "cpu"
     assert found.tolist() == [0, 1, 2]
 
 
-def test_the_one_before_is_kept(tmp_path):
-    for i in range(4):
-        write(tmp_path / "c.pt", {"i": i})
-        assert read(tmp_path / "c.pt") == {"i": i}
-        if i:
-            assert read(tmp_path / "c.pt.previous") == {"i": i - 1}
-    assert files(tmp_path) == ["c.pt", "c.pt.previous"]
-
-
-def test_without_hard_links_the_one_before_is_copied(tmp_path, monkeypatch):
+@pytest.mark.parametrize("links", [True, False])
+def test_the_one_before_is_kept_also_without_hard_links(file, tmp_path, monkeypatch, links):
     def refuse(*args):
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(os, "link", refuse)
-    for i in range(3):
-        write(tmp_path / "c.pt", {"i": i})
-    assert (read(tmp_path / "c.pt"), read(tmp_path / "c.pt.previous")) == ({"i": 2}, {"i": 1})
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    for i in range(4):
+        file.write({"i": i})
+        assert file.read() == {"i": i}
+        if i:
+            assert Checkpoint(file.previous).read() == {"i": i - 1}
+    assert names(tmp_path) == ["c.pt", "c.pt.previous"]
 
 
-def test_every_changed_byte_is_seen(tmp_path):
-    path = tmp_path / "c.pt"
-    write(path, STATE)
-    whole = path.read_bytes()
+def test_every_changed_byte_is_seen(file):
+    file.write(STATE)
+    whole = file.path.read_bytes()
     for place in {*range(0, len(whole), 7), *range(len(whole) - 200, len(whole))}:
         for mask in (1, 128):
-            path.write_bytes(whole[:place] + bytes([whole[place] ^ mask]) + whole[place + 1 :])
-            with pytest.raises(CheckpointError, match=r"c\.pt: is (damaged|no checkpoint)"):
-                read(path)
+            file.path.write_bytes(whole[:place] + bytes([whole[place] ^ mask]) + whole[place + 1 :])
+            refused(file.read, "damaged|no checkpoint")
 
 
-@pytest.mark.parametrize("left", [0, 1, 64, 92, 500, -1, -2, -92, -93])
-def test_a_file_cut_short_is_refused(tmp_path, left):
-    path = tmp_path / "c.pt"
-    write(path, STATE)
-    path.write_bytes(path.read_bytes()[:left])
-    with pytest.raises(CheckpointError, match=r"is no checkpoint of the trainer, or its end is missing \(.* bytes\)$"):
-        read(path)
-    path.write_bytes(path.read_bytes() + b"more")
-    with pytest.raises(CheckpointError):
-        read(path)
+@pytest.mark.parametrize("left", [0, 1, 36, 37, 500, -1, -2, -37, -38])
+def test_a_file_cut_short_is_refused(file, left):
+    file.write(STATE)
+    file.path.write_bytes(file.path.read_bytes()[:left])
+    refused(file.read, "no checkpoint")
+    file.path.write_bytes(file.path.read_bytes() + b"more")
+    refused(file.read, "no checkpoint")
+
+
+def test_of_a_file_cut_short_the_last_whole_one_is_named_and_can_be_gone_on_from(tmp_path):
+    file = Checkpoint(tmp_path / "my run.pt")
+    for i in range(2):
+        file.write({"i": i})
+    file.path.write_bytes(file.path.read_bytes()[:-40])
+    said = {refused(action, "mv").split("`")[1] for action in (file.read, file.check, lambda: file.write({"i": 2}))}
+    assert len(said) == 1
+    subprocess.run(said.pop(), shell=True, check=True)
+    assert file.read() == {"i": 0}
+    file.path.rename(file.previous)
+    assert "mv" in refused(file.is_there, "gone")  # not: there is none, so start from the beginning
+    file.previous.unlink()
+    assert not file.is_there()
 
 
 def test_a_foreign_file_is_refused_and_not_written_over(tmp_path):
-    path = tmp_path / "thesis.txt"
-    for content in (b"", b"all I have", pickle.dumps(STATE)):
-        path.write_bytes(content)
-        with pytest.raises(CheckpointError, match=r"thesis.txt: is no checkpoint"):
-            read(path)
-        with pytest.raises(CheckpointError, match=r"is no whole checkpoint, so it is not written over"):
-            write(path, STATE)
-        assert path.read_bytes() == content
-    torch.save(STATE, path)
-    with pytest.raises(CheckpointError, match="is no checkpoint"):
-        read(path)
-    assert files(tmp_path) == ["thesis.txt"]
+    file = Checkpoint(tmp_path / "thesis.txt")
+    torch.save(STATE, file.path)
+    for content in (b"", b"all I have", pickle.dumps(STATE), file.path.read_bytes()):
+        file.path.write_bytes(content)
+        refused(file.read, "no checkpoint")
+        refused(lambda: file.write(STATE), "not written over")
+        assert file.path.read_bytes() == content
+    assert names(tmp_path) == ["thesis.txt"]
 
 
-def test_code_is_not_run_even_under_our_seal(tmp_path):
+def test_code_is_not_run_even_under_our_seal(file, tmp_path):
     class Bomb:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "bang"),)
 
-    with pytest.raises(CheckpointError, match="holds what weights_only=True does not load"):
-        write(tmp_path / "c.pt", {"bomb": Bomb()})  # it cannot be read, so it is not written
-    (tmp_path / "c.pt").write_bytes(checkpoint._sealed({"bomb": Bomb()}))
-    with pytest.raises(CheckpointError, match="holds what weights_only=True does not load"):
-        read(tmp_path / "c.pt")
-    assert files(tmp_path) == ["c.pt"]
+    refused(lambda: file.write({"bomb": Bomb()}), "weights_only")  # it cannot be read, so it is not written
+    assert names(tmp_path) == []
+    with open(file.path, "wb") as raw:
+        summed = seal.Summed(raw)
+        torch.save({"bomb": Bomb()}, summed)
+        summed.seal()
+    refused(file.read, "weights_only")
+    assert names(tmp_path) == ["c.pt"]
 
 
-def test_a_damaged_checkpoint_does_not_push_out_the_whole_one_before_it(tmp_path):
-    path = tmp_path / "c.pt"
-    write(path, {"i": 0})
-    write(path, {"i": 1})
-    damaged = bytearray(path.read_bytes())
+def test_a_damaged_checkpoint_does_not_push_out_the_whole_one_before_it(file):
+    file.write({"i": 0})
+    file.write({"i": 1})
+    damaged = bytearray(file.path.read_bytes())
     damaged[100] ^= 1
-    path.write_bytes(damaged)
-    with pytest.raises(CheckpointError, match=re.escape(f"; the checkpoint before it is {path}.previous")):
-        read(path)
-    write(path, {"i": 2})
-    assert (read(path), read(f"{path}.previous")) == ({"i": 2}, {"i": 0})
+    file.path.write_bytes(damaged)
+    assert str(file.previous) in refused(file.read, "damaged")
+    file.write({"i": 2})
+    assert (file.read(), Checkpoint(file.previous).read()) == ({"i": 2}, {"i": 0})
 
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
-def test_a_disk_that_fails_leaves_the_old_checkpoint(tmp_path, monkeypatch, failing):
-    write(tmp_path / "c.pt", {"i": 0})
-
+def test_a_disk_that_fails_leaves_the_old_checkpoint_and_nothing_else(file, tmp_path, monkeypatch, failing):
     def refuse(*args):
         raise OSError(28, "No space left on device")
 
+    file.write({"i": 0})
     with monkeypatch.context() as patch:
         patch.setattr(os, failing, refuse)
-        with pytest.raises(CheckpointError, match=r"c.pt: cannot be written: No space left on device"):
-            write(tmp_path / "c.pt", {"i": 1})
-    assert read(tmp_path / "c.pt") == {"i": 0}
-    write(tmp_path / "c.pt", {"i": 2})
-    assert read(tmp_path / "c.pt") == {"i": 2}
+        refused(lambda: file.write({"i": 1}), "No space")
+    assert file.read() == {"i": 0}
+    assert names(tmp_path) == ["c.pt"]
+
+
+def test_a_disk_that_is_full_is_told_by_its_own_words(file, tmp_path):
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        refused(lambda: file.write({"a": torch.zeros(10_000)}), "File too large")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert names(tmp_path) == []
 
 
 def test_targets_that_cannot_be_written_are_known_before(tmp_path):
-    check_target(tmp_path / "new.pt")
-    for bad, words in ((tmp_path / "no" / "c.pt", "there is no folder"), (tmp_path, "is a folder")):
-        with pytest.raises(CheckpointError, match=words):
-            check_target(bad)
-    with pytest.raises(CheckpointError, match="cannot be read: No such file or directory"):
-        read(tmp_path / "new.pt")
-    with pytest.raises(CheckpointError, match="cannot be read: Is a directory"):
-        read(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    Checkpoint(tmp_path / "new.pt").check()
+    for bad, words in (("no/c.pt", "no folder"), ("", "folder"), ("x" * 250, "too long"), ("pipe", "regular")):
+        refused(Checkpoint(tmp_path / bad).check, words)
+    for bad, words in (("new.pt", "No such file"), ("", "directory"), ("pipe", "regular")):
+        refused(Checkpoint(tmp_path / bad).read, words)
+    refused(Checkpoint("/dev/null").check, "regular")
+    assert names(tmp_path) == ["pipe"]
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_without_permission_is_named_before(tmp_path):
+def test_a_folder_without_permission_is_named_before(file, tmp_path):
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    with pytest.raises(CheckpointError, match="permission denied"):
-        check_target(tmp_path / "c.pt")
+    refused(file.check, "ermission denied")
+
+
+def test_a_link_is_followed_and_a_mode_stays(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link.pt").symlink_to(tmp_path / "disk" / "c.pt")
+    file = Checkpoint(tmp_path / "link.pt")
+    file.write({"i": 0})
+    file.path.chmod(0o640)
+    file.write({"i": 1})
+    assert names(tmp_path) == ["disk", "link.pt"]
+    assert file.name.is_symlink()
+    assert names(tmp_path / "disk") == ["c.pt", "c.pt.previous"]
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o640
+
+
+HOLD = "import sys; from d2lmini.trainer import files\nwith files.held(sys.argv[1]): print('held', flush=True), input()"
+
+
+@pytest.mark.process
+def test_two_runs_cannot_write_to_one_file(file, tmp_path):
+    words = [sys.executable, "-c", HOLD, file.path]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"held\n"
+        refused(file.held().__enter__, "another run")
+        other.kill()  # a lock goes with its process, though the file that it was on stays
+    with file.held():
+        assert names(tmp_path) == ["c.pt.lock"]
+    assert names(tmp_path) == []
 
 
 class Ranks:
-    """An engine whose ranks have the file or not, as `there` says by rank; this process is rank 0."""
+    """The processes of a run, of which this is rank 0: they have the file or not, as `there` says."""
 
     def __init__(self, there):
-        self.there, self.world_size = there, len(there)
+        self.there, self.here = there, range(1)
 
-    def first(self, function):
+    def on_rank_0(self, function):
         return function()
 
     def gather(self, rows):
-        assert rows == [None] * self.world_size  # here it is not
+        assert rows == [None]  # here it is not
         return ["a machine" if has else None for has in self.there]
 
 
-def test_a_file_that_rank_0_alone_has_not_is_not_taken_for_one_that_nobody_has(tmp_path):
-    path = tmp_path / "c.pt"
-    assert not exists(path, Ranks([False] * 3))
-    with pytest.raises(CheckpointError) as error:
-        exists(path, Ranks([False, True, False]))
-    what = "rank 1 on a machine has it, but not rank 0, which reads and writes it"
-    assert str(error.value) == f"{path}: {what}: choose a folder that all machines share, or copy it there"
-    path.touch()
-    assert exists(path, Ranks([True, False]))
+def test_a_file_that_rank_0_alone_has_not_is_not_taken_for_one_that_nobody_has(file):
+    assert not file.found(Ranks([False] * 3))
+    assert "rank 1 on a machine" in refused(lambda: file.found(Ranks([False, True, False])), "not rank 0")
+    file.path.touch()
+    assert file.found(Ranks([True, False]))
+
+
+def test_json_goes_where_it_was_sent(tmp_path):
+    """To pipes as they are, through links, in place of a file only when it is whole."""
+    (tmp_path / "link.json").symlink_to(tmp_path / "r.json")
+    files.write_json(tmp_path / "link.json", {"a": 1})
+    (tmp_path / "r.json").chmod(0o600)
+    with pytest.raises(ValueError, match="float"):
+        files.write_json(tmp_path / "link.json", {"a": float("nan")})
+    files.write_json(tmp_path / "link.json", {"a": "\udcff"})  # a name that is no UTF-8
+    assert (tmp_path / "link.json").is_symlink()
+    assert "udcff" in (tmp_path / "r.json").read_text()
+    assert stat.S_IMODE((tmp_path / "r.json").stat().st_mode) == 0o600
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE, text=True) as reader:
+        files.check(tmp_path / "pipe")
+        files.write_json(tmp_path / "pipe", [])
+        assert reader.communicate(timeout=60)[0] == "[]\n"
+    assert (tmp_path / "pipe").is_fifo()
+    assert files.is_special("/dev/stdout")
+    assert names(tmp_path) == ["link.json", "pipe", "r.json"]

