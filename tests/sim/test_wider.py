@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import transform_subclass
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from d2lmini import sim
@@ -229,14 +230,31 @@ def test_a_loss_that_autocast_would_spoil_is_refused():
         nn.functional.binary_cross_entropy(chances, chances)
 
 
+def test_what_is_inside_a_tensor_can_be_asked_for_and_put_back():
+    x = torch.arange(3.0, device="sim:1")
+    twice = transform_subclass(x, lambda name, inside: inside * 2)
+    assert (str(twice.device), twice.tolist()) == ("sim:1", [0, 2, 4])
+    assert torch.sim.memory_allocated(1) == 1024
+    inside = [getattr(x, name) for name in x.__tensor_flatten__()[0]]
+    assert [(t.device.type, t.data_ptr()) for t in inside] == [("cpu", x.data_ptr())]
+
+
+@pytest.mark.parametrize("device", ["sim:2", "cpu"])
+def test_a_parameters_type_makes_parameters(device):
+    made = type(nn.Parameter(torch.ones(2, device="sim:1")))(torch.zeros(3, device=device), requires_grad=False)
+    assert isinstance(made, nn.Parameter)
+    assert (str(made.device), made.requires_grad, made.tolist()) == (device, False, [0, 0, 0])
+
+
 REFUSED = [
-    (lambda x: torch.nested.nested_tensor([x, x]), NotImplementedError, "got a nested one"),
+    (lambda x: torch.nested.nested_tensor([x, x]), NotImplementedError, "nested"),
     (lambda x: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]).to("sim:1"), NotImplementedError, "nested"),
-    (lambda x: np.from_dlpack(x), BufferError, "expected a tensor on the CPU for DLPack, got one on sim:1"),
-    (lambda x: x.as_subclass(type("Mine", (torch.Tensor,), {})), NotImplementedError, "got its subclass Mine"),
-    (lambda x: torch.jit.save(torch.jit.trace(nn.Linear(3, 3).to("sim:1"), x), io.BytesIO()), NotImplementedError,
-     "as torch.jit.save does, got one on sim:1"),
+    (lambda x: np.from_dlpack(x), BufferError, "DLPack"),
+    (lambda x: x.as_subclass(type("Mine", (torch.Tensor,), {})), NotImplementedError, "Mine"),
+    (lambda x: torch.jit.save(torch.jit.trace(nn.PReLU().to("sim:1"), x), io.BytesIO()), NotImplementedError,
+     "jit"),
     (lambda x: torch.func.linearize(torch.sin, x), NotImplementedError, "cannot be traced"),
+    (lambda x: torch.export.export(nn.PReLU().to("sim:1"), (x,)), NotImplementedError, "cannot be traced"),
     (lambda x: x.__setitem__(torch.tensor([0, 1]), torch.ones(2)), RuntimeError, "but got values is on cpu"),
     (lambda x: ForkingPickler.dumps(nn.Parameter(x)), RuntimeError, r"another process.*tensor\.cpu\(\)"),
 ]  # fmt: skip
@@ -298,6 +316,6 @@ def test_streams_and_events_end_with_their_clock():
         for use in (lambda: torch.sim.set_stream(stream), lambda: event.record(), lambda: event.wait(),
                     lambda: torch.sim.current_stream().wait_stream(stream),
                     lambda: event.elapsed_time(torch.sim.Event(enable_timing=True))):  # fmt: skip
-            with pytest.raises(RuntimeError, match=r"got one made before sim\.enable was called last"):
+            with pytest.raises(RuntimeError, match="last: make a new one"):
                 use()
     assert torch.sim.current_device() == 0

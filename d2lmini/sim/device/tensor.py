@@ -23,6 +23,10 @@ class SimTensor(torch.Tensor):
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
+    def __new__(cls, data, requires_grad=False):
+        """Return the parameter that ``type(p)(data, requires_grad=…)`` asks for, where `p` is one on this device."""
+        return torch.nn.Parameter(data, requires_grad)
+
     @staticmethod
     def __torch_dispatch__(func, types, args=(), kwargs=None):
         """Run one operation; replaced by `dispatch.dispatch` when that module is loaded."""
@@ -116,16 +120,25 @@ class SimTensor(torch.Tensor):
         return self._reduce_ex_internal(protocol)
 
     def __tensor_flatten__(self):
-        """Refuse to be traced; that this method exists makes `Module.to` keep a parameter's identity by swapping."""
-        raise NotImplementedError(
-            f"expected no torch.compile or torch.export around a tensor on {self.device}: simulated GPUs run "
-            "operations one at a time and cannot be traced, so call the module or function itself"
-        )
+        """Return what is inside and where it stands: what torch and others ask of tensors that are made of others."""
+        if torch.fx._symbolic_trace._is_fx_tracing_flag:
+            raise _untraceable(self._index)
+        return ["_real"], self._index
 
     @staticmethod
-    def __tensor_unflatten__(inner, meta, outer_size, outer_stride):
-        """Never reached; torch looks for it together with `__tensor_flatten__`."""
-        raise NotImplementedError
+    def __tensor_unflatten__(inner, index, outer_size, outer_stride):
+        """Return the shell of what is inside; refuses tensors without numbers, with which torch traces a program."""
+        real = inner["_real"]
+        if type(real) is not torch.Tensor:
+            raise _untraceable(index)
+        return wrap(real, index)
+
+
+def _untraceable(index):
+    return NotImplementedError(
+        f"expected no torch.compile or torch.export around a tensor on sim:{index}: simulated GPUs run "
+        "operations one at a time and cannot be traced, so call the module or function itself"
+    )
 
 
 def wrap(real, index):
