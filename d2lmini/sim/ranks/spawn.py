@@ -15,7 +15,7 @@ from torch.distributed import distributed_c10d
 
 from d2lmini.sim.device.current import set_device
 from d2lmini.sim.device.state import state
-from d2lmini.sim.ranks import functional, pinned
+from d2lmini.sim.ranks import functional, reducer
 from d2lmini.sim.ranks.baton import Baton
 from d2lmini.sim.ranks.costs import Prices
 from d2lmini.sim.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
@@ -172,15 +172,15 @@ def _settings():
     if NAME not in dist.Backend.backend_list:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["sim", "cpu"])
         functional.register()
-    process, barrier, reducer = Process(fresh=False), dist.monitored_barrier, dist.Reducer
+    process, barrier, own = Process(fresh=False), dist.monitored_barrier, dist.Reducer
     torch._C._distributed_c10d._set_thread_isolation_mode(True)
     dist.monitored_barrier = distributed_c10d.monitored_barrier = _monitored_barrier
-    dist.Reducer, state.backward_ended = pinned.Reducer, _backward_ended
+    dist.Reducer, state.backward_ended = reducer.Reducer, _backward_ended
     try:
         yield
     finally:
-        dist.Reducer, state.backward_ended = reducer, None
-        pinned.withdraw()
+        dist.Reducer, state.backward_ended = own, None
+        reducer.withdraw()
         dist.monitored_barrier = distributed_c10d.monitored_barrier = barrier
         torch._C._distributed_c10d._set_thread_isolation_mode(False)
         process.enter()

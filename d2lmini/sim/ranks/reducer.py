@@ -1,8 +1,9 @@
-"""Pinned memory for DDP's C++ code, which asks for it past Python where some parameters may go unused.
+"""DDP's reducer: its C++ code needs two things that Python gives.
 
-The code copies its map of used parameters from pinned memory to the device. A kernel in Python for
-``torch.empty_strided`` can give what the hooks of torch cannot, but would slow down every program; so it is there only
-while such a DDP is.
+Where parameters may go unused, it copies a map of those that were used from pinned memory to the device. A kernel in
+Python for ``torch.empty_strided`` can give such memory where torch's hooks cannot, but slows down every program; so it
+is there only from the first such reducer to the end of the ranks. And inside ``join`` it keeps a Work that nobody in
+Python does, whose methods would be gone with it.
 """
 
 import torch
@@ -12,7 +13,7 @@ _kernel = None
 
 
 class Reducer(dist.Reducer):
-    """DDP's reducer, which puts the kernel in place when it is needed. The arguments are those of ``dist.Reducer``."""
+    """torch's reducer, with what it needs. The arguments are those of ``dist.Reducer``."""
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -22,6 +23,10 @@ class Reducer(dist.Reducer):
     def _set_static_graph(self):
         provide()
         super()._set_static_graph()
+
+    def _set_forward_pass_work_handle(self, work, use_static_world_size):
+        self._work = work
+        super()._set_forward_pass_work_handle(work, use_static_world_size)
 
 
 def provide():

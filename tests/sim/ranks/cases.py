@@ -1,0 +1,409 @@
+"""Programs of `torch.distributed` as their documentation writes them, each to be equal to one process.
+
+A case has a name, `run(rank)`, which returns what is compared; `alone()`, the same in one process; and `sent(n)`, the
+bytes that n ranks send in all, by collective, as a formula; None where a program sends what no formula tells.
+"""
+
+from collections import namedtuple
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.join import Join
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    loss_parallel,
+    parallelize_module,
+)
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+Case = namedtuple("Case", "name run alone sent tolerance")
+STEPS, SAMPLES, WIDTH = 3, 16, 16
+CASES = []
+
+
+def case(alone, sent=None, tolerance=1e-6, name=None, **options):
+    """Add the decorated function as a case; `options` are given to it."""
+    def add(function):
+        CASES.append(Case(name or function.__name__, lambda rank: function(rank, **options), alone, sent, tolerance))
+        return function
+
+    return add
+
+
+# -- a small network, and training it in one process -----------------------------------------------------------------
+
+
+def network(extra=()):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(WIDTH, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, WIDTH), *extra)
+
+
+def samples():
+    numbers = torch.Generator().manual_seed(1)
+    return torch.randn(SAMPLES, WIDTH, generator=numbers), torch.randn(SAMPLES, WIDTH, generator=numbers)
+
+
+def share(part=None, parts=None):
+    """Return a rank's part of the samples, on its device."""
+    part, parts = (dist.get_rank(), dist.get_world_size()) if part is None else (part, parts)
+    return [t.chunk(parts)[part].to("sim") for t in samples()]
+
+
+def optimizer(model, kind=torch.optim.SGD, **options):
+    return kind(model.parameters(), lr=0.1, momentum=0.9, **options)
+
+
+def steps(model, x, y, optimize=None, loss=nn.functional.mse_loss):
+    optimize = optimize or optimizer(model)
+    for _ in range(STEPS):
+        optimize.zero_grad()
+        loss(model(x), y).backward()
+        optimize.step()
+
+
+def trained():
+    model = network()
+    steps(model, *samples())
+    return list(model.parameters())
+
+
+def parameters(model):
+    """Return the whole parameters of a model whose are spread over ranks or not."""
+    return [p.full_tensor() if isinstance(p, DTensor) else p for p in model.parameters()]
+
+
+def mesh(*shape):
+    return init_device_mesh("sim", shape or (dist.get_world_size(),), mesh_dim_names=("a", "b")[: len(shape) or 1])
+
+
+P = sum(p.numel() for p in network().parameters()) * 4  # bytes
+COUNT = len(list(network().parameters()))
+
+
+def gradients(n, extra=0):
+    """All-reducing the gradients in every step."""
+    return {"all_reduce": STEPS * 2 * (n - 1) * (P + extra)}
+
+
+def shards(n, gathers=2, width=1):
+    """Gathering the parameters in forward and in backward, and at the end; the gradients reduced and scattered."""
+    return {"all_gather": (STEPS * gathers // width + 1) * (n - 1) * P, "reduce_scatter": STEPS * (n - 1) * P}
+
+
+# -- data parallelism ------------------------------------------------------------------------------------------------
+
+
+@case(trained, gradients, name="DDP")
+@case(trained, gradients, name="DDP, bucket views", gradient_as_bucket_view=True, bucket_cap_mb=0.001)
+@case(trained, lambda n: gradients(n, 4 * COUNT), name="DDP, find_unused_parameters", find_unused_parameters=True)
+@case(trained, name="DDP, static_graph", static_graph=True)
+def ddp(rank, **options):
+    model = DistributedDataParallel(network().to("sim"), device_ids=[rank], **options)
+    steps(model, *share())
+    return model.parameters()
+
+
+def _one_goes_unused(model, x, y, optimize):
+    for step in range(STEPS):
+        optimize.zero_grad()
+        hidden = model(x, step % 2)
+        nn.functional.mse_loss(hidden, y).backward()
+        optimize.step()
+
+
+class Forked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.ways = nn.ModuleList([nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)])
+
+    def forward(self, x, way):
+        return self.ways[way](x)
+
+
+def forked_alone():
+    model = Forked()
+    _one_goes_unused(model, *samples(), optimizer(model))
+    return list(model.parameters())
+
+
+@case(forked_alone, name="DDP, parameters that go unused")
+def ddp_forked(rank):
+    model = DistributedDataParallel(Forked().to("sim"), find_unused_parameters=True)
+    _one_goes_unused(model, *share(), optimizer(model))
+    return model.parameters()
+
+
+@case(trained, gradients, name="DDP, no_sync")
+def ddp_no_sync(rank):
+    model = DistributedDataParallel(network().to("sim"))
+    optimize, (x, y) = optimizer(model), share()
+    for _ in range(STEPS):
+        optimize.zero_grad()
+        with model.no_sync():
+            (nn.functional.mse_loss(model(x[::2]), y[::2]) * len(x[::2]) / len(x)).backward()
+        if len(x) > 1:
+            (nn.functional.mse_loss(model(x[1::2]), y[1::2]) * len(x[1::2]) / len(x)).backward()
+        optimize.step()
+    return model.parameters()
+
+
+def join_alone():
+    """As two of the ranks see it: batches of one sample each, of which rank 1 has one more."""
+    model = network()
+    optimize, (x, y) = optimizer(model), samples()
+    for step in range(2):
+        optimize.zero_grad()
+        active = [0, 1] if step == 0 else [1]
+        sum(nn.functional.mse_loss(model(x[[r]]), y[[r]]) for r in active).div(len(active)).backward()
+        optimize.step()
+    return list(model.parameters())
+
+
+@case(join_alone, name="DDP, join with uneven inputs")
+def ddp_join(rank):
+    model = DistributedDataParallel(network().to("sim"))
+    optimize, (x, y) = optimizer(model), samples()
+    with Join([model], divide_by_initial_world_size=False):
+        for _ in range(2 if rank == 1 else rank == 0):
+            optimize.zero_grad()
+            nn.functional.mse_loss(model(x[[rank]].to("sim")), y[[rank]].to("sim")).backward()
+            optimize.step()
+    return model.parameters()
+
+
+@case(trained, gradients, name="DDP, hook", hook=default_hooks.allreduce_hook)
+@case(trained, lambda n: {"all_reduce": gradients(n)["all_reduce"] // 2}, 1e-3, name="DDP, gradients in float16",
+      hook=default_hooks.fp16_compress_hook)  # fmt: skip
+def ddp_hook(rank, hook):
+    model = DistributedDataParallel(network().to("sim"))
+    model.register_comm_hook(None, hook)
+    steps(model, *share())
+    return model.parameters()
+
+
+@case(trained, tolerance=1e-2, name="DDP, autocast to bfloat16")
+def ddp_autocast(rank):
+    model = DistributedDataParallel(network().to("sim"))
+    with torch.autocast("sim", torch.bfloat16):
+        steps(model, *share())
+    return model.parameters()
+
+
+def normalized():
+    model = network((nn.BatchNorm1d(WIDTH),))
+    steps(model, *samples())
+    return [*model.parameters(), *model.buffers()]
+
+
+@case(normalized, name="SyncBatchNorm", tolerance=1e-5)
+def sync_batch_norm(rank):
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(network((nn.BatchNorm1d(WIDTH),))).to("sim")
+    model = DistributedDataParallel(model)
+    steps(model, *share())
+    return [*model.parameters(), *model.buffers()]
+
+
+@case(trained, name="ZeroRedundancyOptimizer")
+def zero(rank):
+    model = DistributedDataParallel(network().to("sim"))
+    steps(model, *share(), optimizer(model, ZeroRedundancyOptimizer, optimizer_class=torch.optim.SGD))
+    return model.parameters()
+
+
+@case(lambda: [torch.arange(10)], name="DistributedSampler")
+def sampler(rank):
+    data = TensorDataset(torch.arange(10))
+    mine = torch.cat([batch for batch, in DataLoader(data, 2, sampler=DistributedSampler(data, shuffle=True))])
+    everything = [torch.empty_like(mine, device="sim") for _ in range(dist.get_world_size())]
+    dist.all_gather(everything, mine.to("sim"))
+    return [torch.cat(everything).unique()]
+
+
+# -- sharded data parallelism ----------------------------------------------------------------------------------------
+
+
+def sharded(model, **options):
+    for layer in model:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer, **options)
+    return fully_shard(model, **options)
+
+
+@case(trained, shards, name="fully_shard")
+@case(trained, lambda n: shards(n, gathers=1), name="fully_shard, reshard_after_forward=False",
+      reshard_after_forward=False)  # fmt: skip
+@case(trained, lambda n: shards(n, width=2), 1e-2, name="fully_shard, bfloat16",
+      mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32))  # fmt: skip
+def fsdp2(rank, **options):
+    model = sharded(network().to("sim"), **options)
+    steps(model, *share())
+    return parameters(model)
+
+
+@case(trained, shards, name="fully_shard, activation checkpointing")
+def fsdp2_checkpointed(rank):
+    model = nn.Sequential(*map(checkpoint_wrapper, network())).to("sim")
+    for layer in model:
+        fully_shard(layer)
+    steps(fully_shard(model), *share())
+    return parameters(model)
+
+
+@case(trained, name="fully_shard of replicas (HSDP)")
+def hsdp(rank):
+    model = sharded(network().to("sim"), mesh=mesh(2, dist.get_world_size() // 2))
+    steps(model, *share())
+    return parameters(model)
+
+
+def clipped_alone():
+    model = network()
+    clip = Clipping(model)
+    steps(model, *samples(), clip)
+    return list(model.parameters())
+
+
+class Clipping:
+    """An optimiser that clips first."""
+
+    def __init__(self, model):
+        self.model, self.optimizer = model, optimizer(model)
+        self.zero_grad = self.optimizer.zero_grad
+
+    def step(self):
+        nn.utils.clip_grad_norm_(self.model.parameters(), 0.05)
+        self.optimizer.step()
+
+
+@case(clipped_alone, name="fully_shard, clip_grad_norm_")
+def fsdp2_clipped(rank):
+    model = sharded(network().to("sim"))
+    steps(model, *share(), Clipping(model))
+    return parameters(model)
+
+
+@case(trained, name="FSDP1")
+def fsdp1(rank):
+    model = FullyShardedDataParallel(network().to("sim"), device_id=torch.device("sim", rank), use_orig_params=True)
+    steps(model, *share())
+    with FullyShardedDataParallel.summon_full_params(model):
+        return [p.detach().clone() for p in model.parameters()]
+
+
+# -- tensor parallelism ----------------------------------------------------------------------------------------------
+
+PLAN = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+
+
+@case(lambda: [samples()[0] @ samples()[1].t(), samples()[0].sum(0)], name="DTensor")
+def dtensor(rank):
+    x, y = (t.to("sim") for t in samples())
+    rows, columns = distribute_tensor(x, mesh(), [Shard(0)]), distribute_tensor(y.t(), mesh(), [Shard(1)])
+    product = rows @ columns.redistribute(placements=[Replicate()])
+    return [product.full_tensor(), rows.sum(0).full_tensor()]
+
+
+def activations(n):
+    """All-reducing a layer's output in forward, and nothing in backward, where the samples need no gradient."""
+    return {"all_reduce": STEPS * 2 * (n - 1) * SAMPLES * 32 * 4}
+
+
+@case(trained, activations, name="parallelize_module")
+def tensor_parallel(rank):
+    model = parallelize_module(network().to("sim"), mesh(), PLAN)
+    steps(model, *(t.to("sim") for t in samples()), optimizer(model, foreach=False))
+    return parameters(model)
+
+
+def normal_alone():
+    model = nn.Sequential(nn.LayerNorm(WIDTH), *network())
+    steps(model, *samples())
+    return list(model.parameters())
+
+
+@case(normal_alone, name="SequenceParallel")
+def sequence_parallel(rank):
+    model = nn.Sequential(nn.LayerNorm(WIDTH), *network()).to("sim")
+    plan = {"0": SequenceParallel(sequence_dim=0, use_local_output=False), "3": RowwiseParallel(),
+            "1": ColwiseParallel(input_layouts=Shard(0))}  # fmt: skip
+    model = parallelize_module(model, mesh(), plan)
+    steps(model, share()[0], samples()[1].to("sim"), optimizer(model, foreach=False))
+    return parameters(model)
+
+
+@case(trained, name="fully_shard × parallelize_module")
+def fsdp2_tensor_parallel(rank):
+    grid = mesh(dist.get_world_size() // 2, 2)
+    model = fully_shard(parallelize_module(network().to("sim"), grid["b"], PLAN), mesh=grid["a"])
+    steps(model, *share(grid["a"].get_local_rank(), grid["a"].size()), optimizer(model, foreach=False))
+    return parameters(model)
+
+
+def classified_alone():
+    model = network()[:1]
+    steps(model, samples()[0], None, loss=lambda out, _: nn.functional.cross_entropy(out, torch.arange(SAMPLES) % 32))
+    return list(model.parameters())
+
+
+@case(classified_alone, name="loss_parallel")
+def parallel_loss(rank):
+    columns = ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)
+    model = parallelize_module(network()[:1].to("sim"), mesh(), {"0": columns})
+    wanted = torch.arange(SAMPLES, device="sim") % 32
+    with loss_parallel():
+        steps(model, samples()[0].to("sim"), wanted, optimizer(model, foreach=False), nn.functional.cross_entropy)
+    return parameters(model)
+
+
+# -- pipeline parallelism --------------------------------------------------------------------------------------------
+
+
+def deep(layers=8):
+    torch.manual_seed(0)
+    return nn.Sequential(*[nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()) for _ in range(layers)])
+
+
+def deep_alone(layers):
+    model = deep(layers)
+    steps(model, *samples())
+    return list(model.parameters())
+
+
+def messages(n, stages_each=1):
+    """Outputs forward and their gradients backward, between neighbouring stages, which agree in 8 bytes first."""
+    return {"send": (STEPS * 2 * SAMPLES * WIDTH * 4 + 8) * (n * stages_each - 1)}
+
+
+@case(lambda: deep_alone(8), messages, name="pipelining, GPipe", schedule=ScheduleGPipe)
+@case(lambda: deep_alone(8), messages, name="pipelining, 1F1B", schedule=Schedule1F1B)
+@case(lambda: deep_alone(16), lambda n: messages(n, 2), name="pipelining, interleaved 1F1B",
+      schedule=ScheduleInterleaved1F1B, each=2)  # fmt: skip
+def pipeline(rank, schedule, each=1):
+    n, model = dist.get_world_size(), deep(8 * each)
+    long = len(model) // (n * each)
+    numbers = range(rank, n * each, n)
+    parts = [model[i * long : (i + 1) * long].to("sim") for i in numbers]
+    batch = torch.zeros(SAMPLES // 8, WIDTH, device="sim", requires_grad=True)  # what each stage gets, and gives
+    stages = [PipelineStage(part, i, n * each, batch.device, batch if i else batch.detach(), batch)
+              for part, i in zip(parts, numbers)]  # fmt: skip
+    runner = schedule(stages if each > 1 else stages[0], 8, loss_fn=nn.functional.mse_loss)
+    optimize, (x, y) = optimizer(nn.ModuleList(parts)), (t.to("sim") for t in samples())
+    for _ in range(STEPS):
+        optimize.zero_grad()
+        runner.step(*([x] if rank == 0 else []), **({"target": y, "losses": []} if rank == n - 1 else {}))
+        optimize.step()
+    everything = [None] * n
+    dist.all_gather_object(everything, [[p.detach().cpu() for p in part.parameters()] for part in parts])
+    return [p for stage in range(n * each) for p in everything[stage % n][stage // n]]

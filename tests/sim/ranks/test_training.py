@@ -1,0 +1,108 @@
+"""Unmodified programs of `torch.distributed` on 2, 4 and 8 simulated ranks: see `cases`."""
+
+from collections import Counter
+
+import cases
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor, randn
+from torch.nn.functional import dropout
+
+from d2lmini import sim
+
+
+def ran(case, ranks):
+    """Return the ranks' results on the host, the bytes sent by collective, and the simulated seconds."""
+    sim.enable(ranks, gpu="V100-SXM2-16GB", link="NVLink2")
+    with sim.trace() as trace:
+        results = sim.spawn(lambda rank: [t.detach().cpu() for t in case.run(rank)])
+    sent = Counter()
+    for span in trace.spans:
+        if span.kind == "communication":
+            sent[span.name.split()[0]] += span.nbytes
+    return results, sent, trace.seconds
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize("case", cases.CASES, ids=[case.name for case in cases.CASES])
+def test_ranks_equal_one_process(case, ranks):
+    results, sent, seconds = ran(case, ranks)
+    wanted = [t.detach() for t in case.alone()]
+    for result in results:
+        torch.testing.assert_close(result, wanted, rtol=case.tolerance, atol=case.tolerance)
+    for collective, nbytes in (case.sent(ranks) if case.sent else {}).items():
+        assert sent[collective] == nbytes, collective
+    if ranks > 2:
+        return
+    again, sent_again, seconds_again = ran(case, ranks)
+    assert (sent_again, seconds_again) == (sent, seconds)
+    for first, second in zip(results, again, strict=True):
+        assert all(map(torch.equal, first, second))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_checkpoint_of_four_shards_goes_on_in_two(tmp_path):
+    def begun():
+        model = cases.sharded(cases.network().to("sim"))
+        return model, cases.optimizer(model)
+
+    def save(rank):
+        model, optimizer = begun()
+        cases.steps(model, *cases.share(), optimizer)
+        checkpoint.save(dict(zip("mo", get_state_dict(model, optimizer))), checkpoint_id=tmp_path)
+
+    def load(rank):
+        model, optimizer = begun()
+        states = get_state_dict(model, optimizer)
+        checkpoint.load(dict(zip("mo", states)), checkpoint_id=tmp_path)
+        set_state_dict(model, optimizer, model_state_dict=states[0], optim_state_dict=states[1])
+        cases.steps(model, *cases.share(), optimizer)
+        return [p.full_tensor().detach().cpu() for p in model.parameters()]
+
+    sim.enable(4)
+    sim.spawn(save)
+    alone = cases.network()
+    optimizer = cases.optimizer(alone)
+    for _ in range(2):
+        cases.steps(alone, *cases.samples(), optimizer)
+    for result in sim.spawn(load, nprocs=2):
+        torch.testing.assert_close(result, [p.detach() for p in alone.parameters()])
+
+
+def test_random_numbers_of_replicas_agree_and_those_of_shards_differ():
+    def draw(rank):
+        mesh = init_device_mesh("sim", (2, 2))
+        torch.manual_seed(3)
+        replica = randn(4, 4, device_mesh=mesh, placements=[Replicate(), Replicate()])
+        mixed = randn(4, 4, device_mesh=mesh, placements=[Replicate(), Shard(0)])
+        ones = distribute_tensor(torch.ones(64, 8, device="sim"), mesh, [Shard(0), Replicate()])
+        return [t.to_local().cpu() for t in (replica, mixed, dropout(ones))] + [torch.rand(1, device="sim").item()]
+
+    sim.enable(4)
+    (a, b, c, d), again = sim.spawn(draw), sim.spawn(draw)[0]
+    torch.manual_seed(3)
+    for result in (a, b, c, d):
+        assert torch.equal(result[0], torch.randn(4, 4, generator=torch.Generator().manual_seed(3)))
+        assert result[3] == a[3]
+    assert torch.equal(a[1], c[1])
+    assert torch.equal(b[1], d[1])
+    assert not torch.equal(a[1], b[1])
+    assert torch.equal(a[2], b[2])
+    assert not torch.equal(a[2], c[2])
+    assert 0.3 < (a[2] == 0).float().mean() < 0.7
+    assert all(map(torch.equal, a[:3], again[:3]))
+
+
+def test_parameters_that_differ_between_ranks_are_told():
+    def run(rank):
+        dist.barrier()
+        torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2 + (rank == 1), 2).to("sim"))
+
+    sim.enable(2)
+    with pytest.raises(RuntimeError, match="rank 1"):
+        sim.spawn(run)
