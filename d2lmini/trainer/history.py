@@ -26,9 +26,10 @@ class History:
         for value in (*self.loss, *self.accuracy, *self.seconds):
             if not isinstance(value, int | float):
                 raise TypeError(f"{value!r} in the history")
+        if not isinstance(self.provenance, str):
+            raise TypeError(f"the provenance {self.provenance!r}")
         if not len(self.loss) == len(self.seconds) == epochs >= len(self.accuracy):
             raise ValueError(f"a history of {len(self.loss)} epochs, not of {epochs}")
-        self.provenance.split(" ")
 
     def header(self):
         """Return the heads of the table's columns."""
@@ -64,4 +65,5 @@ class Progress:
         for name in ("epochs", "batches", "examples"):
             if operator.index(getattr(self, name)) < 0:
                 raise ValueError(f"{getattr(self, name)} {name}")
-        float(self.loss), float(self.seconds)
+        if not isinstance(self.loss + self.seconds, int | float):
+            raise TypeError(f"a loss of {self.loss!r}")

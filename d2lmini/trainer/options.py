@@ -223,4 +223,5 @@ def _add_results(group):
                        help="save here after each epoch; the one before is kept as FILE.previous")  # fmt: skip
     group.add_argument("--every", type=number(int, 1), metavar="N", help="also save after each N batches")
     group.add_argument("--resume", action="store_true",
-                       help="go on from FILE, if it is there, to what a run that never stopped would give")  # fmt: skip
+                       help="go on from FILE, if it is there, to what a run that never stopped would give; other "
+                       "options or data are refused")  # fmt: skip

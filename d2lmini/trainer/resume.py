@@ -3,6 +3,7 @@
     place     what decides the order of the epoch under way: facts of the data, its epoch, the random numbers it had
 """
 
+import operator
 from dataclasses import asdict
 from itertools import islice
 
@@ -31,8 +32,8 @@ def check_state(replicas, state, name):
         rng.check(state["rng"], replicas.comm.devices)
         if place is not None:
             rng.check(place["rng"], replicas.comm.devices)
-            facts.different(place["facts"], {})
-            place["epoch"] is None or range(place["epoch"])
+            facts.different(place["facts"], {})  # raises where these are no facts
+            operator.index(place["epoch"] or 0)
     except CheckpointError:
         raise
     except Exception as error:

@@ -21,7 +21,7 @@ QUICK = ["--epochs", "2", "--batch-size", "100"]
 
 @pytest.fixture(autouse=True)
 def few_digits(monkeypatch):
-    """A hundred of the digits at 28×28, so that an epoch takes no time."""
+    """Some of the digits at 28×28, so that an epoch takes no time."""
     whole = datasets.load_data_digits
 
     def load(batch_size, seed=0):
