@@ -6,6 +6,14 @@
 
 Results are computed for real, on the CPU; mixing devices raises PyTorch's own error; memory runs out where it would.
 Importing this package changes nothing in torch; `enable` does, for the rest of the process.
+
+    model      the clock, the memory, what operations cost: nothing of torch is replaced
+      │
+    device     the device type: tensors, how their operations run, torch.sim
+      │
+    patches    everything that is replaced in torch, as one list
+      │
+    ranks      torch.distributed on simulated ranks
 """
 
 import contextlib

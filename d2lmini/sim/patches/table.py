@@ -13,7 +13,8 @@ Patch.__doc__ = """One name of torch that is replaced.
 
 owner: the module or class, as a dotted name, or "aten/KEY" for the kernel of an operation under a dispatch key.
 make: what is there -> what takes its place; None stands for a name that this build of torch lacks, where `since` is "".
-why: what does not work without. since: the first torch from which on the name is there; older ones go without.
+why: what does not work without. since: the oldest torch, from 2.11 on, in which the name was seen; a torch that lacks
+it goes without.
 """
 _PINNING = "Python cannot give torch an allocator of pinned memory, so pin_memory=True marks ordinary memory"
 _CURRENT = "torch's guard for Python devices always answers 0 when it is asked for the current device"
@@ -22,64 +23,63 @@ _LAZY = "lazy modules have tensors of classes of their own, which simulated GPUs
 _HOOKS = "torch makes it in C++, through hooks that Python cannot fill in"
 _ONE = "torch's C++ takes a registered Python device for the accelerator, and knows only one device of it"
 _CUDA_ONLY = "nn.parallel's functions exist in builds with CUDA only, and for real GPUs"
-_NEWER = {"_accelerator_getDeviceCapability": "2.11", "_accelerator_emptyHostCache": "2.11"}
 
 
 def _pinning():
     for name in pinning.FACTORIES:
         if name != "tensor":
-            yield Patch("torch", name, pinning.pinning, _PINNING, "2.0")
-    yield Patch("aten/CPU", "_pin_memory", lambda own: pinning.pin_memory, _PINNING, "2.0")
-    yield Patch("aten/CPU", "is_pinned", lambda own: pinning.is_pinned, _PINNING, "2.0")
+            yield Patch("torch", name, pinning.pinning, _PINNING, "2.11")
+    yield Patch("aten/CPU", "_pin_memory", lambda own: pinning.pin_memory, _PINNING, "2.11")
+    yield Patch("aten/CPU", "is_pinned", lambda own: pinning.is_pinned, _PINNING, "2.11")
 
 
 def _current():
     maker = partial(current.filling_in, makes=True)
-    yield Patch("torch", "tensor", lambda own: maker(pinning.pinning(own)), f"{_CURRENT}; {_PINNING}", "2.0")
-    yield Patch("torch", "as_tensor", maker, _CURRENT, "2.0")
-    yield Patch("torch", "asarray", maker, _CURRENT, "2.0")
-    yield Patch("torch.Tensor", "to", current.filling_in, _CURRENT, "2.0")
+    yield Patch("torch", "tensor", lambda own: maker(pinning.pinning(own)), f"{_CURRENT}; {_PINNING}", "2.11")
+    yield Patch("torch", "as_tensor", maker, _CURRENT, "2.11")
+    yield Patch("torch", "asarray", maker, _CURRENT, "2.11")
+    yield Patch("torch.Tensor", "to", current.filling_in, _CURRENT, "2.11")
 
 
 def _accelerator():
     for name, function in accelerator.FUNCTIONS.items():
-        yield Patch("torch._C", name, lambda own, function=function: function, _ONE, _NEWER.get(name, "2.6"))
+        yield Patch("torch._C", name, lambda own, function=function: function, _ONE, "2.13")
     # nn.DataParallel imported the function by name.
     for owner in ("torch._utils", "torch.nn.parallel.data_parallel"):
-        yield Patch(owner, "_get_available_device_type", accelerator.available_type, _ONE, "2.0")
+        yield Patch(owner, "_get_available_device_type", accelerator.available_type, _ONE, "2.11")
     yield Patch("torch", "is_autocast_enabled", accelerator.autocast_enabled,
-                "parallel_apply asks without a device type, which means CUDA", "2.0")  # fmt: skip
+                "parallel_apply asks without a device type, which means CUDA", "2.11")  # fmt: skip
 
 
 def _parallel():
     for function in parallel.FUNCTIONS:
         yield Patch("torch._C", function.__name__, partial(parallel.choose, function), _CUDA_ONLY, "")
     yield Patch("torch.cuda.nccl", "is_available", parallel.nccl_is_available,
-                "it warns where torch was built without NCCL", "2.0")  # fmt: skip
+                "it warns where torch was built without NCCL", "2.11")  # fmt: skip
 
 
 def _lazy():
     parameter = "torch.nn.parameter.Uninitialized"
-    yield Patch(f"{parameter}TensorMixin", "materialize", lambda own: lazy.materialize, _LAZY, "2.0")
-    yield Patch(f"{parameter}TensorMixin", "__torch_function__", lambda own: classmethod(lazy.answer), _LAZY, "2.0")
-    yield Patch(f"{parameter}Parameter", "__new__", partial(lazy.making, trained=True), _LAZY, "2.0")
-    yield Patch(f"{parameter}Parameter", "__deepcopy__", lambda own: lazy.deepcopy, _LAZY, "2.0")
-    yield Patch(f"{parameter}Buffer", "__new__", partial(lazy.making, trained=False), _LAZY, "2.0")
+    yield Patch(f"{parameter}TensorMixin", "materialize", lambda own: lazy.materialize, _LAZY, "2.11")
+    yield Patch(f"{parameter}TensorMixin", "__torch_function__", lambda own: classmethod(lazy.answer), _LAZY, "2.11")
+    yield Patch(f"{parameter}Parameter", "__new__", partial(lazy.making, trained=True), _LAZY, "2.11")
+    yield Patch(f"{parameter}Parameter", "__deepcopy__", lambda own: lazy.deepcopy, _LAZY, "2.11")
+    yield Patch(f"{parameter}Buffer", "__new__", partial(lazy.making, trained=False), _LAZY, "2.11")
 
 
 def _others():
-    yield Patch("torch.UntypedStorage", "__new__", storages.new, _STORAGES, "2.0")
-    yield Patch("torch.UntypedStorage", "device", storages.device, _STORAGES, "2.0")
-    yield Patch("torch.UntypedStorage", "resize_", storages.resize_, _STORAGES, "2.0")
-    yield Patch("torch", "Generator", standins.generator, _HOOKS, "2.0")
-    yield Patch("torch", "Stream", standins.stream, _HOOKS, "2.0")
-    yield Patch("torch", "Event", standins.event, _HOOKS, "2.4")
+    yield Patch("torch.UntypedStorage", "__new__", storages.new, _STORAGES, "2.11")
+    yield Patch("torch.UntypedStorage", "device", storages.device, _STORAGES, "2.11")
+    yield Patch("torch.UntypedStorage", "resize_", storages.resize_, _STORAGES, "2.11")
+    yield Patch("torch", "Generator", standins.generator, _HOOKS, "2.11")
+    yield Patch("torch", "Stream", standins.stream, _HOOKS, "2.11")
+    yield Patch("torch", "Event", standins.event, _HOOKS, "2.11")
     yield Patch("torch.autograd.function.BackwardCFunction", "apply", backward.checking,
-                "autograd does not look on which device the gradient of a tensor made in Python is", "2.0")  # fmt: skip
+                "autograd does not look where the gradient of a tensor made in Python is", "2.11")  # fmt: skip
     # torch.autograd imported the function by name.
     for owner in ("torch.autograd.graph", "torch.autograd"):
         yield Patch(owner, "_engine_run_backward", backward.on_one_thread,
-                    "torch's guard for Python devices tells autograd's engine of one device only", "2.2")  # fmt: skip
+                    "torch's guard for Python devices tells autograd's engine of one device only", "2.11")  # fmt: skip
 
 
 PATCHES = (*_pinning(), *_current(), *_accelerator(), *_parallel(), *_lazy(), *_others())
