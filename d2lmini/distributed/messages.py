@@ -6,7 +6,8 @@
 
 A rank sends what its schedule says and no more: in the ring 2(P − 1)/P · n elements, in 2(P − 1) messages of n/P. Each
 is cut into segments, so that one is added while the next is on its way. Short messages are asked for before the first
-step, so that they find their receiver ready: without that, gloo's sender first waits for a word from it.
+step: to who has asked they leave at once. Long ones are sent before any is asked for, and so leave from gloo's own
+thread: while this thread sends, that one polls for a lock.
 
 The numbers are those of `collectives`: the same schedule adds the same pairs, and a + b is b + a to the bit.
 """
@@ -21,8 +22,7 @@ from d2lmini.collectives.schedules import ALLREDUCE, messages
 from d2lmini.distributed.handshake import Handshake
 
 SEGMENT = 1024 * 1024  # bytes; a message costs both processors some 50 µs, so short ones lose more than they win
-SMALL = 256 * 1024  # bytes of all that a rank receives in a call, up to which everything lands in scratch
-SCRATCH = 16 * 1024 * 1024  # bytes, up to which every segment has a room of its own there; else every step uses it anew
+SMALL = 128 * 1024  # bytes of all that a rank receives in a call, up to which it asks for everything at once
 COMBINE = {"sum": torch.add, "product": torch.mul, "min": torch.minimum, "max": torch.maximum}
 
 
@@ -52,22 +52,20 @@ class Step(NamedTuple):
 @lru_cache(maxsize=256)
 def plan(schedule, rank, n, size):
     """Return rank `rank`'s steps for `n` elements of `size` bytes, how many elements of scratch they need, and whether
-    every segment has a room of its own there, so that all can be asked for before the first step.
+    all that it receives is so short that it lands in scratch, and can be asked for before the first step.
     """
     moves = _moves(schedule, rank, n, SEGMENT // size)
-    received = sum(move.last - move.first for _, receives in moves for move in receives)
-    reduced = sum(move.last - move.first for _, receives in moves for move in receives if move.op == "reduce")
-    small, own = received * size <= SMALL, reduced * size <= SCRATCH
+    small = sum(move.last - move.first for _, receives in moves for move in receives) * size <= SMALL
     steps, used, most = [], 0, 0
     for sends, receives in moves:
-        used = used if own else 0
+        used = used if small else 0  # else every step uses it anew
         clash = any(r.first < s.last and s.first < r.last for r in receives for s in sends)
         for i, move in enumerate(receives):
             if small or clash or move.op == "reduce":
                 receives[i], used = move._replace(room=used), used + move.last - move.first
         steps.append(Step(sends, receives, clash))
         most = max(most, used)
-    return steps, most, own
+    return steps, most, small
 
 
 def _moves(schedule, rank, n, segment):
@@ -121,28 +119,29 @@ class Messages:
         key = self.handshake.begin(name, tensor, op)
         flat = tensor.contiguous().view(-1)  # a copy if the tensor is not contiguous
         size = tensor.element_size()
-        steps, most, own = plan(schedule, self.handshake.rank, len(flat), size)
+        steps, most, small = plan(schedule, self.handshake.rank, len(flat), size)
         if most * size > len(self.scratch):  # it is kept, for the system takes its time to give memory
             self.scratch = torch.empty(most * size, dtype=torch.uint8)
-        self._perform(steps, own, flat, self.scratch[: most * size].view(tensor.dtype), key, COMBINE.get(op, torch.add))
+        scratch = self.scratch[: most * size].view(tensor.dtype)
+        self._perform(steps, small, flat, scratch, key, COMBINE.get(op, torch.add))
         if op == "mean":
             flat.div_(schedule.world_size)
         return tensor if flat.data_ptr() == tensor.data_ptr() else tensor.copy_(flat.view_as(tensor))
 
-    def _perform(self, steps, own, flat, scratch, key, combine):
+    def _perform(self, steps, small, flat, scratch, key, combine):
         def ask(move):
             room = move.room
             place = flat[move.first : move.last] if room is None else scratch[room : room + move.last - move.first]
             return place, dist.irecv(place, move.peer, tag=(key + move.number) & 0x7FFFFFFF)
 
-        asked = {move: ask(move) for step in steps for move in step.receives if own and move.room is not None}
+        asked = {move: ask(move) for step in steps for move in step.receives if small}
         earlier = []  # sends that were not waited for: what they carry must not be overwritten
         for sends, receives, clash in steps:
+            sent = [(move, dist.isend(flat[move.first : move.last], move.peer, tag=(key + move.number) & 0x7FFFFFFF))
+                    for move in sends]  # fmt: skip
             if any(move.room is None for move in receives):
                 self._wait(earlier)
             landing = [(move, *(asked.get(move) or ask(move))) for move in receives]
-            sent = [(move, dist.isend(flat[move.first : move.last], move.peer, tag=(key + move.number) & 0x7FFFFFFF))
-                    for move in sends]  # fmt: skip
             for move, place, work in landing:
                 self._wait([(move, work)])
                 self._wait(earlier)
