@@ -1,4 +1,4 @@
-"""All-reduce between processes of this machine: gloo's own, the ring from scratch over gloo's messages, shared memory.
+"""All-reduce between processes of this machine: gloo's own, and the ring from scratch over gloo's messages.
 
 The ways take turns in every round, each after a barrier, so a machine whose speed drifts drifts for all of them. Their
 order is drawn anew in every round, for each finds the caches and threads as the one before left them. A round's time is
@@ -21,32 +21,30 @@ import torch
 import torch.distributed as dist
 
 from d2lmini.distributed import Messages, run
-from d2lmini.distributed.shared_memory import SharedAllreduce
 from d2lmini.timing import Measurement, Timer, human, provenance
 
 KIB, MIB = 1024, 1024**2
 SIZES = [KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB]
-GLOO, RING, SHARED, COPY = "gloo", "ring", "shared", "plain copy"
+GLOO, RING, COPY = "gloo", "ring", "plain copy"
 
 
-def ways(size, messages, shared):
+def ways(size, messages):
     """Return name -> function, each for a tensor of `size` bytes. All elements are 0, so sums stay what they are."""
     tensor, other = torch.full((size // 4,), 0.0), torch.full((size // 4,), 0.0)
     return {
         GLOO: lambda: dist.all_reduce(tensor),
         RING: lambda: messages.allreduce(tensor),
-        SHARED: lambda: shared.allreduce(tensor),
         COPY: lambda: other.copy_(tensor),
     }
 
 
-def verify(n, messages, shared):
-    """Raise unless all ways agree with gloo to the bit, on integers that tell the ranks apart."""
+def verify(n, messages):
+    """Raise unless the ring agrees with gloo to the bit, on integers that tell the ranks apart."""
     mine = (torch.arange(n) % 15 + 1).float() * 16.0 ** dist.get_rank()
     wanted = mine.clone()
     dist.all_reduce(wanted)
-    if not all(torch.equal(way.allreduce(mine.clone()), wanted) for way in (messages, shared)):
-        raise RuntimeError(f"rank {dist.get_rank()}: the ways disagree on {n} elements")
+    if not torch.equal(messages.allreduce(mine.clone()), wanted):
+        raise RuntimeError(f"rank {dist.get_rank()}: ring and gloo disagree on {n} elements")
 
 
 def measure(rank, sizes, rounds, normal=False):
@@ -54,11 +52,11 @@ def measure(rank, sizes, rounds, normal=False):
     if normal:
         for thread in os.listdir("/proc/self/task"):
             os.sched_setscheduler(int(thread), os.SCHED_OTHER, os.sched_param(0))
-    messages, shared, times = Messages(), SharedAllreduce(), {}
+    messages, times = Messages(), {}
     for size in sizes:
-        verify(size // 4, messages, shared)
+        verify(size // 4, messages)
         calls = max(1, min(20, 256 * KIB // size))  # short calls are timed several at a time
-        turns = ways(size, messages, shared)
+        turns = ways(size, messages)
         timers, draw = {way: Timer(["cpu"]) for way in turns}, random.Random(size)  # the same order in all ranks
         for _ in range(rounds + 2):
             for way, call in draw.sample(list(turns.items()), len(turns)):
@@ -74,14 +72,6 @@ def measure(rank, sizes, rounds, normal=False):
 def slowest(ranks, size, way):
     """Return the Measurement of each round's slowest rank."""
     return Measurement(tuple(sorted(max(laps) for laps in zip(*(times[size][way] for times in ranks)))))
-
-
-def touched(processes):
-    """Return how many bytes a rank reads and writes in shared memory for each of its tensor's.
-
-    It copies in 2n(P − 1)/P, adds n + n/P, writes its own slice back n/P, and copies out 2n(P − 1)/P.
-    """
-    return 4 * (processes - 1) / processes + 1 + 2 / processes
 
 
 def mean(ratios):
@@ -105,16 +95,11 @@ def report(processes, results):
 
 def summary(processes, results):
     """Print and return the figures that the project promises."""
-    ratio = {way: {size: row[GLOO].median / row[way].median for size, row in results.items()} for way in (RING, SHARED)}
+    ratio = {size: row[GLOO].median / row[RING].median for size, row in results.items()}
     large = [size for size in results if size >= 256 * KIB]
-    figures = {"ring ÷ gloo, geometric mean": mean(ratio[RING].values())}
+    figures = {"ring ÷ gloo, geometric mean": mean(ratio.values())}
     if large:
-        figures["ring ÷ gloo, geometric mean from 256 KiB"] = mean([ratio[RING][size] for size in large])
-        figures["shared ÷ gloo, geometric mean from 256 KiB"] = mean([ratio[SHARED][size] for size in large])
-        figures["shared ÷ gloo, least from 256 KiB"] = min(ratio[SHARED][size] for size in large)
-    last = results[max(results)]
-    plain = last[COPY].median * touched(processes) / 2  # a copy of n bytes reads n and writes n
-    figures["shared: share of a plain copy's rate, largest size"] = plain / last[SHARED].median
+        figures["ring ÷ gloo, geometric mean from 256 KiB"] = mean([ratio[size] for size in large])
     for name, value in figures.items():
         print(f"  {name}: {value:.2f}")
     return figures

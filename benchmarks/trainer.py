@@ -139,7 +139,6 @@ WAYS = {  # name -> arguments of the trainer
     "ddp, buckets of 0.1 MiB": {"engine": "ddp", "buckets": 2**20 // 10},
     "allreduce, ring": {"engine": "allreduce"},
     "allreduce, buckets of 0.1 MiB": {"engine": "allreduce", "buckets": 2**20 // 10},
-    "allreduce, shared memory": {"engine": "allreduce", "allreduce": "shared"},
 }
 
 

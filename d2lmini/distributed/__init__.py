@@ -1,9 +1,9 @@
-"""Processes: start them, join them, and reduce over them by messages or by shared memory.
+"""Processes: start them, join them, and reduce over them by messages.
 
-    from a notebook, on this machine         spawn ┐                         ┌ messages        schedules by isend, irecv
-    from torchrun, on one machine or several  join ┴─► torch.distributed ─►──┤
-                                                │                            └ shared_memory   no message at all
-    what a rank says when it fails         failures                             handshake      do all do the same?
+    from a notebook, on this machine         spawn ┐
+    from torchrun, on one machine or several  join ┴─► torch.distributed ───► messages     schedules by isend and irecv
+                                                │                               │
+    what a rank says when it fails         failures                          handshake     do all do the same?
 """
 
 from d2lmini.distributed.messages import Messages

@@ -33,7 +33,7 @@ class Trained:
 def train(rank, engines=("ddp", "allreduce"), epochs=2, batch_size=64, **settings):
     """Train with each engine, as one rank of several, on one thread; return engine -> Trained.
 
-    settings: further arguments of the trainer, such as ``buckets=2**16`` or, for "allreduce", ``allreduce="shared"``.
+    settings: further arguments of the trainer, such as ``buckets=2**16`` or, for "allreduce", ``allreduce="tree"``.
     """
     return {engine: _train(["cpu"], engine, epochs, batch_size, settings) for engine in engines}
 

@@ -1,7 +1,7 @@
 """What a trainer's replicas run on: one process with all of them, or a process for each.
 
     "replicas"   one process; gradients summed by `collectives`         Trainer(…, devices=["cuda:0", "cuda:1"])
-    "allreduce"  a process a rank; summed by messages or shared memory  torchrun --nproc-per-node=2 …
+    "allreduce"  a process for each rank; gradients summed by messages  torchrun --nproc-per-node=2 …
     "ddp"        a process a rank; torch's DistributedDataParallel      torchrun --nproc-per-node=2 …
 
 The processes must have joined `torch.distributed` before: `distributed.run` and `distributed.join` see to it.
@@ -48,16 +48,4 @@ def _allreduce(algorithm):
 
     if callable(algorithm):
         return algorithm
-    if algorithm == "shared":
-        return _shared()
     return partial(Messages().allreduce, algorithm=algorithm or "ring")
-
-
-def _shared():
-    """Return the all-reduce through shared memory. Raises ValueError where the ranks are on several machines."""
-    here, world_size = int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size())), dist.get_world_size()
-    if here != world_size:
-        raise ValueError(f"only {here} of {world_size} ranks are on this machine: they share no memory, choose a ring")
-    from d2lmini.distributed.shared_memory import SharedAllreduce  # not every system has pipes with names
-
-    return SharedAllreduce().allreduce

@@ -180,9 +180,8 @@ def _add_processes(group):
                        help="replicas: all in one process; ddp: a process each, gradients summed by torch's "
                        "DistributedDataParallel; allreduce: a process each, gradients summed as --allreduce says; by "
                        "default ddp under torchrun, else replicas")  # fmt: skip
-    group.add_argument("--allreduce", choices=[*ALLREDUCE, "shared"],
-                       help="how gradients are summed, by default in a ring; shared: in memory that the processes of "
-                       "one machine share")  # fmt: skip
+    group.add_argument("--allreduce", choices=list(ALLREDUCE),
+                       help="how gradients are summed, by default in a ring")
     group.add_argument("--buckets", type=number(float, 0), default=25.0, metavar="MIB",
                        help="MiB (2^20 bytes) of gradients that travel together; 0: each parameter's own")  # fmt: skip
     group.add_argument("--overlap", action="store_true",

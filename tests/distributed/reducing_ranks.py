@@ -1,4 +1,4 @@
-"""What ranks do in the tests of `messages` and `shared_memory`: many checks in one run, for a process costs more.
+"""What ranks do in the tests of `messages`: many checks in one run, for a process costs more.
 
 Every function raises where a check fails; the run then names the rank.
 """
@@ -11,7 +11,6 @@ import torch.distributed as dist
 
 from d2lmini.collectives import schedules
 from d2lmini.distributed import Messages
-from d2lmini.distributed.shared_memory import SharedAllreduce
 
 LENGTHS = (0, 1, 2, 3, 17, 1001, 300_007)  # the last is no short message, and has several segments
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64)
@@ -61,12 +60,6 @@ def by_messages(rank):
     check(messages.allreduce, betraying(5_000_001, rank))
 
 
-def through_memory(rank, block):
-    """Check the all-reduce in shared memory, whose blocks may be so short that a tensor needs many; twice."""
-    everything(SharedAllreduce(block=block).allreduce)
-    everything(SharedAllreduce(block=block).allreduce)
-
-
 def schedules_of_all_kinds(rank, n):
     """Run every collective on random numbers, once for each rank that is slow; return the results by name, in a list.
 
@@ -113,9 +106,8 @@ def heedless(size):
 def refused(rank):
     """Return what is said of arguments that cannot be reduced."""
     messages, said = Messages(), []
-    for reduce in (messages.allreduce, SharedAllreduce().allreduce):
-        for tensor, op in ((torch.ones(2), "sums"), (torch.ones(2).long(), "mean"), (torch.ones(2).to("meta"), "sum")):
-            said.append(_message(reduce, tensor, op))
+    for tensor, op in ((torch.ones(2), "sums"), (torch.ones(2).long(), "mean"), (torch.ones(2).to("meta"), "sum")):
+        said.append(_message(messages.allreduce, tensor, op))
     said.append(_message(messages.execute, schedules.allreduce_ring(3), torch.ones(2)))
     said.append(_message(messages.allreduce, torch.ones(2), "sum", "star"))
     return said
@@ -129,12 +121,12 @@ def _message(call, *arguments):
     raise AssertionError("nothing was raised")
 
 
-def disagree(rank, way, how, known, timeout):
+def disagree(rank, how, known, timeout):
     """All-reduce twice, but the last rank does otherwise: "another shape", "another type", "another order", "missing".
 
     known: whether all kinds of call were made before, so that they are not compared beforehand.
     """
-    reduce = {"messages": Messages, "shared": SharedAllreduce}[way](timeout).allreduce
+    reduce = Messages(timeout).allreduce
     first, second = torch.ones(4), torch.ones(2, 3)
     others = {"another shape": torch.ones(5), "another type": torch.ones(4).double()}
     for tensor in (first, second, *others.values()) if known else ():

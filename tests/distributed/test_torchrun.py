@@ -110,7 +110,6 @@ def test_a_bad_argument_is_said_once_and_every_rank_ends_with_code_2(tmp_path):
     (True, ["--devices", "1"], "argument --devices: under torchrun a process has one device; choose --nproc-per-node"),
     (True, ["--kind", "sim"], "argument --kind: simulated GPUs live in one process: leave out torchrun"),
     (True, ["--allreduce", "ring"], "argument --allreduce: ddp"),
-    (False, ["--allreduce", "shared"], "argument --allreduce: memory"),
     (True, ["--overlap"], "argument --overlap: ddp"),
     (True, ["--engine", "allreduce", "--kind", "real"], "--engine allreduce exchanges tensors of the CPU: choose --k"),
     (True, ["--timeout", "0"], "argument --timeout: expected a whole number of at least 1, got '0'"),

@@ -10,7 +10,6 @@ from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
 from d2lmini.data.datasets import Batches
-from d2lmini.data_parallel import by_hand
 from d2lmini.data_parallel.sync_batch_norm import SyncBatchNorm
 from d2lmini.trainer.errors import CheckpointError
 from d2lmini.trainer.trainer import Trainer
@@ -73,7 +72,6 @@ CASES = {  # name -> model, loss, optimiser, other arguments of the trainer
 OURS = {  # only for the all-reduce of our own
     "tree": (network, MEAN, MOMENTUM, {"allreduce": "tree"}),
     "halving-doubling": (network, MEAN, MOMENTUM, {"allreduce": "halving-doubling", "buckets": 300}),
-    "shared": (network, MEAN, MOMENTUM, {"allreduce": "shared"}),
     "parameters that some leave out": (Branch, MEAN, MOMENTUM, {"accumulate": 2}),
 }
 
@@ -82,8 +80,6 @@ def train(name, devices, engine="replicas", epochs=2, **more):
     """Train as the case of that name says, with `more` arguments of the trainer, and return what came of it."""
     model, loss, optimizer, extra = {**CASES, **OURS}[name]
     extra = {**more, **extra}
-    if extra.get("allreduce") == "shared" and engine == "replicas":
-        extra["allreduce"] = by_hand.allreduce  # which adds in order of rank as well
     data = [(X.to(next(model().parameters()).dtype), y) for X, y in batches()]
     data = data[:2] if name == "batch norm" else data  # a layer cannot normalise over one example
     trainer = Trainer(model(), loss, optimizer, devices, engine=engine, **extra)
