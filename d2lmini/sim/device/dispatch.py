@@ -84,7 +84,8 @@ class Plan:
             any(argument.kwarg_only for argument in written))  # ``out=``
         self.random = torch.Tag.nondeterministic_seeded in tags
         returns_numbers = any("Tensor" not in str(r.type) for r in schema.returns)
-        self.waits = returns_numbers or not _WAITS.isdisjoint(tags)
+        self.indexes = rules.name(func) in rules.INDEXING
+        self.waits = self.indexes or returns_numbers or not _WAITS.isdisjoint(tags)
         self.takes = not self.each and not self.views and (None in self.aliases or self.reshapes)  # new memory
         self.records = None if self.reshapes or self.views else records(func, self.tensors, self.lists)
         self.sizes = Sizes(func, (*self.tensors, *self.lists))
@@ -94,7 +95,7 @@ class Plan:
     def run(self, func, args, kwargs):
         """Run `func` and return its result as torch expects it."""
         if self.each and rules.spread(args):
-            return _one_by_one(func, args, kwargs)
+            return rules.one_by_one(func, args, kwargs)
         index, reals, kwargs_real = self._unwrap(func, args, kwargs)
         counting, clock = self.takes and state.counting, state.clock
         record = self.records.find(reals, kwargs_real) if self.records and (counting or clock is not None) else None
@@ -133,6 +134,8 @@ class Plan:
             index, kwargs_real, hosts = self._keywords(func, args, kwargs, index, hosts)
         if hosts:
             rules.check_hosts(func, args, kwargs)
+            if self.indexes and state.clock is not None:
+                rules.bring_indices(args[1], index)
         return index, reals, kwargs_real if kwargs else kwargs
 
     def reshape(self, func, args, kwargs):
@@ -189,8 +192,8 @@ class Plan:
             if record.clock is not clock:
                 record.cost, record.clock = clock.price(func, reals, kwargs, out), clock
             clock.queue(index, record.cost)
-        if self.waits:
-            clock.synchronize(index)
+        if self.waits and (not self.indexes or rules.masks_are_counted(func, reals)):
+            clock.wait_until(clock.current_stream(index).end, "stream synchronize")
 
     def _draw(self, func, reals, kwargs, index):
         return draw(func, self.call, reals, kwargs, index, self.replaced)
@@ -211,14 +214,6 @@ class Plan:
             else:
                 results.append(kwargs[source] if isinstance(source, str) else args[source])
         return results[0] if len(self.aliases) == 1 else tuple(results)
-
-
-def _one_by_one(func, args, kwargs):
-    """Run a ``_foreach_`` operation whose lists go over several devices place by place, as CUDA's slow path does."""
-    length = len(next(a for a in args if rules.is_tensors(a)))
-    results = [func(*(a[i : i + 1] if isinstance(a, (list, tuple)) and len(a) == length else a for a in args), **kwargs)
-               for i in range(length)]  # fmt: skip
-    return None if results[0] is None else [r[0] for r in results]
 
 
 def follow(tensor):

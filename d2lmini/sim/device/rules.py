@@ -2,6 +2,7 @@
 
 import torch
 
+from d2lmini.sim.device.state import state
 from d2lmini.sim.device.tensor import SimTensor, refusal
 
 aten = torch.ops.aten
@@ -18,6 +19,7 @@ _ON_HOST = {
     "_unsafe_index": {"indices"}, "_unsafe_index_put": {"indices"},
     "_pack_padded_sequence": {"lengths"}, "_pack_padded_sequence_backward": {"batch_sizes"},
 }  # fmt: skip
+INDEXING = {bare for bare, allowed in _ON_HOST.items() if allowed == {"indices"}}
 # Operations that change a tensor's shape or storage without the tag that says so.
 RESHAPES = {"aten::resize_", "aten::resize_as_", "aten::set_"}
 # Results that stay on the host, by place.
@@ -32,6 +34,14 @@ def is_tensors(value):
 def spread(args):
     """Return whether lists of tensors go over several simulated GPUs."""
     return len({t._index for a in args if is_tensors(a) for t in a if type(t) is SimTensor}) > 1
+
+
+def one_by_one(func, args, kwargs):
+    """Run a ``_foreach_`` operation whose lists go over several devices place by place, as CUDA's slow path does."""
+    length = len(next(a for a in args if is_tensors(a)))
+    results = [func(*(a[i : i + 1] if isinstance(a, (list, tuple)) and len(a) == length else a for a in args), **kwargs)
+               for i in range(length)]  # fmt: skip
+    return None if results[0] is None else [r[0] for r in results]
 
 
 def name(func):
@@ -52,6 +62,22 @@ def check_hosts(func, args, kwargs):
             continue
         if tensor.device.type != "cpu" or written or not scalars or tensor.dim() > 0:
             mixed(func, args, kwargs)
+
+
+def masks_are_counted(func, args):
+    """Return whether the host waits for an indexing until the mask's true elements are counted.
+
+    Not where one number is assigned: then CUDA fills what the mask covers.
+    """
+    masks = any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1])
+    return masks and (name(func) in ("index", "_unsafe_index") or args[2].numel() != 1)
+
+
+def bring_indices(indices, index):
+    """Report the copies of the host's indices to the device, for which the host waits as for all pageable memory."""
+    for tensor in indices:
+        if tensor is not None and type(tensor) is not SimTensor:
+            state.clock.copy(None, index, tensor.nbytes, False, True)
 
 
 def mixed(func, args, kwargs):
