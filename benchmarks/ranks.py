@@ -1,4 +1,4 @@
-"""What simulated ranks cost: seconds of a training step of a small transformer, as multiples of ranks × one rank's step.
+"""What simulated ranks cost: a training step of a small transformer, as a multiple of ranks × one rank's step.
 
     python benchmarks/ranks.py [--steps 5] [--ranks 1 2 4 8 64] [--kinds ddp fsdp2]
 
@@ -32,6 +32,7 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x):
+        """Return what the block makes of x [n, tokens, width], in the same shape."""
         q, k, v = self.qkv(self.first(x)).unflatten(-1, (3, 4, -1)).permute(2, 0, 3, 1, 4)
         x = x + self.out(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
         return x + self.down(nn.functional.gelu(self.up(self.second(x))))
@@ -84,7 +85,8 @@ def main():
         alone = measure(kind, 1, 4 * options.steps)
         for ranks in options.ranks:
             seconds = measure(kind, ranks, options.steps)
-            print(f"{kind:8}{ranks:6}{seconds:10.3f}{ranks / seconds:21.1f}{seconds / (ranks * alone):10.2f}", flush=True)
+            rate, multiple = ranks / seconds, seconds / (ranks * alone)
+            print(f"{kind:8}{ranks:6}{seconds:10.3f}{rate:21.1f}{multiple:10.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from torch._C._distributed_c10d import (
 )
 
 from d2lmini.sim.device.tensor import SimTensor
-from d2lmini.sim.ranks import reductions, values
+from d2lmini.sim.ranks import reductions, schedules, values
 from d2lmini.sim.ranks.exchange import Call
 from d2lmini.sim.ranks.work import Together
 
@@ -177,11 +177,15 @@ class SimGroup(dist.ProcessGroup):
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _reduce(self, name, tensors, op, root=None):
-        same = {"shapes": _shapes(tensors)}
-        return self._join(name, tensors, tensors, values.reduced(root), values.nbytes(tensors), same, root, op=op)
+        same, schedule = {"shapes": _shapes(tensors)}, None
+        if name == "all_reduce" and self._size > 1:
+            schedule = self._owner.world.schedule(self._size)
+        act = schedules.act(schedule) if schedule else values.reduced(root)
+        return self._join(name, tensors, tensors, act, values.nbytes(tensors), same, root, op=op, schedule=schedule)
 
-    def _join(self, name, sent, received, act, nbytes, same=None, root=None, results=None, op=None):
+    def _join(self, name, sent, received, act, nbytes, same=None, root=None, results=None, op=None, schedule=None):
         call = self._call(name, sent, received, act, nbytes, results)
+        call.schedule = schedule
         if op is not None:
             reductions.check(op, received[0].dtype)
             call.same["reduction"] = reductions.name(op)

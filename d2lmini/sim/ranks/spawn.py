@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -28,12 +29,15 @@ _LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, __file__,
 _LOOK_S = 0.1
 
 
-def spawn(fn, args=(), nprocs=None):
+def spawn(fn, args=(), nprocs=None, allreduce=None):
     """Call ``fn(rank, *args)`` on `nprocs` simulated ranks and return their results, in the order of ranks.
 
     nprocs: by default one rank for each simulated GPU. Rank r's current device is ``sim:r``; its default process group,
     of the backend ``simccl``, is there already. The ranks are threads that take turns; each has for itself what a
     process would have: its process groups, its random numbers. Their results are the same in every run.
+
+    allreduce: ``allreduce(n)`` returns the schedule that carries every all-reduce of n ranks, those of DDP's buckets
+    too; see `schedules`. By default a ring, as `costs` prices it.
 
     Raises RankError when `fn` raises, with the first such error as its cause; MismatchError and DeadlockError when the
     ranks' calls do not fit together, or wait for one another; ValueError for a number of ranks without GPUs;
@@ -41,7 +45,7 @@ def spawn(fn, args=(), nprocs=None):
     """
     _check(nprocs)
     size = len(state.gpus) if nprocs is None else nprocs
-    world = World(size)
+    world = World(size, allreduce)
     with _settings():
         world.run(fn, args)
     return world.results
@@ -50,7 +54,8 @@ def spawn(fn, args=(), nprocs=None):
 class World:
     """The ranks of one call to `spawn`."""
 
-    def __init__(self, size):
+    def __init__(self, size, allreduce):
+        self.schedule = cache(allreduce) if allreduce else lambda size: None
         self.size, self.results, self._exchanges, self._errors = size, [None] * size, {}, []
         self.baton, self._prices = Baton(size, self._explain), Prices(state.clock)
         self.ranks = [Rank(number, number, self, state.clock) for number in range(size)]
