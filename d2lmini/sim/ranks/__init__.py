@@ -6,6 +6,7 @@
             └── exchange           where the ranks' calls meet and are compared
                   ├── values, schedules ── reductions    what a collective does with the tensors
                   └── costs                              what it takes on the machine's wires
+    patches                        what is replaced in torch meanwhile
     reducer, tracker               what DDP's reducer and DTensor's random numbers need
     functional                     torch's functional collectives on tensors of simulated GPUs
     errors                         what goes wrong between ranks
