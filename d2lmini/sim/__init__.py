@@ -117,11 +117,11 @@ def one_launch():
     return clock().one_launch()
 
 
-def spawn(fn, args=(), nprocs=None):
+def spawn(fn, args=(), nprocs=None, allreduce=None):
     """Call ``fn(rank, *args)`` on simulated ranks, one for each GPU or `nprocs`; see `ranks.spawn`."""
     from d2lmini.sim.ranks.spawn import spawn as start
 
-    return start(fn, args, nprocs)
+    return start(fn, args, nprocs, allreduce)
 
 
 def now():

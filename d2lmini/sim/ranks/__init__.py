@@ -4,8 +4,10 @@
       ├── rank ── process          one rank: its device and streams; what it would have for itself as a process
       └── group ── work            the process group that torch calls, and what each call gives back
             └── exchange           where the ranks' calls meet and are compared
-                  ├── values ── reductions     what a collective does with the tensors
-                  └── costs                    what it takes on the machine's wires
+                  ├── values, schedules ── reductions    what a collective does with the tensors
+                  └── costs                              what it takes on the machine's wires
+    patches                        what is replaced in torch meanwhile
+    reducer, tracker               what DDP's reducer and DTensor's random numbers need
     functional                     torch's functional collectives on tensors of simulated GPUs
     errors                         what goes wrong between ranks
 """

@@ -14,7 +14,7 @@ from collections import defaultdict, namedtuple
 from d2lmini.hardware.costs import copy_seconds
 from d2lmini.sim.model import messages
 from d2lmini.sim.model.streams import PS
-from d2lmini.sim.ranks import values
+from d2lmini.sim.ranks import schedules, values
 
 PIECES = 8  # assumed: into how many a broadcast is cut, so that all edges of its chain are busy at once
 
@@ -65,7 +65,7 @@ class Prices:
         nbytes = max(call.nbytes for call in calls)
         if call.name == "all_to_all":
             nbytes = tuple(tuple(values.nbytes([part]) for part in call.sent) for call in calls)
-        key = call.name, devices, nbytes, call.root or 0
+        key = call.name, devices, nbytes, call.root or 0, call.schedule
         plan = self._known.get(key) or self._known.setdefault(key, self._plan(*key))
         streams = [owner.stream(call.where) for owner in owners]
         duration, wires = sum(step.count * took for step, took, _ in plan), {w for _, _, used in plan for w in used}
@@ -88,7 +88,9 @@ class Prices:
             self._write(f"send {sending.rank}→{receiving.rank} in {sending.where}", plan, streams, start)
         return start + duration
 
-    def _plan(self, name, devices, nbytes, root):
+    def _plan(self, name, devices, nbytes, root, schedule):
+        if schedule is not None:
+            return self._priced([Step(1, sends) for sends in schedules.sizes(schedule, nbytes)], devices)
         return self._priced(steps(name, len(devices), nbytes, root), devices)
 
     def _priced(self, steps, devices):

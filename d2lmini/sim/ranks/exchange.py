@@ -20,7 +20,7 @@ class Call:
     name: of the collective. sent, received: the real tensors, or lists of them, that it gives and wants filled.
     same: {word: value} that must agree among the ranks. act: does it, given all ranks' calls. nbytes: what the cost
     counts. results: what its Work returns. on_host: whether the tensors are the host's. root: a place in the group.
-    reduction: a ReduceOp.
+    reduction: a ReduceOp. schedule: what carries it, None for the built-in algorithm.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Call:
     on_host: bool = False
     root: int | None = None
     reduction: object = None
+    schedule: object = None
     source: int = -1
     rank: int = -1  # this and what follows is filled in by `Exchange`
     number: int = 0

@@ -14,7 +14,7 @@ from torch._C._distributed_c10d import (
 )
 
 from d2lmini.sim.device.tensor import SimTensor
-from d2lmini.sim.ranks import reductions, values
+from d2lmini.sim.ranks import reductions, schedules, values
 from d2lmini.sim.ranks.exchange import Call
 from d2lmini.sim.ranks.work import Together
 
@@ -91,8 +91,9 @@ class SimGroup(dist.ProcessGroup):
 
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
         """As `all_gather_single`, for several tensors in one go."""
-        pieces = [self._pieces(output) for output in outputs]
-        return self._join("all_gather", inputs, pieces, values.gathered(), values.nbytes(outputs), results=outputs)
+        self._check_shares(outputs)
+        same, size = {"shapes": _shapes(inputs)}, values.nbytes(outputs)
+        return self._join("all_gather", inputs, outputs, values.gathered_in_one, size, same)
 
     def gather(self, outputs, inputs, opts=None):
         """Fill the root's list of outputs with the inputs of all ranks."""
@@ -113,16 +114,19 @@ class SimGroup(dist.ProcessGroup):
     def reduce_scatter(self, outputs, inputs, opts=None):
         """Reduce the lists over the ranks; each keeps its place's tensor."""
         self._check_lists(inputs)
-        op, size = (opts or ReduceScatterOptions()).reduceOp, self._size * values.nbytes(outputs)
+        op, size = (opts or ReduceScatterOptions()).reduceOp, values.nbytes(inputs)
         return self._join("reduce_scatter", inputs, outputs, values.reduce_scattered, size, op=op)
 
     def reduce_scatter_single(self, output, tensor, opts=None):
         """Reduce over the ranks; each keeps its part of the result."""
-        return self.reduce_scatter([output], [self._pieces(tensor)], opts)
+        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
         """As `reduce_scatter_single`, for several tensors in one go."""
-        return self.reduce_scatter(outputs, [self._pieces(tensor) for tensor in inputs], opts)
+        self._check_shares(inputs)
+        op, size = (opts or ReduceScatterOptions()).reduceOp, values.nbytes(inputs)
+        same, act = {"shapes": _shapes(inputs)}, values.reduce_scattered_in_one
+        return self._join("reduce_scatter", inputs, outputs, act, size, same, op=op)
 
     def alltoall(self, outputs, inputs, opts=None):
         """Send the list's tensors to the ranks; receive one from each."""
@@ -173,11 +177,15 @@ class SimGroup(dist.ProcessGroup):
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _reduce(self, name, tensors, op, root=None):
-        same = {"shapes": _shapes(tensors)}
-        return self._join(name, tensors, tensors, values.reduced(root), values.nbytes(tensors), same, root, op=op)
+        same, schedule = {"shapes": _shapes(tensors)}, None
+        if name == "all_reduce" and self._size > 1:
+            schedule = self._owner.world.schedule(self._size)
+        act = schedules.act(schedule) if schedule else values.reduced(root)
+        return self._join(name, tensors, tensors, act, values.nbytes(tensors), same, root, op=op, schedule=schedule)
 
-    def _join(self, name, sent, received, act, nbytes, same=None, root=None, results=None, op=None):
+    def _join(self, name, sent, received, act, nbytes, same=None, root=None, results=None, op=None, schedule=None):
         call = self._call(name, sent, received, act, nbytes, results)
+        call.schedule = schedule
         if op is not None:
             reductions.check(op, received[0].dtype)
             call.same["reduction"] = reductions.name(op)
@@ -211,12 +219,11 @@ class SimGroup(dist.ProcessGroup):
                 raise ValueError(f"expected a list of {self._size} tensors, one for each rank of "
                                  f"{self._exchange.where}, got {len(tensors)}")  # fmt: skip
 
-    def _pieces(self, tensor):
-        """Return the parts of a tensor's memory that belong to the ranks."""
-        if tensor.numel() % self._size or not tensor.is_contiguous():
-            raise ValueError(f"expected a contiguous tensor whose elements {self._size} ranks can share equally, got "
-                             f"shape {list(tensor.shape)} with strides {tensor.stride()}")  # fmt: skip
-        return list(tensor.detach().view(self._size, -1))
+    def _check_shares(self, tensors):
+        for tensor in tensors:
+            if tensor.numel() % self._size or not tensor.is_contiguous():
+                raise ValueError(f"expected a contiguous tensor whose elements {self._size} ranks can share equally, "
+                                 f"got shape {list(tensor.shape)} with strides {tensor.stride()}")  # fmt: skip
 
     def _split(self, tensor, sizes):
         if not sizes and tensor.shape[0] % self._size:

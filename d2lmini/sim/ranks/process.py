@@ -3,6 +3,7 @@
 torch, Python and numpy keep this in variables of their modules. A rank that goes on finds them as it left them.
 """
 
+import os
 import random
 import sys
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from torch.distributed.tensor import DTensor, _random
 
 from d2lmini.sim.ranks.tracker import Tracker
 
+VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
 _handlers = DTensor._op_dispatcher._custom_op_handlers  # of the operations that DTensor runs in another way
 
 
@@ -26,12 +28,13 @@ def no_groups():
 class Process:
     """The variables of one process, at first as the thread that makes this object sees them, as after a fork.
 
-    fresh: without process groups, and with random numbers of its own.
+    environment: what torchrun would set for a new one, {name: text}, which has no process groups yet.
     """
 
-    def __init__(self, fresh):
+    def __init__(self, environment=None):
         self.leave()
-        if fresh:
+        if environment is not None:
+            self._environment = environment
             self._groups, self._tracker = no_groups(), Tracker()
             self._numpy = numpy.random.MT19937()
             self._numpy.state = numpy.random.get_state(legacy=False)
@@ -43,6 +46,7 @@ class Process:
         self._numpy = numpy.random.get_bit_generator()
         self._tracker, self._handlers = _random._rng_tracker, _handlers.copy()
         self._excepthook = sys.excepthook
+        self._environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
 
     def enter(self):
         """Put them back."""
@@ -51,6 +55,12 @@ class Process:
         random.setstate(self._python)
         numpy.random.set_bit_generator(self._numpy)
         _random._rng_tracker, sys.excepthook = self._tracker, self._excepthook
+        for name in VARIABLES:
+            text = self._environment.get(name)
+            if text is None:
+                os.environ.pop(name, None)
+            elif os.environ.get(name) != text:
+                os.environ[name] = text
         if _handlers != self._handlers:  # inside `loss_parallel` in one rank, outside in another
             _handlers.clear()
             _handlers.update(self._handlers)

@@ -20,10 +20,17 @@ class Rank:
 
     def __init__(self, number, device, world, clock):
         self.number, self.device, self.world, self.clock = number, device, world, clock
-        self.process, self.thread, self.ended = Process(fresh=True), None, False
+        self.process, self.thread, self.ended = Process(self._environment()), None, False
+        self.program_joined = False  # whether the program has called init_process_group
         self.groups = Counter()  # how often the rank has made a group of that name and those ranks
         self.on_device = False  # whether the host's tensors that a group is handed stand for the device's
         self._streams, self._backward = {}, 0
+
+    def _environment(self):
+        """Return what torchrun would set for a process of this rank."""
+        size = str(self.world.size)
+        return {"RANK": str(self.number), "WORLD_SIZE": size, "LOCAL_RANK": str(self.device), "LOCAL_WORLD_SIZE": size,
+                "GROUP_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}  # fmt: skip
 
     def begin(self):
         """Make the calling thread this rank's."""

@@ -9,6 +9,7 @@ _FOLDS = {
     ReduceOp.BAND: torch.bitwise_and, ReduceOp.BOR: torch.bitwise_or, ReduceOp.BXOR: torch.bitwise_xor,
 }  # fmt: skip
 _BITS = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
+_ORDERED = (ReduceOp.MIN, ReduceOp.MAX)
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
 
@@ -35,25 +36,38 @@ def combine(ops, tensors):
 
     ops: what each rank asks for; only the factors of PREMUL_SUM may differ.
     """
-    kind = _kind(ops[0])
-    if tensors[0].dtype in _SIGNED:
-        return _combine_unsigned(ops, tensors)
-    if kind == ReduceOp.PREMUL_SUM:
-        tensors = [(tensor * _factor(op)).to(tensor.dtype) for op, tensor in zip(ops, tensors)]
-    fold, total = _FOLDS[kind], tensors[0].clone()
-    for tensor in tensors[1:]:
-        fold(total, tensor, out=total)
-    if kind == ReduceOp.AVG:
+    total = begin(ops[0], tensors[0])
+    for op, tensor in zip(ops[1:], tensors[1:]):
+        fold(op, total, begin(op, tensor, copy=False))
+    return end(ops[0], total, tensors[0].dtype, len(tensors))
+
+
+def begin(op, tensor, copy=True):
+    """Return what a rank's tensor brings into the reduction, a new one where `copy` is asked for.
+
+    Unsigned integers come as signed ones of the same bits; where their order counts, it is moved by half the range.
+    """
+    if tensor.dtype in _SIGNED:
+        tensor = tensor.view(_SIGNED[tensor.dtype])
+        return tensor ^ torch.iinfo(tensor.dtype).min if _kind(op) in _ORDERED else tensor.clone()
+    if _kind(op) == ReduceOp.PREMUL_SUM:
+        return (tensor * _factor(op)).to(tensor.dtype)
+    return tensor.clone() if copy else tensor
+
+
+def fold(op, total, tensor):
+    """Combine two tensors in the first one."""
+    _FOLDS[_kind(op)](total, tensor, out=total)
+
+
+def end(op, total, dtype, count):
+    """Return the result in type `dtype`, of a reduction over `count` ranks."""
+    if dtype in _SIGNED:
+        return (total ^ torch.iinfo(total.dtype).min if _kind(op) in _ORDERED else total).view(dtype)
+    if _kind(op) == ReduceOp.AVG:
         exact = total.is_floating_point() or total.is_complex()
-        total = torch.div(total, len(tensors), rounding_mode=None if exact else "trunc")
+        return torch.div(total, count, rounding_mode=None if exact else "trunc")
     return total
-
-
-def _combine_unsigned(ops, tensors):
-    """Reduce unsigned integers as signed ones of the same bits: where order counts, it is moved by half the range."""
-    dtype = tensors[0].dtype
-    half = torch.iinfo(_SIGNED[dtype]).min if _kind(ops[0]) in (ReduceOp.MIN, ReduceOp.MAX) else 0
-    return (combine(ops, [tensor.view(_SIGNED[dtype]) ^ half for tensor in tensors]) ^ half).view(dtype)
 
 
 def _factor(op):

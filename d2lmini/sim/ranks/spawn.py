@@ -6,34 +6,37 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch._dynamo import config as dynamo
-from torch.distributed import distributed_c10d
 
 from d2lmini.sim.device.current import set_device
 from d2lmini.sim.device.state import state
-from d2lmini.sim.ranks import functional, reducer
 from d2lmini.sim.ranks.baton import Baton
 from d2lmini.sim.ranks.costs import Prices
 from d2lmini.sim.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
 from d2lmini.sim.ranks.exchange import Exchange
-from d2lmini.sim.ranks.group import NAME, SimGroup
-from d2lmini.sim.ranks.process import Process
+from d2lmini.sim.ranks.group import SimGroup
+from d2lmini.sim.ranks.patches import join, torch_for_ranks
 from d2lmini.sim.ranks.rank import Rank, here
 
 _LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, __file__, threading.__file__))
 _LOOK_S = 0.1
 
 
-def spawn(fn, args=(), nprocs=None):
+def spawn(fn, args=(), nprocs=None, allreduce=None):
     """Call ``fn(rank, *args)`` on `nprocs` simulated ranks and return their results, in the order of ranks.
 
     nprocs: by default one rank for each simulated GPU. Rank r's current device is ``sim:r``; its default process group,
-    of the backend ``simccl``, is there already. The ranks are threads that take turns; each has for itself what a
-    process would have: its process groups, its random numbers. Their results are the same in every run.
+    of the backend ``simccl``, is there already, and so are torchrun's environment variables; a program's own call of
+    ``init_process_group``, with whatever backend, is content with it. The ranks are threads that take turns; each has
+    for itself what a process would have: its process groups, its random numbers. The results are the same in every run.
+
+    allreduce: ``allreduce(n)`` returns the schedule that carries every all-reduce of n ranks, those of DDP's buckets
+    too; see `schedules`. By default a ring, as `costs` prices it.
 
     Raises RankError when `fn` raises, with the first such error as its cause; MismatchError and DeadlockError when the
     ranks' calls do not fit together, or wait for one another; ValueError for a number of ranks without GPUs;
@@ -41,8 +44,8 @@ def spawn(fn, args=(), nprocs=None):
     """
     _check(nprocs)
     size = len(state.gpus) if nprocs is None else nprocs
-    world = World(size)
-    with _settings():
+    world = World(size, allreduce)
+    with torch_for_ranks():
         world.run(fn, args)
     return world.results
 
@@ -50,11 +53,12 @@ def spawn(fn, args=(), nprocs=None):
 class World:
     """The ranks of one call to `spawn`."""
 
-    def __init__(self, size):
+    def __init__(self, size, allreduce):
+        self.schedule = cache(allreduce) if allreduce else lambda size: None
         self.size, self.results, self._exchanges, self._errors = size, [None] * size, {}, []
         self.baton, self._prices = Baton(size, self._explain), Prices(state.clock)
         self.ranks = [Rank(number, number, self, state.clock) for number in range(size)]
-        self._store = dist.HashStore()
+        self.store = dist.HashStore()
 
     def run(self, fn, args):
         """Run `fn` on all ranks; raises the error of the first that raised one."""
@@ -104,7 +108,7 @@ class World:
         state.claim(rank.device)
         try:
             with dynamo.patch(fake_tensor_cache_enabled=False):  # it does not tell the ranks' devices apart
-                dist.init_process_group(NAME, store=self._store, rank=rank.number, world_size=self.size)
+                join()
                 self.results[rank.number] = fn(rank.number, *args)
         finally:
             with contextlib.suppress(Exception):
@@ -164,44 +168,6 @@ def _own(frame):
     while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back
     return frame
-
-
-@contextlib.contextmanager
-def _settings():
-    """Let torch be as ranks need it inside, and as it was afterwards."""
-    if NAME not in dist.Backend.backend_list:
-        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["sim", "cpu"])
-        functional.register()
-    process, barrier, own = Process(fresh=False), dist.monitored_barrier, dist.Reducer
-    torch._C._distributed_c10d._set_thread_isolation_mode(True)
-    dist.monitored_barrier = distributed_c10d.monitored_barrier = _monitored_barrier
-    dist.Reducer, state.backward_ended = reducer.Reducer, _backward_ended
-    try:
-        yield
-    finally:
-        dist.Reducer, state.backward_ended = own, None
-        reducer.withdraw()
-        dist.monitored_barrier = distributed_c10d.monitored_barrier = barrier
-        torch._C._distributed_c10d._set_thread_isolation_mode(False)
-        process.enter()
-
-
-def _create(options, _):
-    """Make a process group: what torch calls."""
-    if here() is None:
-        raise RuntimeError(f"the backend {NAME} joins simulated ranks: call sim.spawn(fn), which starts them")
-    return here().world.group(options)
-
-
-def _monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
-    """torch's own asks for gloo; every group of ours can say who is missing."""
-    if not distributed_c10d._rank_not_in_group(group):
-        (group or distributed_c10d._get_default_group()).monitored_barrier(timeout, wait_all_ranks)
-
-
-def _backward_ended():
-    if here() is not None:
-        here().end_backward()
 
 
 def _check(nprocs):

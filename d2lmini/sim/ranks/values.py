@@ -3,6 +3,8 @@
 A call holds the real tensors that its rank gives, `sent`, and those that it wants filled, `received`.
 """
 
+import torch
+
 from d2lmini.sim.ranks.errors import MismatchError
 from d2lmini.sim.ranks.reductions import combine
 
@@ -43,6 +45,15 @@ def gathered(root=None):
     return act
 
 
+def gathered_in_one(calls):
+    """All-gather into tensors that hold what all sent, one after the other."""
+    for place in range(len(calls[0].sent)):
+        whole = torch.cat([call.sent[place].flatten() for call in calls])
+        for call in calls:
+            _fit(call, call.received[place], calls[0], whole)
+            call.received[place].copy_(whole.view(call.received[place].shape))
+
+
 def scattered(root):
     """Everybody receives its piece of the list that `root` sent."""
 
@@ -62,6 +73,15 @@ def reduce_scattered(calls):
             for other, piece in zip(calls, pieces):
                 _fit(call, ours, other, piece)
             ours.copy_(combine(ops, [piece.reshape(ours.shape) for piece in pieces]))
+
+
+def reduce_scattered_in_one(calls):
+    """Everybody receives its part of the reduction of tensors whose parts, one after the other, belong to the ranks."""
+    ops = [call.reduction for call in calls]
+    for place in range(len(calls[0].sent)):
+        parts = combine(ops, [call.sent[place] for call in calls]).view(len(calls), -1)
+        for call, part in zip(calls, parts):
+            _put(call, call.received[place], calls[0], part)
 
 
 def exchanged(calls):

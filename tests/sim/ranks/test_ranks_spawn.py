@@ -1,6 +1,7 @@
 """Starting ranks: results, errors, and that nothing is left behind."""
 
 import _thread
+import os
 import random
 import sys
 import threading
@@ -19,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("gpus")
 
 def left():
     """What a call to spawn must leave as it was."""
-    return (threading.active_count(), distributed_c10d._world, sys.excepthook, dist.monitored_barrier, torch.Tensor.to,
-            torch.tensor, torch.sim.current_device(), torch.initial_seed(), torch.get_rng_state().tolist(),
+    return (threading.active_count(), distributed_c10d._world, sys.excepthook, dist.monitored_barrier,
+            dist.init_process_group, torch.Tensor.to, torch.tensor, torch.sim.current_device(), torch.initial_seed(), torch.get_rng_state().tolist(),
             random.getstate(), np.random.get_state()[1].tolist(), dist.is_initialized())  # fmt: skip
 
 
@@ -119,6 +120,27 @@ def test_a_program_may_end_its_groups_itself():
 
     assert sim.spawn(run) == [None] * 4
     assert sim.spawn(run) == [None] * 4  # in new groups of the same names
+
+
+def test_a_program_written_for_torchrun_runs_as_it_is():
+    def main(rank):
+        dist.init_process_group("nccl", init_method="env://")
+        local = int(os.environ["LOCAL_RANK"])
+        torch.accelerator.set_device_index(local)
+        tensor = torch.ones(1, device=f"sim:{local}") * int(os.environ["RANK"])
+        dist.all_reduce(tensor)
+        assert int(os.environ["WORLD_SIZE"]) == dist.get_world_size() == 4
+        with pytest.raises(ValueError, match="twice"):
+            dist.init_process_group("nccl")
+        dist.destroy_process_group()
+        dist.init_process_group("gloo")
+        dist.barrier()
+        dist.destroy_process_group()
+        return tensor.item()
+
+    before = dict(os.environ)
+    assert sim.spawn(main) == [6.0] * 4
+    assert dict(os.environ) == before
 
 
 def test_a_number_of_ranks_without_gpus_is_refused():

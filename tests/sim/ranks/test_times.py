@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 
 from d2lmini import sim
+from d2lmini.collectives import schedules
 from d2lmini.hardware.costs import LAUNCH_S, copy_seconds
 from d2lmini.hardware.machines import build
 
@@ -163,6 +164,32 @@ def test_the_gradients_are_there_before_the_step():
     spans = sim.spawn(run)[1]
     communication = max(end for kind, _, _, end in spans if kind == "communication")
     assert next(start for _, name, start, _ in spans if name == "mul_") >= communication
+
+
+SCHEDULES = [schedules.allreduce_naive, schedules.allreduce_tree, schedules.allreduce_ring,
+             schedules.allreduce_halving_doubling]  # fmt: skip
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.__name__)
+def test_our_schedules_carry_the_buckets_of_ddp(schedule):
+    def run(rank):
+        torch.manual_seed(0)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(7, 5).to("sim"))
+        model(torch.full((3, 7), rank + 1.0, device="sim")).sum().backward()
+        extreme = torch.tensor([rank, 2**16 - 1 - rank]).to(torch.uint16).to("sim")
+        dist.all_reduce(extreme, dist.ReduceOp.MAX)
+        return model.module.weight.grad.cpu(), extreme.cpu().tolist()
+
+    sim.enable(3, gpu=GPU, link=LINK)
+    with sim.trace() as trace:
+        results = sim.spawn(run, allreduce=schedule)
+    for gradient, extreme in results:
+        torch.testing.assert_close(gradient, torch.full((5, 7), 3 * 2.0))  # mean of 3·1, 3·2 and 3·3
+        assert extreme == [2, 2**16 - 1]
+    wanted = sum(step.stop - step.start for sends in schedule(3).steps for step in sends) * 40 * 4 / schedule(3).chunks
+    sums = [s for s in trace.spans if s.kind == "communication" and s.name.startswith("all_reduce")]
+    bucket = [s for s in sums if s.name.split(",")[0] == sums[0].name.split(",")[0]]
+    assert sum(s.nbytes for s in bucket) == pytest.approx(wanted, abs=16)
 
 
 def test_a_trace_names_collective_group_bytes_and_step(tmp_path):

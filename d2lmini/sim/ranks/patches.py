@@ -1,0 +1,78 @@
+"""What is replaced in torch while ranks are simulated, and put back afterwards."""
+
+import contextlib
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from d2lmini.sim.device.state import state
+from d2lmini.sim.ranks import functional, reducer
+from d2lmini.sim.ranks.group import NAME
+from d2lmini.sim.ranks.process import Process
+from d2lmini.sim.ranks.rank import here
+
+
+@contextlib.contextmanager
+def torch_for_ranks():
+    """Let torch be as ranks need it inside, and as it was afterwards."""
+    if NAME not in dist.Backend.backend_list:  # what is known stays known, as the device type does
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["sim", "cpu"])
+        functional.register()
+    process, own = Process(), [(owner, name, getattr(owner, name)) for owner, name in _REPLACED]
+    torch._C._distributed_c10d._set_thread_isolation_mode(True)
+    for (owner, name), function in _REPLACED.items():
+        setattr(owner, name, function)
+    state.backward_ended = _backward_ended
+    try:
+        yield
+    finally:
+        state.backward_ended = None
+        for owner, name, function in own:
+            setattr(owner, name, function)
+        reducer.withdraw()
+        torch._C._distributed_c10d._set_thread_isolation_mode(False)
+        process.enter()
+
+
+def _create(options, _):
+    """Make a process group: what torch calls."""
+    if here() is None:
+        raise RuntimeError(f"the backend {NAME} joins simulated ranks: call sim.spawn(fn), which starts them")
+    return here().world.group(options)
+
+
+def join():
+    """Make the calling rank's default process group."""
+    rank = here()
+    _init_process_group(NAME, store=rank.world.store, rank=rank.number, world_size=rank.world.size)
+
+
+def _init_from_program(*args, **options):
+    """A program's own call, with whatever backend: the ranks have joined already, or join again after it left."""
+    if here() is None or (dist.is_initialized() and here().program_joined):
+        return _init_process_group(*args, **options)  # torch's error for a second call
+    if not dist.is_initialized():
+        join()
+    here().program_joined = True
+
+
+def _monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+    """torch's own asks for gloo; every group of ours can say who is missing."""
+    if not distributed_c10d._rank_not_in_group(group):
+        (group or distributed_c10d._get_default_group()).monitored_barrier(timeout, wait_all_ranks)
+
+
+def _backward_ended():
+    if here() is not None:
+        here().end_backward()
+
+
+_init_process_group = dist.init_process_group
+_REPLACED = {
+    (dist, "init_process_group"): _init_from_program,
+    (distributed_c10d, "init_process_group"): _init_from_program,
+    (dist, "monitored_barrier"): _monitored_barrier,
+    (distributed_c10d, "monitored_barrier"): _monitored_barrier,
+    (dist, "Reducer"): reducer.Reducer,
+}
