@@ -1,5 +1,7 @@
 """Checks of the exercises on where tensors live: moving them, and computing without making the host wait."""
 
+from collections import namedtuple
+
 import torch
 
 from d2lmini import sim
@@ -25,6 +27,7 @@ def _batches():
         "a list with a tuple inside": [x, (y, x)],
         "a dict with a list inside": {"image": x, "boxes": [y, y], "name": "cat", "index": 7},
         "an empty list": [],
+        "a named tuple": namedtuple("Example", "image label")(x, y),
     }
 
 

@@ -7,7 +7,8 @@ EDITS = [
     ("a tuple becomes a list", "type(batch)(", "list("),
     ("what stands in a list is left alone", "move(item, device) for item in batch", "item for item in batch"),
     ("what stands in a dict is left alone", "key: move(value, device)", "key: value"),
-    ("the last item is dropped (off by one)", "for item in batch)", "for item in batch[:-1])"),
+    ("the last item is dropped (off by one)", "for item in batch]", "for item in batch[:-1]]"),
+    ("a named tuple is made like any other", "named = hasattr(batch, \"_make\")", "named = False"),
     ("what is no tensor is lost", "    return batch\n", "    return None\n"),
     ("numbers change their type", "batch.to(device)", "batch.to(device).double()"),
 ]
