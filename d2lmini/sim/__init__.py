@@ -23,6 +23,7 @@ import torch
 from d2lmini.hardware import machines
 from d2lmini.sim.device.state import state
 from d2lmini.sim.model.clock import Clock
+from d2lmini.sim.model.cluster_clock import ClusterClock
 from d2lmini.sim.model.memory import Memory
 from d2lmini.sim.model.work import work
 from d2lmini.sim.ranks import DeadlockError, MismatchError, RankError
@@ -43,6 +44,7 @@ def enable(gpus=None, gpu="GTX 1080", link="PCIe3-x16", *, machine=None, memory=
     the counting of memory and with it its limit. accelerator: whether ``torch.accelerator`` and ``nn.DataParallel``
     mean these GPUs; by default only when the machine has no real one.
 
+    Of a cluster of more than 128 GPUs only the first node's are there, and those of all nodes on simulated ranks.
     Calling it again is allowed and replaces what was set. Tensors on devices that stay keep their values. Raises
     RuntimeError when a tensor is on a device that would go, or takes more than the new capacity, and then changes
     nothing; ValueError for an unknown name or a number of GPUs outside 1 to 128; RuntimeError when this torch lacks
@@ -55,10 +57,11 @@ def enable(gpus=None, gpu="GTX 1080", link="PCIe3-x16", *, machine=None, memory=
     _register()
     from d2lmini.sim.device import gpus as devices
 
-    devices.resize(chosen.count, capacity, counting)
+    cluster = isinstance(chosen, machines.Cluster)
+    devices.resize(chosen.node.count if chosen.count > _MOST else chosen.count, capacity, counting)
     state.machine = chosen
     state.leads = not torch.cuda.is_available() if accelerator is None else accelerator
-    state.clock = Clock(chosen) if clock else None
+    state.clock = (ClusterClock if cluster else Clock)(chosen) if clock else None
 
 
 def disable():

@@ -79,7 +79,7 @@ def test_simulated_ranks_learn_what_replicas_in_one_process_do(capsys, tmp_path)
 
 
 def test_what_a_simulated_rank_raises_is_one_line(capsys):
-    code, out, err = run(capsys, *QUICK, "--kind", "sim", "--devices", 2, "--engine", "ddp", "--lr", "1e30")
+    code, _, err = run(capsys, *QUICK, "--kind", "sim", "--devices", 2, "--engine", "ddp", "--lr", "1e30")
     assert (code, len(err)) == (1, 1)
     assert "rank 0" in err[0]
 

@@ -23,10 +23,7 @@ def resize(count, capacity, counting):
     found = _staying(count, capacity) if state.gpus else []
     state.counting = counting
     del state.gpus[count:]
-    for index in range(len(state.gpus), count):
-        generator = random.make(index)
-        generator.manual_seed(torch.initial_seed())
-        state.gpus.append(Gpu(index, torch.device("sim", index), Memory(index, capacity), generator))
+    state.gpus += new(range(len(state.gpus), count), capacity)
     for gpu in state.gpus:
         gpu.memory.restart(capacity)
     if counting:
@@ -35,6 +32,14 @@ def resize(count, capacity, counting):
     if state.current >= count:
         state.current = 0
     torch.nn.parallel._functions._streams = None  # a list with one entry for each device
+
+
+def new(indices, capacity):
+    """Return a list of new GPUs of `capacity` bytes, numbered so, with generators that are seeded as the program's."""
+    made = [Gpu(index, torch.device("sim", index), Memory(index, capacity), random.make(index)) for index in indices]
+    for gpu in made:
+        gpu.generator.manual_seed(torch.initial_seed())
+    return made
 
 
 def _staying(count, capacity):
