@@ -103,8 +103,8 @@ def join(store, device, timeout):
 
 
 def backend():
-    """Return the name of what carries gradients: "gloo" or "nccl"."""
-    return "nccl" if "nccl" in dist.get_backend_config() else "gloo"
+    """Return the name of what carries gradients: "gloo", "nccl", or "simccl" between simulated ranks."""
+    return next((name for name in ("nccl", "simccl") if name in dist.get_backend_config()), "gloo")
 
 
 def as_batch():

@@ -23,6 +23,7 @@ import torch
 from d2lmini.hardware import machines
 from d2lmini.sim.device.state import state
 from d2lmini.sim.model.clock import Clock
+from d2lmini.sim.model.cluster_clock import ClusterClock
 from d2lmini.sim.model.memory import Memory
 from d2lmini.sim.model.work import work
 from d2lmini.sim.ranks import DeadlockError, MismatchError, RankError
@@ -46,6 +47,7 @@ def enable(gpus=None, gpu="GTX 1080", link=None, *, machine=None, memory=None, c
     numbers: nothing is computed, so that a step of any size takes no memory of this machine and little time, and the
     clock and the memory's count say what it would cost. way: how steps are run, a name in `hardware.HOST_COSTS`.
 
+    Of a cluster of more than 128 GPUs only the first node's are there, and those of all nodes on simulated ranks.
     Calling it again is allowed and replaces what was set. Tensors on devices that stay keep their values. Raises
     RuntimeError when a tensor is on a device that would go, takes more than the new capacity, or would have to gain or
     lose its numbers, and then changes nothing; ValueError for an unknown name or a number of GPUs outside 1 to 128;
@@ -58,8 +60,9 @@ def enable(gpus=None, gpu="GTX 1080", link=None, *, machine=None, memory=None, c
     _register()
     from d2lmini.sim.device import gpus as devices
 
-    made = Clock(chosen, way) if clock else None
-    devices.resize(chosen.count, capacity, counting, torch.device("meta" if shapes_only else "cpu"))
+    made = (ClusterClock if isinstance(chosen, machines.Cluster) else Clock)(chosen, way) if clock else None
+    count = chosen.node.count if chosen.count > _MOST else chosen.count
+    devices.resize(count, capacity, counting, torch.device("meta" if shapes_only else "cpu"))
     state.machine = chosen
     state.leads = not torch.cuda.is_available() if accelerator is None else accelerator
     state.clock = made

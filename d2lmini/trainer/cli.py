@@ -1,6 +1,7 @@
 """Train from the command line: ``python -m d2lmini.train --help`` says what there is to choose.
 
     python -m d2lmini.train --data digits --devices 2 --epochs 10 --allreduce ring --json results.json
+    python -m d2lmini.train --data digits --kind sim --devices 8 --engine ddp
     torchrun --nproc-per-node=2 -m d2lmini.train --data digits --epochs 10 --engine ddp
 """
 
@@ -45,7 +46,7 @@ def main(words=None):
     options = None
     try:
         options = arguments.parse(words)
-        run(options, choose_devices(options.devices, options.kind, options.gpu))
+        start(options)
         print(end="", flush=True)
     except KeyboardInterrupt:
         with _uninterrupted():
@@ -113,6 +114,15 @@ def kind_of_rank(options):
 def go_on(options):
     """Return what to say about going on after an interrupt."""
     return f": go on with --checkpoint {options.checkpoint} --resume" if options and options.checkpoint else ""
+
+
+def start(options):
+    """Train in this process, on all devices at once, or with a simulated rank for each."""
+    devices = choose_devices(options.devices, options.kind, options.gpu)
+    if options.engine == "ddp":
+        sim.spawn(lambda rank: run(options, [devices[rank]]))
+    else:
+        run(options, devices)
 
 
 def run(options, where):

@@ -48,4 +48,7 @@ def _allreduce(algorithm):
 
     if callable(algorithm):
         return algorithm
+    if "simccl" in dist.get_backend_config():
+        raise ValueError('allreduce sends messages between processes: on simulated ranks choose the engine "ddp", and '
+                         "sim.spawn(…, allreduce=…) for its schedule")  # fmt: skip
     return partial(Messages().allreduce, algorithm=algorithm or "ring")

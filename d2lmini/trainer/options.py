@@ -73,10 +73,11 @@ def _check_engine(made, options):
     """Refuse what does not go with the number of processes; fill in what depends on it."""
     group = join.launched()
     options.engine = options.engine or ("ddp" if group else "replicas")
+    simulated = (options.engine, options.kind) == ("ddp", "sim")  # the ranks are simulated too
     wrong = {
         "--engine replicas has all replicas in one process: leave out torchrun": group and options.engine == "replicas",
         f"--engine {options.engine} has a replica a process: start them with torchrun --nproc-per-node=2 -m "
-        "d2lmini.train …": not group and options.engine != "replicas",
+        "d2lmini.train …; or ddp with --kind sim": not (group or options.engine == "replicas" or simulated),
         "argument --devices: under torchrun a process has one device; choose --nproc-per-node": group
         and options.devices,
         "argument --kind: simulated GPUs live in one process: leave out torchrun": group and options.kind == "sim",
@@ -178,8 +179,8 @@ def _add_data(group):
 def _add_processes(group):
     group.add_argument("--engine", choices=ENGINES,
                        help="replicas: all in one process; ddp: a process each, gradients summed by torch's "
-                       "DistributedDataParallel; allreduce: a process each, gradients summed as --allreduce says; by "
-                       "default ddp under torchrun, else replicas")  # fmt: skip
+                       "DistributedDataParallel, or with --kind sim a simulated rank each; allreduce: a process each, "
+                       "gradients summed as --allreduce says; by default ddp under torchrun, else replicas")
     group.add_argument("--allreduce", choices=list(ALLREDUCE),
                        help="how gradients are summed, by default in a ring")
     group.add_argument("--buckets", type=number(float, 0), default=25.0, metavar="MIB",

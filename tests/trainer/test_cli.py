@@ -64,6 +64,26 @@ def test_the_table_and_the_json_say_the_same(capsys, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["results.json"]
 
 
+def test_simulated_ranks_learn_what_replicas_in_one_process_do(capsys, tmp_path):
+    found = {}
+    for engine in ("ddp", "replicas"):
+        file = tmp_path / f"{engine}.json"
+        code, *_ = run(capsys, *QUICK, "--kind", "sim", "--devices", 3, "--engine", engine, "--json", file)
+        assert code == 0
+        found[engine] = json.loads(file.read_text())
+    ddp, replicas = found["ddp"], found["replicas"]
+    assert (ddp["devices"], ddp["backend"], ddp["world_size"]) == (replicas["devices"], "simccl", 3)
+    for ours, theirs in zip(ddp["epochs"], replicas["epochs"], strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+        assert ours["accuracy"] == theirs["accuracy"]
+
+
+def test_what_a_simulated_rank_raises_is_one_line(capsys):
+    code, _, err = run(capsys, *QUICK, "--kind", "sim", "--devices", 2, "--engine", "ddp", "--lr", "1e30")
+    assert (code, len(err)) == (1, 1)
+    assert "rank 0" in err[0]
+
+
 def test_one_device_is_the_cpu_and_its_times_are_measured(capsys, tmp_path):
     code, out, _ = run(capsys, *QUICK, "--kind", "cpu", "--json", tmp_path / "r.json")
     assert code == 0

@@ -25,10 +25,7 @@ def resize(count, capacity, counting, home):
     found = _staying(count, capacity, home) if state.gpus else []
     state.counting, state.home = counting, home
     del state.gpus[count:]
-    for index in range(len(state.gpus), count):
-        generator = random.make(index)
-        generator.manual_seed(torch.initial_seed())
-        state.gpus.append(Gpu(index, torch.device("sim", index), Memory(index, capacity), generator))
+    state.gpus += new(range(len(state.gpus), count), capacity)
     for gpu in state.gpus:
         gpu.memory.restart(capacity)
     if counting:
@@ -37,6 +34,14 @@ def resize(count, capacity, counting, home):
     if state.current >= count:
         state.current = 0
     torch.nn.parallel._functions._streams = None  # a list with one entry for each device
+
+
+def new(indices, capacity):
+    """Return a list of new GPUs of `capacity` bytes, numbered so, with generators that are seeded as the program's."""
+    made = [Gpu(index, torch.device("sim", index), Memory(index, capacity), random.make(index)) for index in indices]
+    for gpu in made:
+        gpu.generator.manual_seed(torch.initial_seed())
+    return made
 
 
 def _staying(count, capacity, home):

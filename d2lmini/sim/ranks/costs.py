@@ -61,7 +61,7 @@ class Prices:
         """Occupy each rank's communication stream and the wires; return the moment at which all is over."""
         if self._clock is None:
             return 0
-        call, devices = calls[0], tuple(owner.device for owner in owners)
+        call, devices = calls[0], tuple(owner.number for owner in owners)
         nbytes = max(call.nbytes for call in calls)
         if call.name == "all_to_all":
             nbytes = tuple(tuple(values.nbytes([part]) for part in call.sent) for call in calls)
@@ -79,7 +79,7 @@ class Prices:
         ready = max(sending.ready, receiving.ready)
         if self._clock is None or sender is receiver:
             return ready
-        ends = sender.device, receiver.device
+        ends = sender.number, receiver.number
         plan = self._priced([Step(1, [(0, 1, sending.nbytes)])], ends)
         pair = f"{sending.where} {min(ends)}–{max(ends)}"
         streams, (_, duration, wires) = [sender.stream(pair), receiver.stream(pair)], plan[0]

@@ -13,6 +13,7 @@ import torch
 from torch.distributed import distributed_c10d
 from torch.distributed.tensor import DTensor, _random
 
+from d2lmini.sim.device.state import state
 from d2lmini.sim.ranks.tracker import Tracker
 
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -28,12 +29,14 @@ def no_groups():
 class Process:
     """The variables of one process, at first as the thread that makes this object sees them, as after a fork.
 
-    environment: what torchrun would set for a new one, {name: text}, which has no process groups yet.
+    environment: what torchrun would set for a new one, {name: text}, which has no process groups yet; gpus: those of
+    its node, the first of which is number `first` of all.
     """
 
-    def __init__(self, environment=None):
+    def __init__(self, environment=None, gpus=None, first=0):
         self.leave()
         if environment is not None:
+            self._gpus, self._first = gpus, first
             self._environment = environment
             self._groups, self._tracker = no_groups(), Tracker()
             self._numpy = numpy.random.MT19937()
@@ -46,6 +49,7 @@ class Process:
         self._numpy = numpy.random.get_bit_generator()
         self._tracker, self._handlers = _random._rng_tracker, _handlers.copy()
         self._excepthook = sys.excepthook
+        self._gpus, self._first = state.gpus, getattr(state.clock, "first", 0)
         self._environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
 
     def enter(self):
@@ -55,6 +59,9 @@ class Process:
         random.setstate(self._python)
         numpy.random.set_bit_generator(self._numpy)
         _random._rng_tracker, sys.excepthook = self._tracker, self._excepthook
+        state.gpus = self._gpus
+        if hasattr(state.clock, "first"):
+            state.clock.first = self._first
         for name in VARIABLES:
             text = self._environment.get(name)
             if text is None:

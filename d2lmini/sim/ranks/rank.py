@@ -16,28 +16,30 @@ def here():
 
 
 class Rank:
-    """Rank `number` of `world`, on device `device`."""
+    """Rank `number` of `world`, on GPU `device` of a node whose GPUs are `gpus`."""
 
-    def __init__(self, number, device, world, clock):
+    def __init__(self, number, device, world, clock, gpus):
         self.number, self.device, self.world, self.clock = number, device, world, clock
-        self.process, self.thread, self.ended = Process(self._environment()), None, False
+        self.process = Process(self._environment(len(gpus)), gpus, number - device)
+        self.thread, self.ended = None, False
         self.program_joined = False  # whether the program has called init_process_group
         self.groups = Counter()  # how often the rank has made a group of that name and those ranks
         self.on_device = False  # whether the host's tensors that a group is handed stand for the device's
         self._streams, self._backward = {}, 0
 
-    def _environment(self):
-        """Return what torchrun would set for a process of this rank."""
-        size = str(self.world.size)
-        return {"RANK": str(self.number), "WORLD_SIZE": size, "LOCAL_RANK": str(self.device), "LOCAL_WORLD_SIZE": size,
-                "GROUP_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}  # fmt: skip
+    def _environment(self, each):
+        """Return what torchrun would set for a process of this rank; each: how many GPUs a node has."""
+        first = self.number - self.device
+        return {"RANK": str(self.number), "WORLD_SIZE": str(self.world.size), "LOCAL_RANK": str(self.device),
+                "LOCAL_WORLD_SIZE": str(min(each, self.world.size - first)), "GROUP_RANK": str(first // each),
+                "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}  # fmt: skip
 
     def begin(self):
         """Make the calling thread this rank's."""
         self.process.enter()
         self.thread, _here.rank = threading.get_ident(), self
         if self.clock is not None:
-            messages.begin(self.clock, self.device)
+            messages.begin(self.clock, self.number)
 
     def wait(self, work):
         """Let the other ranks run until `work` is done."""

@@ -13,7 +13,9 @@ import torch
 import torch.distributed as dist
 from torch._dynamo import config as dynamo
 
+from d2lmini.hardware.machines import Cluster
 from d2lmini.sim.device.current import set_device
+from d2lmini.sim.device.gpus import new
 from d2lmini.sim.device.state import state
 from d2lmini.sim.ranks.baton import Baton
 from d2lmini.sim.ranks.costs import Prices
@@ -30,10 +32,11 @@ _LOOK_S = 0.1
 def spawn(fn, args=(), nprocs=None, allreduce=None):
     """Call ``fn(rank, *args)`` on `nprocs` simulated ranks and return their results, in the order of ranks.
 
-    nprocs: by default one rank for each simulated GPU. Rank r's current device is ``sim:r``; its default process group,
-    of the backend ``simccl``, is there already, and so are torchrun's environment variables; a program's own call of
-    ``init_process_group``, with whatever backend, is content with it. The ranks are threads that take turns; each has
-    for itself what a process would have: its process groups, its random numbers. The results are the same in every run.
+    nprocs: by default one rank for each simulated GPU. Rank r's current device is ``sim:r``; on a cluster of nodes of 8
+    it is GPU r % 8 of node r // 8, and ``sim:k`` means its own node's. Its default process group, of the backend
+    ``simccl``, is there already, and so are torchrun's environment variables; a program's own ``init_process_group``,
+    with whatever backend, is content with it. The ranks are threads that take turns; each has for itself what a process
+    would have: its process groups, its random numbers. The results are the same in every run.
 
     allreduce: ``allreduce(n)`` returns the schedule that carries every all-reduce of n ranks, those of DDP's buckets
     too; see `schedules`. By default a ring, as `costs` prices it.
@@ -43,7 +46,7 @@ def spawn(fn, args=(), nprocs=None, allreduce=None):
     RuntimeError before `sim.enable` and inside a rank. Nothing is left behind then.
     """
     _check(nprocs)
-    size = len(state.gpus) if nprocs is None else nprocs
+    size = state.machine.count if nprocs is None else nprocs
     world = World(size, allreduce)
     with torch_for_ranks():
         world.run(fn, args)
@@ -57,7 +60,8 @@ class World:
         self.schedule = cache(allreduce) if allreduce else lambda size: None
         self.size, self.results, self._exchanges, self._errors = size, [None] * size, {}, []
         self.baton, self._prices = Baton(size, self._explain), Prices(state.clock)
-        self.ranks = [Rank(number, number, self, state.clock) for number in range(size)]
+        self.ranks = [Rank(first + i, i, self, state.clock, gpus) for first, gpus in _nodes(size)
+                      for i in range(min(len(gpus), size - first))]  # fmt: skip
         self.store = dist.HashStore()
 
     def run(self, fn, args):
@@ -170,11 +174,18 @@ def _own(frame):
     return frame
 
 
+def _nodes(size):
+    """Yield, for each node that `size` ranks need, the number of its first GPU and the list of its GPUs."""
+    each = state.machine.node.count if isinstance(state.machine, Cluster) else state.machine.count
+    for first in range(0, size, each):
+        yield first, new(range(each), state.gpus[0].memory.capacity) if first else state.gpus[:each]
+
+
 def _check(nprocs):
     if here() is not None:
         raise RuntimeError(f"sim.spawn was called by rank {here().number}: ranks cannot start other ranks")
     if not state.gpus:
         raise RuntimeError("expected simulated GPUs for the ranks: call sim.enable(...) first")
-    if nprocs is not None and not 1 <= nprocs <= len(state.gpus):
-        raise ValueError(f"expected 1 to {len(state.gpus)} ranks, one for each simulated GPU, got {nprocs}: "
+    if nprocs is not None and not 1 <= nprocs <= state.machine.count:
+        raise ValueError(f"expected 1 to {state.machine.count} ranks, one for each simulated GPU, got {nprocs}: "
                          f"call sim.enable({nprocs}) for more")  # fmt: skip

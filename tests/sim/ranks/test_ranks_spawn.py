@@ -21,8 +21,9 @@ pytestmark = pytest.mark.usefixtures("gpus")
 def left():
     """What a call to spawn must leave as it was."""
     return (threading.active_count(), distributed_c10d._world, sys.excepthook, dist.monitored_barrier,
-            dist.init_process_group, torch.Tensor.to, torch.tensor, torch.sim.current_device(), torch.initial_seed(), torch.get_rng_state().tolist(),
-            random.getstate(), np.random.get_state()[1].tolist(), dist.is_initialized())  # fmt: skip
+            dist.init_process_group, dist.Reducer, dist.is_initialized(), torch.Tensor.to, torch.tensor,
+            torch.sim.current_device(), torch.initial_seed(), torch.get_rng_state().tolist(), random.getstate(),
+            np.random.get_state()[1].tolist())  # fmt: skip
 
 
 def test_results_come_in_the_order_of_ranks():

@@ -1,6 +1,7 @@
 """The simulated time and the traffic of collectives: bytes by formula, communication beside computation, repeatable."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch.distributed as dist
 
 from d2lmini import sim
 from d2lmini.collectives import schedules
+from d2lmini.hardware import machines
 from d2lmini.hardware.costs import LAUNCH_S, copy_seconds
 from d2lmini.hardware.machines import build
 
@@ -225,3 +227,34 @@ def test_two_runs_are_the_same_to_the_last_digit():
     first, second = traced(run), traced(run)
     assert first.seconds == second.seconds > 0
     assert [tuple(s) for s in first.spans] == [tuple(s) for s in second.spans]
+
+
+def test_ranks_of_a_cluster_have_the_gpus_of_their_own_node():
+    def run(rank):
+        local = int(os.environ["LOCAL_RANK"])
+        torch.sim.set_device(local)
+        data = torch.full((MIB // 4,), float(rank), device="sim")
+        assert torch.sim.device_count() == 8
+        assert torch.sim.memory_allocated(local) == MIB
+        dist.all_reduce(data)
+        pairs = [dist.new_group([0, 1]), dist.new_group([0, 8])]
+        for number, pair in enumerate(pairs):
+            if rank in dist.get_process_group_ranks(pair):
+                torch.sim.synchronize()
+                begin = sim.now()
+                dist.all_reduce(data, group=pair)
+                torch.sim.synchronize()
+                pairs[number] = sim.now() - begin
+        return str(data.device), data[0].item(), pairs
+
+    sim.enable(machine=machines.cluster(machines.MACHINES["8xH200"], 20))
+    assert torch.sim.device_count() == 8
+    with sim.trace() as trace:
+        results = sim.spawn(run, nprocs=18)
+    assert [place for place, *_ in results] == [f"sim:{r % 8}" for r in range(18)]
+    assert results[17][1] == sum(range(18))
+    inside, across = results[0][2]
+    assert 0 < inside < across
+    wires = {wire for wire in trace.link_bytes() if "adapter" in wire}
+    assert {wire.split()[0] for wire in wires} == {"node0", "node1", "node2"}
+    assert torch.sim.device_count() == 8

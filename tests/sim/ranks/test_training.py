@@ -1,6 +1,7 @@
 """Unmodified programs of `torch.distributed` on 2, 4 and 8 simulated ranks: see `cases`."""
 
 from collections import Counter
+from functools import partial
 
 import cases
 import pytest
@@ -13,6 +14,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor, randn
 from torch.nn.functional import dropout
 
 from d2lmini import sim
+from d2lmini.trainer import Trainer
 
 
 def ran(case, ranks):
@@ -96,6 +98,24 @@ def test_random_numbers_of_replicas_agree_and_those_of_shards_differ():
     assert not torch.equal(a[2], c[2])
     assert 0.3 < (a[2] == 0).float().mean() < 0.7
     assert all(map(torch.equal, a[:3], again[:3]))
+
+
+def test_the_trainer_runs_on_ranks():
+    def train(rank, engine):
+        x, y = cases.samples()
+        optimizer = partial(torch.optim.SGD, lr=0.1)
+        trainer = Trainer(cases.network(), torch.nn.MSELoss(), optimizer, engine=engine)
+        for _ in range(3):
+            trainer.step(x, y)
+        return [p.detach().cpu() for p in trainer.replicas[0].parameters()]
+
+    alone = cases.network()
+    cases.steps(alone, *cases.samples(), torch.optim.SGD(alone.parameters(), lr=0.1))
+    sim.enable(3)
+    for result in sim.spawn(train, ("ddp",)):
+        torch.testing.assert_close(result, [p.detach() for p in alone.parameters()])
+    with pytest.raises(RuntimeError, match="between processes"):
+        sim.spawn(train, ("allreduce",))
 
 
 def test_parameters_that_differ_between_ranks_are_told():
