@@ -6,7 +6,7 @@ FILE is a table (CSV) of one of three forms, told by its first line: products of
 collectives (gpu, op_name, nccl_dtype, num_gpus, bytes, latency_ms), or runs of networks and links (system, gpu, count,
 network, precision, batch, metric, value, source). OUT is a list in the file's order. A row that cannot be predicted is
 printed with the reason and counted as missed. Where the source of a run leaves something open, `runs` says what is
-assumed; what the host spends on an operation is known least, so both ends of it are printed (`HOST_COSTS`).
+assumed; what the host spends on an operation is known least, so both ends of it are printed at the end.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from collections import defaultdict
 
 import runs
 
-from d2lmini.hardware import GPUS, collective_costs
+from d2lmini.hardware import GPUS, HOST_COSTS, collective_costs
 from d2lmini.hardware.costs import operation_seconds
 from d2lmini.hardware.products import Product
 
@@ -137,6 +137,10 @@ def show(rows, results):
         known = [abs(error) for error in errors if error is not None]
         middle = f"{statistics.median(known):7.1%} {max(known):7.1%}" if known else ""
         print(f"{band:45} {len(errors):5} {len(errors) - len(known):6} {middle}")
+    for cost in HOST_COSTS.values() if "network" in rows[0] else ():
+        told = [f"{1e6 * s:.0f}" for s in (cost.forward_s, cost.low_s, cost.high_s, cost.backward_s)]
+        print("host, {}: {} µs for an operation that Python calls, elsewhere {} to {}; {} in backward".format(
+            cost.name, *told))  # fmt: skip
     for name, pairs in ratios(rows, results).items():
         if pairs:
             off = [abs(simulated / published - 1) for published, simulated in pairs]
