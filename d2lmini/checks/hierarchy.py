@@ -76,7 +76,7 @@ def attainable_product(function):
     """``function(m, k, n, itemsize, flops_per_s, bytes_per_s)``: the most FLOP/s of a matrix product."""
     for m, k, n in ((1, 1, 1), (64, 64, 64), (4096, 4096, 1), (1, 4096, 512), (512, 64, 4096), (2048, 1024, 256)):
         for itemsize, peak, rate in ((4, 10e12, 900e9), (2, 100e12, 900e9), (8, 5e9, 20e9)):
-            given = f"({m}×{k}) @ ({k}×{n}), {itemsize} bytes a number, {_rate(peak)} and {rate / 1e9:g} GB/s"
+            given = f"({m}×{k}) @ ({k}×{n}), numbers of {itemsize} bytes, {_rate(peak)} and {rate / 1e9:g} GB/s"
             flops, nbytes = 2 * m * k * n, itemsize * (m * k + k * n + m * n)
             want = min(peak, flops / nbytes * rate)
             answer = attempt(function, m, k, n, itemsize, peak, rate, given=given)
