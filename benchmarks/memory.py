@@ -75,7 +75,7 @@ def show_roofline(roof, rows, where):
     print(f"{where}\npeak {roof.flops_per_s / 1e9:.0f} GFLOP/s, {roof.bytes_per_s / 1e9:.1f} GB/s, "
           f"ridge at {roof.ridge:.1f} FLOPs a byte")  # fmt: skip
     for operation, seconds in rows:
-        rate, most = operation.flops / seconds.median, roof.attainable(operation.intensity)
+        rate, most = operation.flops / seconds.seconds[0], roof.attainable(operation.intensity)
         print(f"{operation.name:16} {operation.intensity:8.2f} FLOPs a byte {rate / 1e9:8.2f} GFLOP/s, "
               f"{rate / most:.0%} of what is attainable")  # fmt: skip
 

@@ -15,6 +15,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda *_: None)
 
 
+def pytest_collection_finish():
+    """Take what was imported from the garbage collector: it runs after every error, and looked at a million objects."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="module")
 def simulated_gpus_are_left_empty():
     """Fail the file whose tests leave something on simulated GPUs: the next may want other GPUs, or to count bytes."""

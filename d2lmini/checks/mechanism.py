@@ -12,6 +12,7 @@ are uneven, and gradients differ by powers of ten.
 import copy
 import functools
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 
@@ -93,6 +94,18 @@ def brief(value):
         return f"[{', '.join(brief(item) for item in value)}]"
     text = f"{value:g}" if isinstance(value, float) else " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+def number(value):
+    """Return the one number that an answer is, whoever made it: Python, NumPy or torch; None where it is no number."""
+    if getattr(value, "ndim", None) == 0:
+        value = value.item()
+    return value if isinstance(value, Real) and not isinstance(value, bool) else None
+
+
+def typed(value):
+    """Return a value in a few words with its type, for a message that would else read "expected 15, got 15"."""
+    return f"{brief(value)} ({type(value).__name__})"
 
 
 def _name(error):

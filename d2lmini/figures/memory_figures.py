@@ -1,6 +1,13 @@
-"""Figures of the memory hierarchy: curves over the working set with the caches drawn in, and rooflines."""
+"""Figures of the memory hierarchy: curves over the working set with the caches drawn in, ladders of dots, rooflines.
 
+What a line or a mark stands for is written beside it. All are narrow enough to be read on a telephone without zooming.
+"""
+
+import math
+
+import numpy as np
 from matplotlib import rc_context
+from matplotlib.ticker import NullLocator
 
 from d2lmini.figures.plots import LINES, STYLE, axes
 from d2lmini.hardware import host
@@ -8,33 +15,39 @@ from d2lmini.measuring.levels import size
 
 TICKS = [4096 << 3 * k for k in range(7)]  # 4 KiB to 1 GiB
 MARKS = "osD^vP*X"  # told apart without colour
+SMALL = 9.5  # points: at least 9 pixels where a figure of FIGSIZE fills a screen of 390
+FIGSIZE = (4.8, 3.5)
+# Where a mark's name may stand: so many points from it, and which end of the name is there; the first that is free.
+PLACES = ((8, -3, "left"), (-8, -3, "right"), (0, 8, "center"), (0, -15, "center"), (4, 10, "left"), (4, -18, "left"),
+          (-4, -18, "right"), (-4, 10, "right"), (-4, -32, "right"))  # fmt: skip
 
 
-def curves(named, ylabel, value, caches=None, title=None, ylim=None, figsize=(6.5, 3.6)):
+def curves(named, ylabel, value, caches=None, title=None, ylim=None, figsize=FIGSIZE):
     """Return a figure of points over their working sets: `named` is label -> list of `memory_hierarchy.Point`.
 
     value: turns seconds into what is drawn, 1e9 times that for nanoseconds. The band around a line is the 95 %
-    interval of each median. `caches` are this machine's unless given; each is a vertical line at its size, if the
-    working sets reach it. ylim: the ends of the vertical axis, for figures that are compared.
+    interval of each median. Of several lines each has its label where it is farthest from the others. `caches` are
+    this machine's unless given; each is a vertical line at its size, if the working sets reach it. ylim: the ends of
+    the vertical axis, for figures that are compared.
     """
-    figure, ax = axes("working set", ylabel, title, figsize)
+    figure, ax = axes("working set", ylabel, None, figsize)
+    drawn = {label: ([p.nbytes for p in points], [value(p.seconds.median) for p in points])
+             for label, points in named.items()}  # fmt: skip
     with rc_context(STYLE):
-        for (label, points), line in zip(named.items(), LINES, strict=False):
-            sizes = [point.nbytes for point in points]
-            ax.plot(sizes, [value(point.seconds.median) for point in points], line, label=label)
-            ends = [sorted(map(value, point.seconds.interval)) for point in points]
+        for (label, (sizes, values)), line in zip(drawn.items(), LINES, strict=False):
+            ax.plot(sizes, values, line, label=label)
+            ends = [sorted(map(value, point.seconds.interval)) for point in named[label]]
             ax.fill_between(sizes, *zip(*ends, strict=True), alpha=0.3)
         ax.set(xscale="log", yscale="log", ylim=ylim)
-        ax.set_xticks(TICKS, [size(tick) for tick in TICKS])
-        ax.minorticks_off()  # they would be half of the figure's bytes
-        smallest, largest = (end(point.nbytes for points in named.values() for point in points) for end in (min, max))
+        ax.set_title(title, fontsize=SMALL, pad=18)  # the caches' names stand below it
+        ax.set_xticks(TICKS, [size(tick).replace(" ", "\n") for tick in TICKS], fontsize=SMALL)
+        ax.xaxis.set_minor_locator(NullLocator())
+        smallest, largest = (end(min(x) if end is min else max(x) for x, _ in drawn.values()) for end in (min, max))
         ax.set_xlim(smallest / 1.5, largest * 1.5)
-        known = host.caches() if caches is None else caches
-        for cache in (cache for cache in known if smallest <= cache.nbytes <= largest):
-            ax.axvline(cache.nbytes, color="0.45", linewidth=1)
-            ax.annotate(f"L{cache.level}", (cache.nbytes, 1), xycoords=("data", "axes fraction"),
-                        xytext=(-3, -10), textcoords="offset points", ha="right", fontsize=9)  # fmt: skip
-        ax.legend(fontsize=9)
+        _readable(ax.yaxis, *ax.get_ylim())
+        _draw_caches(ax, host.caches() if caches is None else caches, smallest, largest)
+        if len(drawn) > 1:
+            _label_curves(ax, drawn)
     return figure
 
 
@@ -48,20 +61,108 @@ def gigabytes_per_s(seconds):
     return 1e-9 / seconds
 
 
-def roofline(roofs, marks=(), title=None, ylim=None, figsize=(6.5, 3.8), intensities=(1 / 16, 1024)):
+def ladder(rungs, xlabel, written, figsize=None):
+    """Return a figure of dots on an axis that grows by factors, a name at the left of each, its value at the right.
+
+    rungs: (name, value), the first at the top. written: what turns a value into text. Bars would need a zero.
+    """
+    figure, ax = axes(xlabel, None, None, figsize or (4.8, 0.6 + 0.27 * len(rungs)))
+    with rc_context(STYLE):
+        for height, (_, value) in enumerate(rungs):
+            ax.plot([value], [height], "o", color="C0", markersize=7)
+            ax.annotate(written(value), (value, height), xytext=(7, -3), textcoords="offset points", fontsize=SMALL)
+        ax.set_yticks(range(len(rungs)), [name for name, _ in rungs], fontsize=SMALL)
+        ax.set(xscale="log", ylim=(len(rungs) - 0.4, -0.6))
+        least, most = (end(value for _, value in rungs) for end in (min, max))
+        ax.set_xlim(least / 2, most * (most / least) ** 0.35)  # with room for the last value
+        _readable(ax.xaxis, *ax.get_xlim(), written, most=5)
+    return figure
+
+
+def roofline(roofs, marks=(), title=None, ylim=None, figsize=(4.8, 3.8), intensities=(1 / 16, 1024)):
     """Return a figure of `roofline.Roof`s and of operations under them; both axes grow by factors.
 
     marks: (label, FLOPs a byte, FLOP/s) for each operation. ylim: in GFLOP/s, for figures that are compared.
     """
-    figure, ax = axes("FLOPs a byte", "GFLOP/s", title, figsize)
+    figure, ax = axes("FLOPs for each byte", "GFLOP/s", None, figsize)
     low, high = intensities
     with rc_context(STYLE):
         for roof, line in zip(roofs, LINES, strict=False):
             corners = [low, max(low, min(roof.ridge, high)), high]
-            ax.plot(corners, [roof.attainable(x) / 1e9 for x in corners], line, label=roof.name)
-        for (label, x, y), mark in zip(marks, MARKS, strict=False):
-            ax.plot([x], [y / 1e9], mark, markersize=8, label=label)
-        ax.set(xscale="log", yscale="log", ylim=ylim)
-        ax.minorticks_off()
-        ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+            ax.plot(corners, [roof.attainable(x) / 1e9 for x in corners], line, color="0.35")
+            ax.annotate(roof.name, (high, roof.attainable(high) / 1e9), xytext=(0, 4), ha="right", fontsize=SMALL,
+                        textcoords="offset points")  # fmt: skip
+        for (_, x, y), mark in zip(marks, MARKS, strict=False):
+            ax.plot([x], [y / 1e9], mark, markersize=7)
+        ax.set(xscale="log", yscale="log", ylim=ylim, xlim=(low, high))
+        ax.set_title(title, fontsize=SMALL + 1)
+        for axis, ends in ((ax.xaxis, (low, high)), (ax.yaxis, ax.get_ylim())):
+            _readable(axis, *ends)
+        _name_marks(ax, roofs, marks)
     return figure
+
+
+def _readable(axis, low, high, written="{:,.10g}".format, most=8):
+    """Give a logarithmic axis at most so many plain numbers: 1, 2, 5, 10 … over few decades, else powers of ten."""
+    steps = (1, 2, 5) if high / low <= 300 else (1,)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [float(f"{step}e{power}") for power in powers for step in steps]
+    ticks = [tick for tick in ticks if low <= tick * 1.0001 and tick <= high * 1.0001]
+    ticks = ticks[:: -(-len(ticks) // most)]
+    axis.set_ticks(ticks, [written(tick) for tick in ticks], fontsize=SMALL)
+    axis.set_minor_locator(NullLocator())
+
+
+def _draw_caches(ax, caches, smallest, largest):
+    for cache in (cache for cache in caches if smallest <= cache.nbytes <= largest):
+        ax.axvline(cache.nbytes, color="0.45", linewidth=1)
+        ax.annotate(f"L{cache.level}", (cache.nbytes, 1), xycoords=("data", "axes fraction"), xytext=(0, 3),
+                    textcoords="offset points", ha="center", fontsize=SMALL)  # fmt: skip
+
+
+def _label_curves(ax, drawn):
+    """Write each curve's label where the factor between it and the nearest other curve is largest."""
+    for number, (label, (sizes, values)) in enumerate(drawn.items()):
+        others = [np.interp(np.log(sizes), np.log(x), np.log(y)) for name, (x, y) in drawn.items() if name != label]
+        gaps = np.log(values) - np.array(others)
+        place = int(np.abs(gaps).min(axis=0).argmax())
+        above = gaps[:, place].max() > 0 if len(others) == 1 else gaps[:, place].min() > 0
+        side = ("left", "center", "right")[min(2, 3 * place // len(sizes))]
+        ax.annotate(label, (sizes[place], values[place]), xytext=(0, 8 if above else -16), ha=side, fontsize=SMALL,
+                    textcoords="offset points", color=f"C{number}")  # fmt: skip
+
+
+def _name_marks(ax, roofs, marks):
+    """Write the marks' names beside them, each at the first of `PLACES` where it hides no other name, mark or roof."""
+    ax.figure.draw_without_rendering()  # from here on it is known where the axes lie
+    scale = 72 / ax.figure.dpi
+
+    def at(x, flops_per_s):
+        return scale * (ax.transData.transform((x, flops_per_s / 1e9)) - ax.bbox.p0)
+
+    width = scale * ax.bbox.width
+    points = [at(x, y) for _, x, y in marks]
+    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in points]
+    for roof in roofs:
+        left, top = at(min(max(roof.ridge, ax.get_xlim()[0]), ax.get_xlim()[1]), roof.flops_per_s)
+        taken += [(left, top - 1, width, top + 1), _box(width, top, roof.name, (0, 4, "right"))]
+    for number, ((label, x, y), point) in enumerate(zip(marks, points, strict=True)):
+        boxes = [_box(*point, label, place) for place in PLACES]
+        free = [not any(_overlap(box, other) for other in taken) and box[0] > 0 and box[2] < width for box in boxes]
+        chosen = free.index(True) if True in free else 0
+        taken.append(boxes[chosen])
+        right, up, end = PLACES[chosen]
+        ax.annotate(label, (x, y / 1e9), xytext=(right, up), textcoords="offset points", ha=end, fontsize=SMALL,
+                    color=f"C{number}")  # fmt: skip
+
+
+def _box(x, y, label, place):
+    """Return left, bottom, right, top of a name at a place beside (x, y), all in points."""
+    right, up, end = place
+    width = 0.56 * SMALL * len(label)
+    left = x + right - {"left": 0, "center": width / 2, "right": width}[end]
+    return left, y + up - 2, left + width, y + up + SMALL
+
+
+def _overlap(a, b):
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

@@ -1,40 +1,46 @@
 """What measured points say about the levels of the memory hierarchy, and where they can't tell."""
 
+import math
+
 from d2lmini.hardware import host
 from d2lmini.measuring.memory_hierarchy import ROOM
 
 
 def by_level(points, caches=None):
-    """Return name -> `Point`: for each cache the largest working set that fills at most half of it, and main memory.
+    """Return name -> `Point`: one for each cache and the largest one, "main memory" if it must be there.
 
-    A level is left out where no point can stand for it. `caches` are this machine's unless given.
+    A cache's is the largest one up to the geometric mean of its size and that of the cache before, the middle of its
+    step on an axis that grows by factors: nearer to the end a part of the loads goes to the next level. For the first
+    cache it is the largest in half of it. A level is left out where no point can stand for it. The largest working set
+    is "largest set" where it is not ROOM times the last cache. `caches` are this machine's unless given.
     """
-    caches, found = host.caches() if caches is None else caches, {}
+    caches, found, before = host.caches() if caches is None else caches, {}, 0
     for cache in caches:
-        fitting = [point for point in points if point.nbytes <= cache.nbytes / 2]
+        middle = math.sqrt(before * cache.nbytes) or cache.nbytes / 2
+        fitting = [point for point in points if before < point.nbytes <= middle]
         if fitting:
             found[f"L{cache.level}"] = max(fitting, key=lambda point: point.nbytes)
+        before = cache.nbytes
     largest = max(points, key=lambda point: point.nbytes)
-    if caches and largest.nbytes >= ROOM * caches[-1].nbytes:
-        found["main memory"] = largest
-    return found
+    certain = caches and largest.nbytes >= ROOM * caches[-1].nbytes
+    return found | {"main memory" if certain else "largest set": largest}
 
 
 def contrast(points, caches=None):
     """Say in a sentence how many times the bandwidth of main memory the first cache has, or why that can't be told."""
     caches = host.caches() if caches is None else caches
-    found = by_level(points, caches)
     if not caches:
         return "can't tell: the system says nothing of its caches"
-    first = f"L{caches[0].level}"
+    first, last, found = f"L{caches[0].level}", caches[-1], by_level(points, caches)
     if first not in found:
         return f"can't tell: no working set fits into half of {first}, {size(caches[0].nbytes)}"
-    if "main memory" not in found:
-        largest, last = max(point.nbytes for point in points), caches[-1]
-        return (f"can't tell: the largest working set, {size(largest)}, is not {ROOM} times L{last.level}, "
-                f"{size(last.nbytes)}, so much of it stays in the cache")  # fmt: skip
-    near, far = found[first], found["main memory"]
+    near, far = found[first], found.get("main memory") or found["largest set"]
+    if far.nbytes <= last.nbytes:
+        return (f"can't tell: the largest working set, {size(far.nbytes)}, is not over L{last.level}, "
+                f"{size(last.nbytes)}")  # fmt: skip
     rates = f"{near.bytes_per_s / 1e9:.1f} against {far.bytes_per_s / 1e9:.1f} GB/s"
+    if "main memory" not in found:
+        rates += f", though L{last.level}, {size(last.nbytes)}, may hold a part of {size(far.nbytes)}"
     if near.seconds.interval[1] >= far.seconds.interval[0]:
         return f"no difference was measurable between {first} and main memory: {rates}"
     return f"{first} moves {near.bytes_per_s / far.bytes_per_s:.1f} times as many bytes a second as memory: {rates}"
@@ -43,22 +49,34 @@ def contrast(points, caches=None):
 def doubts(points, caches=None):
     """Return sentences about caches that a chase does not find as the system tells them; [] where there is no doubt.
 
-    points: those of `latency`. Half of the last cache, if it were all ours, would be much faster than main memory.
+    points: those of `latency`. Half of the last cache, if it were all ours, would be much faster than the largest set.
     """
     caches = host.caches() if caches is None else caches
-    found, said = by_level(points, caches), []
     if not caches:
-        said.append("the system says nothing of its caches")
-    elif "main memory" in found and f"L{caches[-1].level}" in found:
-        last = caches[-1]
-        near, far = found[f"L{last.level}"], found["main memory"]
-        if near.seconds.median > far.seconds.median / 2:
-            said.append(f"L{last.level} is said to have {size(last.nbytes)}, but in {size(near.nbytes)} a load takes "
-                        f"{near.seconds.median / far.seconds.median:.0%} of main memory's time: others share it, or it "
-                        "is smaller than told")  # fmt: skip
+        said = ["the system says nothing of its caches"]
+    else:
+        largest = max(points, key=lambda point: point.nbytes)
+        said = [*_unreached(largest, caches[-1]), *_slow(points, largest, caches[-1])]
     if said and host.virtual():
         said.append("this is a virtual machine, which shows what its owner configured")
     return said
+
+
+def _unreached(largest, last):
+    """Say it where the largest working set is too small to be in main memory for certain."""
+    if largest.nbytes < ROOM * last.nbytes:
+        yield (f"L{last.level} is said to have {size(last.nbytes)}: even the largest working set, "
+               f"{size(largest.nbytes)}, is not {ROOM} times that, and part of it may stay there")  # fmt: skip
+
+
+def _slow(points, largest, last):
+    """Say it where a load from half of the last cache takes nearly as long as one from the largest working set."""
+    inside = [point for point in points if point.nbytes <= last.nbytes / 2]
+    half = max(inside, key=lambda point: point.nbytes, default=None)
+    if half and largest.nbytes > last.nbytes and half.seconds.median > largest.seconds.median / 2:
+        yield (f"L{last.level} is said to have {size(last.nbytes)}, but in {size(half.nbytes)} a load takes "
+               f"{half.seconds.median / largest.seconds.median:.0%} of main memory's time: others share it, or it is "
+               "smaller than told")  # fmt: skip
 
 
 def size(nbytes):

@@ -19,7 +19,9 @@ from d2lmini.timing import Measurement, measure
 LINE = 64  # bytes a cache line on x86 and most ARM processors; Apple's have 128, and a chase then visits half lines
 WORDS = LINE // 8  # of 8 bytes, in a line
 PAGE = 4096
-LAP_S = 2e-3  # the shortest time that is measured at once; calling a compiled loop costs a ten-thousandth of it
+# The shortest time that is measured at once. Calling a compiled loop costs a thousandth of it, and most laps end before
+# the system gives the core to another program, which it does every few milliseconds where several share it.
+LAP_S = 5e-4
 ROOM = 4  # main memory is what a working set of this many times the largest cache is in
 
 
@@ -39,12 +41,12 @@ class Point:
 def working_sets(least=4 * 2**10, most=None):
     """Return sizes in bytes, two an octave, from `least` to `most`: by default, to twice ROOM times the largest cache.
 
-    Where no cache is known that end is 256 MiB, and it is never over 1 GiB or a quarter of the memory that is free.
+    Where no cache is known that end is 256 MiB, and it is never over 512 MiB or a quarter of the memory that is free.
     Raises ValueError unless 0 < least <= most.
     """
     if most is None:
         largest = max([cache.nbytes for cache in host.caches()], default=2**25)
-        most = min(max(2 * ROOM * largest, 2**26), 2**30, host.main_memory().free // 4)
+        most = min(max(2 * ROOM * largest, 2**26), 2**29, host.main_memory().free // 4)
     if not 0 < least <= most:
         raise ValueError(f"expected sizes from at least 1 byte to no less than that, got {least} to {most} bytes")
     octaves = range(int(np.log2(most / least)) + 1)

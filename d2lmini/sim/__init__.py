@@ -155,9 +155,11 @@ def _register():
         return
     from d2lmini.sim.device import api
     from d2lmini.sim.patches import register
+    from d2lmini.sim.ranks import functional
 
     lacking = register.missing()
     if lacking:
         raise RuntimeError(f"simulated GPUs need torch 2.11 or later; this is {torch.__version__}, without {lacking}")
     register.register(api)
+    functional.register()
     _registered = True

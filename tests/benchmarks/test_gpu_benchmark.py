@@ -26,6 +26,7 @@ def names(found, part, rows):
     return [row["name"] for row in found[part][rows]]
 
 
+@pytest.mark.slow
 def test_on_simulated_gpus_every_part_is_there_and_the_ratio_is_one(tmp_path, capsys):
     file = tmp_path / "sim.json"
     words = ["--device", "sim", "--devices", "3", "--gpu", "V100-SXM2-16GB", "--most", "4096", "--out", str(file)]

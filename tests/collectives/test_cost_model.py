@@ -55,11 +55,10 @@ def simulated(machine, world_size, n, algorithm, **options):
 
 
 @each_algorithm
-@pytest.mark.parametrize("machine", ["8xH200", "DGX-1-V100"])
-@pytest.mark.parametrize("world_size", [2, 3, 4, 6, 8])
+@pytest.mark.parametrize(("machine", "world_size"), [("8xH200", 2), ("8xH200", 3), ("8xH200", 8), ("DGX-1-V100", 6)])
 def test_prediction_agrees_with_the_simulated_clock(algorithm, machine, world_size):
     """To 2 %, and always: the clock is not later than the model, whose steps wait for all ranks."""
-    for n in (1, 10_007, 1_000_003):
+    for n in (1, 10_007, 300_007):
         clock = simulated(machines.MACHINES[machine], world_size, n, algorithm)
         model = predict(schedules.ALLREDUCE[algorithm](world_size), n, machines.MACHINES[machine])
         assert clock == pytest.approx(model, rel=0.02)
@@ -192,7 +191,7 @@ def test_clusters_that_cannot_be():
 
 def test_hierarchy_on_two_nodes():
     """Every adapter carries an eighth of what a plain ring sends over its one pair of adapters."""
-    two, n = machines.cluster(SWITCHED, 2), 16 * 10**6
+    two, n = machines.cluster(SWITCHED, 2), 4 * 10**6
     flat = simulated(two, 16, n, "ring")
     nested = simulated(two, 16, n, "hierarchical", per_node=8)
     assert nested < flat / 2

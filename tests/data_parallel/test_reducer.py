@@ -44,8 +44,7 @@ def sums(devices, steps=1):
     return [sum(p.grad.cpu() for p in row) for row in zip(*(net.parameters() for net in made), strict=True)]
 
 
-@pytest.mark.parametrize("where", ["cpu", "sim"])
-@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize(("where", "k"), [("cpu", 1), ("cpu", 3), ("sim", 2), ("sim", 3)])
 @pytest.mark.parametrize("bucket_bytes", [1, 100, 2**20])
 @pytest.mark.parametrize("allreduce", [on_devices.allreduce, by_hand.allreduce], ids=["ring", "first"])
 def test_every_replica_gets_the_sum(where, k, bucket_bytes, allreduce):
@@ -114,6 +113,7 @@ def milliseconds(bucket_bytes, machine):
     return trace
 
 
+@pytest.mark.slow
 def test_buckets_hide_behind_backward_on_the_simulated_clock():
     apart, whole = milliseconds(2**20, "DGX-1-V100"), milliseconds(2**30, "DGX-1-V100")
     assert apart.link_bytes() == whole.link_bytes()  # the same work in other order

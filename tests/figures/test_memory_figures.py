@@ -21,21 +21,54 @@ def test_curves_show_medians_intervals_and_caches():
     assert random.get_ydata().tolist() == pytest.approx([4.2, 8.4, 16.8])
     assert len(in_order.get_xdata()) == 2
     assert (first.get_xdata()[0], second.get_xdata()[0]) == (8192, 16384)  # the third is out of reach
-    assert [text.get_text() for text in ax.texts] == ["L1", "L2"]
+    assert [text.get_text() for text in ax.texts] == ["L1", "L2", "random", "in order"]
     band = ax.collections[0].get_paths()[0].vertices
     low, high = POINTS[0].seconds.interval
     ends = band[np.isclose(band[:, 0], 4096), 1]
     assert (ends.min(), ends.max()) == (pytest.approx(low * 1e9), pytest.approx(high * 1e9))
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["random", "in order"]
     assert len(figures.curves({"random": POINTS}, "ns", figures.nanoseconds, ()).axes[0].lines) == 1
+
+
+def written(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
 
 
 def test_axes_say_kib_and_mib_and_can_be_fixed():
     (ax,) = figures.curves({"random": POINTS}, "ns", figures.nanoseconds, CACHES, ylim=(1, 100)).axes
-    assert [label.get_text() for label in ax.get_xticklabels()][:3] == ["4 KiB", "32 KiB", "256 KiB"]
+    assert written(ax.xaxis)[:3] == ["4\nKiB", "32\nKiB", "256\nKiB"]
+    assert written(ax.yaxis) == ["1", "2", "5", "10", "20", "50", "100"]
     assert ax.get_ylim() == (1, 100)
     assert ax.get_xlim()[0] < 4096
-    assert figures.roofline([Roof("card", 1e12, 1e11)], ylim=(10, 1e6)).axes[0].get_ylim() == (10, 1e6)
+    (ax,) = figures.roofline([Roof("card", 1e12, 1e11)], ylim=(10, 1e6)).axes
+    assert ax.get_ylim() == (10, 1e6)
+    assert written(ax.yaxis) == ["10", "100", "1,000", "10,000", "100,000", "1,000,000"]
+    assert written(ax.xaxis) == ["0.1", "1", "10", "100", "1,000"]
+
+
+def test_of_two_curves_each_is_named_where_they_are_farthest_apart():
+    high = [Point(p.nbytes, Measurement(tuple(x * f for x in p.seconds.seconds))) for p, f in zip(POINTS, (2, 9, 3))]
+    (ax,) = figures.curves({"low": POINTS, "high": high}, "ns", figures.nanoseconds, ()).axes
+    low, top = ax.texts
+    assert (low.xy[0], top.xy[0]) == (8192, 8192)
+    assert low.xyann[1] < 0 < top.xyann[1]
+
+
+def test_a_ladder_has_a_dot_a_name_and_a_value_for_each_rung():
+    (ax,) = figures.ladder([("near", 1e-9), ("far", 1e-3)], "time", lambda s: f"{s * 1e9:g} ns").axes
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in ax.lines] == [(1e-9, 0), (1e-3, 1)]
+    assert [text.get_text() for text in ax.texts] == ["1 ns", "1e+06 ns"]
+    assert written(ax.yaxis) == ["near", "far"]
+    assert "1 ns" in written(ax.xaxis)
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first at the top
+
+
+def test_names_of_marks_do_not_lie_on_one_another():
+    marks = [(f"product {n}", 100 * 1.1**n, 5e11 * 1.1**n) for n in range(4)]
+    figure = figures.roofline([Roof("card", 1e12, 1e11)], marks)
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["card", *(name for name, _, _ in marks)]
+    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
 
 
 def test_units():

@@ -44,17 +44,17 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
-@pytest.mark.parametrize("make", [LeNet, mixed])
-@pytest.mark.parametrize("batch", [2, 33])
+@pytest.mark.parametrize(("make", "optimizer", "batch"), [
+    (LeNet, "adam", 2), (LeNet, "momentum", 33), (mixed, "sgd", 2), (mixed, "sgd", 33), (mixed, "adam", 33),
+])  # fmt: skip
 def test_peak_is_that_of_a_simulated_gpu(make, optimizer, batch):
     sim.enable(1, accelerator=False)
     with Footprint() as footprint:
-        train("meta", make, optimizer, batch, (1, 28, 28))
+        train("meta", make, OPTIMIZERS[optimizer], batch, (1, 28, 28))
     gc.collect()
     torch.sim.reset_peak_memory_stats(0)
     before = torch.sim.memory_allocated(0)
-    train("sim:0", make, optimizer, batch, (1, 28, 28))
+    train("sim:0", make, OPTIMIZERS[optimizer], batch, (1, 28, 28))
     assert footprint.peak == torch.sim.max_memory_allocated(0) - before
     assert max(footprint.history) <= footprint.peak
 

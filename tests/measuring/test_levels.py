@@ -22,17 +22,21 @@ LADDER = [point(4 * KIB, 1e-9), point(16 * KIB, 1e-9), point(24 * KIB, 1.1e-9), 
           point(2 * MIB, 9e-9), point(8 * MIB, 12e-9), point(64 * MIB, 100e-9), point(128 * MIB, 120e-9)]  # fmt: skip
 
 
-def test_a_level_is_the_largest_set_in_half_of_the_cache():
-    assert {name: p.nbytes for name, p in by_level(LADDER, CACHES).items()} == {
-        "L1": 16 * KIB, "L2": 512 * KIB, "L3": 8 * MIB, "main memory": 128 * MIB,
+def test_a_level_is_read_in_the_middle_of_its_step():
+    """The middles are 16 KiB, √(32 KiB · 1 MiB) = 181 KiB and √(1 MiB · 16 MiB) = 4 MiB."""
+    ladder = [*LADDER, point(128 * KIB, 3e-9), point(192 * KIB, 9e-9), point(4 * MIB, 10e-9), point(6 * MIB, 40e-9)]
+    assert {name: p.nbytes for name, p in by_level(ladder, CACHES).items()} == {
+        "L1": 16 * KIB, "L2": 128 * KIB, "L3": 4 * MIB, "main memory": 128 * MIB,
     }  # fmt: skip
 
 
 def test_what_was_not_measured_is_left_out():
-    assert list(by_level(LADDER[:6], CACHES)) == ["L1", "L2", "L3"]
-    assert list(by_level(LADDER[:7], CACHES)) == ["L1", "L2", "L3", "main memory"]
+    without_l2 = ["L1", "L3", "largest set"]  # 512 KiB are more than the middle of L2's step
+    assert list(by_level(LADDER[:6], CACHES)) == without_l2
+    assert list(by_level(LADDER[:7], CACHES)) == ["L1", "L3", "main memory"]
+    assert list(by_level(LADDER[1:2], CACHES[1:])) == ["L2", "largest set"]
     assert list(by_level(LADDER[6:], CACHES)) == ["main memory"]
-    assert by_level(LADDER, ()) == {}
+    assert by_level(LADDER, ()) == {"largest set": LADDER[-1]}
 
 
 def pair(near, far, spread=0.01):
@@ -43,6 +47,7 @@ def pair(near, far, spread=0.01):
     (pair(1e-11, 5e-11), CACHES, "L1 moves 5.0 times .* 100.0 against 20.0 GB/s"),
     (pair(1e-11, 1.2e-11, 0.5), CACHES, "no difference"), (pair(1e-11, 1.8e-11, 0.5), CACHES, "no difference"),
     (pair(5e-11, 1e-11), CACHES, "no difference"), (LADDER, (), "can't tell: .* nothing"),
+    (pair(1e-11, 5e-11), (*CACHES[:2], Cache(3, 32 * MIB, 64, 2)), "L1 moves 5.0 times .* L3, 32 MiB, may hold a part"),
     (LADDER[3:], CACHES, "can't tell: .* half of L1, 32 KiB"), (LADDER[:6], CACHES, "can't tell: .* 8 MiB, .* 16 MiB"),
 ])  # fmt: skip
 def test_the_contrast_is_told_or_why_it_cant_be(points, caches, says):
@@ -58,6 +63,12 @@ def test_a_cache_that_is_as_slow_as_memory_is_doubted(monkeypatch, virtual):
     assert len(said) == (2 if virtual else 1)
     assert "nothing" in doubts(LADDER, ())[0]
     assert doubts(LADDER, CACHES) == []
+
+
+def test_a_cache_that_the_largest_set_does_not_exceed_is_named(monkeypatch):
+    monkeypatch.setattr(host, "virtual", lambda: None)
+    (said,) = doubts(LADDER, (*CACHES[:2], Cache(3, 480 * MIB, 64, 2)))
+    assert re.search("L3 .* 480 MiB: .* 128 MiB, is not 4 times", said)
 
 
 def test_sizes_read_well():

@@ -12,4 +12,6 @@ EDITS = [
     ("there and back counted", "bytes_per_s * latency_s", "2 * bytes_per_s * latency_s"),
     ("not rounded", "math.ceil(", "float("),
     ("nothing is returned", "return math", "math"),
+    ("one more than the whole part, also where there is no rest", "math.ceil(", "1 + int("),
+    ("a text", "math.ceil(bytes_per_s * latency_s / line)", "str(math.ceil(bytes_per_s * latency_s / line))"),
 ]

@@ -37,4 +37,43 @@ def random_cycle(n, rng):
     return places
 """,
     ),
+    (
+        "every place exchanged with any: some orders of visits come more often",
+        """
+def random_cycle(n, rng):
+    visit = list(range(n))
+    for i in range(n):
+        j = rng.randrange(n)
+        visit[i], visit[j] = visit[j], visit[i]
+    places = [0] * n
+    for here, there in zip(visit, visit[1:] + visit[:1]):
+        places[here] = there
+    return places
+""",
+    ),
+    (
+        "random numbers of its own",
+        """
+def random_cycle(n, rng):
+    import random
+    places = list(range(n))
+    for i in range(n - 1, 0, -1):
+        j = random.randrange(i)
+        places[i], places[j] = places[j], places[i]
+    return places
+""",
+    ),
+    (
+        "random numbers of its own, always the same",
+        """
+def random_cycle(n, rng):
+    import random
+    rng = random.Random(n)
+    places = list(range(n))
+    for i in range(n - 1, 0, -1):
+        j = rng.randrange(i)
+        places[i], places[j] = places[j], places[i]
+    return places
+""",
+    ),
 ]

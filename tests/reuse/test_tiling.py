@@ -119,6 +119,7 @@ def test_loops_add_the_product(order, shape):
     assert np.array_equal(C, A @ B + 5)
 
 
+@pytest.mark.slow
 def test_loops_compiled_for_this_machine_agree():
     pytest.importorskip("numba")
     A, B = (X.astype(float) for X in matrices(7, 5, 6))

@@ -6,11 +6,15 @@ import pytest
 
 from d2lmini import sim
 
-pytest.importorskip("expecttest", reason="torch's table of operations needs the package expecttest")
-opinfo = pytest.importorskip("tests.sim.opinfo" if __package__ else "opinfo")
+
+@pytest.fixture
+def opinfo(gpus):
+    """torch's table: importing it takes seconds, so that only who runs it does."""
+    pytest.importorskip("expecttest", reason="torch's table of operations needs the package expecttest")
+    return pytest.importorskip("tests.sim.opinfo" if __package__ else "opinfo")
 
 
-def check(ops, first, capsys):
+def check(opinfo, ops, first, capsys):
     found = []
     forward, forwards, backward, backwards = opinfo.table(ops, first, found.append)
     with capsys.disabled():
@@ -21,14 +25,13 @@ def check(ops, first, capsys):
     assert backward >= 0.97 * backwards
 
 
-@pytest.mark.usefixtures("gpus")
-def test_a_sample_of_the_table(capsys):
+@pytest.mark.slow
+def test_a_sample_of_the_table(opinfo, capsys):
     ops = [op for op in opinfo.op_db if opinfo.runs_on_cpu(op)]
-    check(random.Random(0).sample(ops, 200), 2, capsys)
+    check(opinfo, random.Random(0).sample(ops, 200), 2, capsys)
 
 
 @pytest.mark.slow_opinfo
-@pytest.mark.usefixtures("gpus")
-def test_the_whole_table(capsys):
+def test_the_whole_table(opinfo, capsys):
     sim.enable(2, memory=2**30, clock=False)
-    check([op for op in opinfo.op_db if opinfo.runs_on_cpu(op)], None, capsys)
+    check(opinfo, [op for op in opinfo.op_db if opinfo.runs_on_cpu(op)], None, capsys)

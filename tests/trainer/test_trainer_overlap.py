@@ -1,7 +1,6 @@
 """The trainer with ``overlap=True``: the same bits as without, sent earlier, in less simulated time where it can be."""
 
 from functools import partial
-from itertools import product
 
 import process_cases
 import pytest
@@ -26,9 +25,11 @@ def gpus():
     sim.enable(8)
 
 
-@pytest.mark.parametrize(("name", "kind"), [*product(CASES, ["cpu", "sim"]), ("mean", "mixed"),
-                                            ("sync batch norm", "mixed")])  # fmt: skip
-@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize(("name", "kind", "k"), [
+    *((name, "cpu", 3) for name in CASES),
+    *((name, "sim", 2) for name in ("mean", "adam, clipped", "accumulated", "tree")),
+    ("mean", "mixed", 3), ("sync batch norm", "mixed", 3),
+])  # fmt: skip
 def test_overlap_changes_no_bit(name, kind, k):
     small = {"buckets": 300}  # bytes: several buckets, so that there is something to send early
     plain, ours = (process_cases.train(name, PLACES[kind][:k], overlap=overlap, **small) for overlap in (False, True))
@@ -137,6 +138,7 @@ def traced(make, X, devices=2, **options):
     return trace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [{"gpus": 2, "gpu": "V100-SXM2-16GB", "link": "PCIe3-x16"},
                                      {"machine": "DGX-1-V100"}], ids=["PCIe", "NVLink"])  # fmt: skip
 def test_what_can_be_hidden_is(machine):

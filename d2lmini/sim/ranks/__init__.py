@@ -8,7 +8,8 @@
                   └── costs                              what it takes on the machine's wires
     patches                        what is replaced in torch meanwhile
     reducer, tracker               what DDP's reducer and DTensor's random numbers need
-    functional                     torch's functional collectives on tensors of simulated GPUs
+    functional                     torch's operations for collectives on tensors of simulated GPUs
+    here                           which rank the calling thread is
     errors                         what goes wrong between ranks
 """
 

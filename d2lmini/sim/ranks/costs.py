@@ -74,6 +74,15 @@ class Prices:
             self._write(str(call), plan, streams, start)
         return start + duration
 
+    def alone(self, name, size, nbytes):
+        """Return the picoseconds that a collective of the first `size` GPUs takes, or a message between two of them."""
+        if name == "send":
+            plan = self._priced([Step(1, [(0, 1, nbytes)])], (0, 1)) if size > 1 else ()
+        else:
+            table = ((nbytes // size,) * size,) * size if name == "all_to_all" else nbytes
+            plan = self._plan(name, tuple(range(size)), table, 0, None)
+        return sum(step.count * took for step, took, _ in plan)
+
     def message(self, sending, receiving, sender, receiver):
         """Occupy both ends' streams for this pair and the wires between them; return when the message is there."""
         ready = max(sending.ready, receiving.ready)

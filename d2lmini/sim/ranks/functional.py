@@ -1,39 +1,60 @@
-"""The functional collectives of torch, ``_c10d_functional``, on tensors of simulated GPUs.
+"""torch's own operations for collectives, on tensors of simulated GPUs.
 
-They reach the device's dispatch before the process group, which is therefore handed the real tensors: the rank says
-meanwhile that they stand for its device. They are messages, and no kernels, to the clock.
+    _c10d_functional    the functional collectives: they reach the device's dispatch before the process group
+    c10d                the calls of a group of real processes, such as gloo's, whose simulated GPUs know only their own
+
+Both are handed the real tensors. To the clock they are messages, and no kernels: a simulated rank says meanwhile that
+its group's tensors stand for its device, and `Prices` does the rest; a process of its own cannot know when the others
+are ready, so its current stream is busy as long as a collective takes once all are there.
 """
 
 import torch
+import torch.distributed as dist
 from torch.utils._pytree import tree_map_only
 
 from d2lmini.sim.device.dispatch import handles
+from d2lmini.sim.device.state import state
 from d2lmini.sim.device.tensor import SimTensor, wrap
-from d2lmini.sim.ranks.rank import here
+from d2lmini.sim.model import messages
+from d2lmini.sim.ranks import values
+from d2lmini.sim.ranks.costs import Prices
+from d2lmini.sim.ranks.here import here
+
+_KINDS = {
+    "all_reduce": "all_reduce", "allreduce": "all_reduce", "all_gather": "all_gather", "allgather": "all_gather",
+    "reduce_scatter": "reduce_scatter", "all_to_all": "all_to_all", "alltoall": "all_to_all", "reduce": "reduce",
+    "broadcast": "broadcast", "gather": "gather", "scatter": "scatter", "send": "send", "recv": "send",
+}  # fmt: skip
 
 
 def register():
-    """Install the handlers; doing it again changes nothing."""
-    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("_c10d_functional::")]
-    handles(*(getattr(torch.ops._c10d_functional, name.split("::")[1]).default for name in names))(_functional)
+    """Install the handlers, and let gloo carry tensors of simulated GPUs; doing it again changes nothing."""
+    spaces = "_c10d_functional::", "c10d::"
+    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith(spaces)]
+    handles(*(getattr(getattr(torch.ops, space), name).default for space, name in
+              (name.split("::") for name in names)))(_collective)  # fmt: skip
+    capability = dist.Backend.backend_capability.get("gloo", [])
+    if "sim" not in capability:
+        capability.append("sim")
 
 
-def _functional(func, args, kwargs):
+def _collective(func, args, kwargs):
     shells = {}
 
     def real(tensor):
         shells[id(tensor._real)] = tensor
         return tensor._real
 
-    rank, args = here(), tree_map_only(SimTensor, real, args)
+    reals, rank = tree_map_only(SimTensor, real, args), here()
     index = next(iter(shells.values()))._index
-    before = rank.on_device if rank else None
-    try:
-        if rank:
-            rank.on_device = True
-        out = func(*args, **tree_map_only(SimTensor, real, kwargs))
-    finally:
-        if rank:
+    if rank is None:
+        out = func(*reals, **kwargs)
+        _price(func, args, index)
+    else:
+        before, rank.on_device = rank.on_device, True
+        try:
+            out = func(*reals, **kwargs)
+        finally:
             rank.on_device = before
 
     def shell(made):
@@ -41,3 +62,15 @@ def _functional(func, args, kwargs):
         return wrap(made, index) if known is None else known
 
     return tree_map_only(torch.Tensor, shell, out)
+
+
+def _price(func, args, index):
+    """Let the device's current stream be busy as long as this process's part of a collective takes."""
+    bare = func._schema.name.split("::")[1].strip("_")
+    kind = next((kind for start, kind in _KINDS.items() if bare.startswith(start)), None)
+    if kind is None or state.clock is None:  # a wait, or a barrier
+        return
+    nbytes = max(values.nbytes([arg]) for arg in args[:2] if isinstance(arg, (list, tuple, torch.Tensor)))
+    took = Prices(state.clock).alone(kind, min(dist.get_world_size(), state.machine.count), nbytes)
+    begin = messages.depart(state.clock, index)
+    messages.hold(state.clock, state.clock.current_stream(index), begin + took)

@@ -7,10 +7,10 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from d2lmini.sim.device.state import state
-from d2lmini.sim.ranks import functional, reducer
+from d2lmini.sim.ranks import reducer
 from d2lmini.sim.ranks.group import NAME
+from d2lmini.sim.ranks.here import here
 from d2lmini.sim.ranks.process import Process
-from d2lmini.sim.ranks.rank import here
 
 
 @contextlib.contextmanager
@@ -18,7 +18,6 @@ def torch_for_ranks():
     """Let torch be as ranks need it inside, and as it was afterwards."""
     if NAME not in dist.Backend.backend_list:  # what is known stays known, as the device type does
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["sim", "cpu"])
-        functional.register()
     process, own = Process(), [(owner, name, getattr(owner, name)) for owner, name in _REPLACED]
     torch._C._distributed_c10d._set_thread_isolation_mode(True)
     for (owner, name), function in _REPLACED.items():

@@ -5,14 +5,8 @@ import threading
 from collections import Counter
 
 from d2lmini.sim.model import messages
+from d2lmini.sim.ranks.here import enter
 from d2lmini.sim.ranks.process import Process
-
-_here = threading.local()
-
-
-def here():
-    """Return the `Rank` of the calling thread, None outside of one."""
-    return getattr(_here, "rank", None)
 
 
 class Rank:
@@ -37,7 +31,8 @@ class Rank:
     def begin(self):
         """Make the calling thread this rank's."""
         self.process.enter()
-        self.thread, _here.rank = threading.get_ident(), self
+        self.thread = threading.get_ident()
+        enter(self)
         if self.clock is not None:
             messages.begin(self.clock, self.number)
 

@@ -22,8 +22,9 @@ from d2lmini.sim.ranks.costs import Prices
 from d2lmini.sim.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
 from d2lmini.sim.ranks.exchange import Exchange
 from d2lmini.sim.ranks.group import SimGroup
+from d2lmini.sim.ranks.here import here
 from d2lmini.sim.ranks.patches import join, torch_for_ranks
-from d2lmini.sim.ranks.rank import Rank, here
+from d2lmini.sim.ranks.rank import Rank
 
 _LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, __file__, threading.__file__))
 _LOOK_S = 0.1
