@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from d2lmini.measuring.unheld import told
+from d2lmini.measuring.unheld import run_unheld
 from d2lmini.reuse.loop_order import compiled, loops_ijk, loops_ikj, loops_packed, loops_tiled
 from d2lmini.timing import Measurement, Timer, provenance
 
@@ -55,7 +55,7 @@ def measured(n, tile, rounds=6, timeout=300):
 
     Raises RuntimeError with the last line of what went wrong there.
     """
-    answer = told(__spec__.name, n, tile, rounds, timeout=timeout)
+    answer = run_unheld(__spec__.name, n, tile, rounds, timeout=timeout)
     return {name: Measurement(tuple(seconds)) for name, seconds in answer["seconds"].items()}, answer["where"]
 
 

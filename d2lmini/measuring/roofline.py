@@ -16,7 +16,7 @@ from d2lmini.hardware import costs, host
 from d2lmini.measuring import memory_hierarchy
 from d2lmini.measuring.memory_loops import ARRAYS
 from d2lmini.measuring.operations import Reporting
-from d2lmini.measuring.unheld import told
+from d2lmini.measuring.unheld import run_unheld
 from d2lmini.timing import Measurement, provenance
 
 
@@ -130,7 +130,7 @@ def measured(timeout=300):
     It is measured in a process of its own, without the settings that hold this one back. Raises RuntimeError with the
     last line of what went wrong there.
     """
-    answer = told(__spec__.name, timeout=timeout)
+    answer = run_unheld(__spec__.name, timeout=timeout)
     rows = [(Operation(**row["operation"]), Measurement(tuple(row["seconds"]))) for row in answer["operations"]]
     return Roof("this machine", answer["flops_per_s"], answer["bytes_per_s"]), rows, answer["where"]
 

@@ -15,7 +15,7 @@ from d2lmini.timing import SLOWING
 HELD = (*SLOWING, "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
-def told(module, *arguments, timeout):
+def run_unheld(module, *arguments, timeout):
     """Run ``python -m module arguments`` without `HELD` and return what it prints as JSON; `timeout` in seconds.
 
     Raises RuntimeError with the last line of what went wrong there, or when it takes longer.
