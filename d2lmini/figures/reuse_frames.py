@@ -146,7 +146,8 @@ def _snapshots(dataflow, n):
 
 
 def _state(array):
-    return {name: getattr(array, name).copy() for name in ("held", "right", "down")} | {"products": array.products}
+    registers = {name: getattr(array, name).copy() for name in ("held", "spare", "right", "down")}
+    return registers | {"products": array.products}
 
 
 def _name(letter, code, n):
@@ -154,20 +155,31 @@ def _name(letter, code, n):
 
 
 def _lines(dataflow, cycle, r, s, n):
-    """Return what element (r, s) holds after this cycle: what stays, what moves right, what moves down."""
+    """Return what element (r, s) has after this cycle: what it keeps, what moves right, what moves down."""
     codes, counts = _snapshots(dataflow, n)[cycle - 1]
     moving = _name("b" if dataflow == "input" else "a", codes["right"][r, s], n)
     if dataflow == "output":
-        drained = max(0, cycle - (3 * n - 2))
-        sums = counts["held"][r, s]
-        held = "" if np.ma.is_masked(sums) else f"c{r - drained}{s}: {sums}/{n}"
         below = _name("b", codes["down"][r, s], n)
-        return held, moving and f"{moving} →", below and f"↓ {below}"
-    held, sums = _name("a" if dataflow == "input" else "b", codes["held"][r, s], n), counts["down"][r, s]
+        return _sum_kept(counts, cycle, r, s, n), moving and f"{moving} →", below and f"↓ {below}"
+    letter, sums = "a" if dataflow == "input" else "b", counts["down"][r, s]
+    kept = _name(letter, codes["held"][r, s], n) or _name(letter, codes["spare"][r, s], n)
     if np.ma.is_masked(sums) or not moving:
-        return held, moving and f"{moving} →", ""
+        return kept, moving and f"{moving} →", ""
     name = f"c{s}{moving[2]}" if dataflow == "input" else f"c{moving[1]}{s}"
-    return held, f"{moving} →", f"↓ {name}: {sums}/{n}"
+    return kept, f"{moving} →", f"↓ {name}: {sums}/{n}"
+
+
+def _sum_kept(counts, cycle, r, s, n):
+    """Return the sum in element (r, s), growing or, once whole, on its way out: in column s from cycle 2n + s on."""
+    if not np.ma.is_masked(counts["spare"][r, s]):
+        return f"c{r - max(0, cycle - 2 * n - s)}{s}: {n}/{n} ↓"
+    return "" if cycle > n + r + s else f"c{r}{s}: {counts['held'][r, s]}/{n}"
+
+
+def _works(dataflow, cycle, r, s, n):
+    codes, _ = _snapshots(dataflow, n)[cycle - 1]
+    other = codes["down" if dataflow == "output" else "held"]
+    return not (np.ma.is_masked(codes["right"][r, s]) or np.ma.is_masked(other[r, s]))
 
 
 def _busy(dataflow, cycle, n):
@@ -189,11 +201,10 @@ def systolic_array(dataflow, cycle, n=3):
     """
     sheet, width, height = Sheet(324, 62 + 76 * n), 106, 76
     for r, s in product(range(n), range(n)):
-        held, right, down = _lines(dataflow, cycle, r, s, n)
-        working = bool(right and (down or held)) and (dataflow == "output" or bool(held))
+        kept, right, down = _lines(dataflow, cycle, r, s, n)
         x, y = 3 + s * width, 4 + r * height
-        sheet.box(x, y, width - 6, height - 6, NOW if working else NEVER)
-        for line, (text, bold) in enumerate(((held, True), (right, False), (down, False))):
+        sheet.box(x, y, width - 6, height - 6, NOW if _works(dataflow, cycle, r, s, n) else NEVER)
+        for line, (text, bold) in enumerate(((kept, True), (right, False), (down, False))):
             if text:
                 sheet.text(x + (width - 6) / 2, y + 19 + 22 * line, text, bold=bold)
     busy = _busy(dataflow, cycle, n)

@@ -3,6 +3,8 @@
     transfers, copy_overlap, line_fit              what a copy takes, alone and beside others
     memory_hierarchy ── memory_loops, levels       time and bandwidth by working set, and which cache it fits
     roofline                                       what bounds an operation here
+    product_loops                                  a product by loops in several orders, and by torch
+    unheld                                         measuring in a process that no setting holds back
     macs, layer_costs, footprint                   what a network's layers compute, keep and take
     throughput, loading                            examples a second, and what feeds them
     operations                                     what reports each operation of torch to roofline, footprint, …

@@ -6,11 +6,7 @@ faster than the smaller of peak and intensity × bandwidth (Williams, Waterman a
 """
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import torch
 from torch.utils.flop_counter import flop_registry
@@ -20,10 +16,8 @@ from d2lmini.hardware import costs, host
 from d2lmini.measuring import memory_hierarchy
 from d2lmini.measuring.memory_loops import ARRAYS
 from d2lmini.measuring.operations import Reporting
-from d2lmini.timing import SLOWING, Measurement, provenance
-
-# What would hold a measurement of this machine's best back: the settings of `timing`, and those that limit threads.
-HELD = (*SLOWING, "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+from d2lmini.measuring.unheld import run_unheld
+from d2lmini.timing import Measurement, provenance
 
 
 @dataclass(frozen=True)
@@ -133,23 +127,12 @@ def measure_here(repeat=7):
 def measured(timeout=300):
     """Return this machine's `Roof`, [(`Operation`, `Measurement`)], and where and when they were measured.
 
-    It is measured in a process of its own, without the settings that hold this one back (`HELD`): one thread, say, or
-    older instructions. Raises RuntimeError with the last line of what went wrong there.
+    It is measured in a process of its own, without the settings that hold this one back. Raises RuntimeError with the
+    last line of what went wrong there.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in HELD}
-    path = [str(Path(__file__).resolve().parents[2]), environment.get("PYTHONPATH")]
-    environment |= {"PYTHONPATH": os.pathsep.join(filter(None, path)), "D2LMINI_DEVICES": "cpu"}
-    command = [sys.executable, "-m", "d2lmini.measuring.roofline"]
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
-    except subprocess.TimeoutExpired:
-        raise RuntimeError(f"measuring the roofline did not finish within {timeout} s") from None
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
-        raise RuntimeError(f"measuring the roofline failed: {reason}")
-    told = json.loads(done.stdout)
-    rows = [(Operation(**row["operation"]), Measurement(tuple(row["seconds"]))) for row in told["operations"]]
-    return Roof("this machine", told["flops_per_s"], told["bytes_per_s"]), rows, told["where"]
+    answer = run_unheld(__spec__.name, timeout=timeout)
+    rows = [(Operation(**row["operation"]), Measurement(tuple(row["seconds"]))) for row in answer["operations"]]
+    return Roof("this machine", answer["flops_per_s"], answer["bytes_per_s"]), rows, answer["where"]
 
 
 def _caller(function, args):

@@ -4,31 +4,32 @@ After H. T. Kung, "Why systolic architectures?", Computer 15(1), 1982: what was 
 many elements and is used in each. Three dataflows for C = A B, named after what an element keeps, for an array of
 R × S elements (A holds the inputs of a layer, B its weights):
 
-    dataflow   element (r, s) keeps   moves right   moves down   results leave       pieces            steps
-    output     a sum of C             A             B            at the end, below   of C,  [m/R][n/S]   k
-    weight     an element of B        A             sums of C    below, as they are  of B,  [k/R][n/S]   m
-    input      an element of A        B             sums of C    below, as they are  of A,  [k/R][m/S]   n
+    dataflow   element (r, s) keeps   moves right   moves down   results leave        pieces            steps
+    output     a sum of C             A             B            below, once whole    of C,  [m/R][n/S]   k
+    weight     an element of B        A             sums of C    below, as they are   of B,  [k/R][n/S]   m
+    input      an element of A        B             sums of C    below, as they are   of A,  [k/R][m/S]   n
 
-Matrices larger than the array are cut into pieces. Each piece takes 2R + S + steps - 2 cycles: R to move the kept
-values in (or out), `steps` for the stream, R + S - 2 until its last value has reached the far corner. A piece that is
-smaller than the array takes as long. Real arrays load one piece while they work on another; this one does not.
+Matrices larger than the array are cut into pieces. One piece takes 2R + S + steps - 2 cycles: R to move the kept values
+in (or out), `steps` for the stream, R + S - 2 until its last value has reached the far corner. A piece that is smaller
+than the array takes as long.
+
+Pieces overlap, as in Google's TPU (Jouppi et al., ISCA 2017): every element has a spare register. While one piece
+streams, the weights of the next move into the spare ones, or the sums of the one before move out of them, and the next
+stream follows directly behind. From piece to piece it then takes as long as the slower of the two, max(steps, R).
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 
+from d2lmini.reuse.array_cost import Cost, known, timetable
 from d2lmini.reuse.tiling import CountedMatrix, product_sizes
-
-DATAFLOWS = ("output", "weight", "input")
 
 
 class Array:
-    """A grid of processing elements, each with three registers, which are masked where they are empty.
+    """A grid of processing elements, each with four registers, which are masked where they are empty.
 
-    held [rows, columns]: what stays. right, down: what moves on to the right and downwards. `cycles`, `products` (done
-    by all elements) and `passes` (values handed to a neighbour) are counted. watch: called with the array after each
-    cycle. Raises ValueError for fewer than one row or column.
+    held [rows, columns]: what stays. spare: what will stay next, or stayed before. right, down: what moves on to the
+    right and downwards. `cycles`, `products` (done by all elements) and `passes` (values handed to a neighbour) are
+    counted. watch: called with the array after each cycle. Raises ValueError for fewer than one row or column.
     """
 
     def __init__(self, rows, columns, dtype=np.float64, watch=None):
@@ -37,11 +38,8 @@ class Array:
             raise ValueError(f"an array has at least 1 row and 1 column, got {rows} × {columns}")
         self.shape, self.dtype, self.watch = (rows, columns), dtype, watch
         self.cycles = self.products = self.passes = 0
-        self.clear()
-
-    def clear(self):
-        """Empty all registers."""
-        self.held, self.right, self.down = (_empty(self.shape, self.dtype) for _ in range(3))
+        self.held, self.spare, self.right, self.down = (_empty(self.shape, dtype) for _ in range(4))
+        self.turn = np.zeros(self.shape, bool)  # where a mark is that tells an element to go to the next piece
 
     def shifted(self, register, entering, axis):
         """Return `register` after each value moved on, down (axis 0) or right (axis 1), with `entering` at the edge."""
@@ -80,123 +78,133 @@ def weight_stationary_step(array, from_left, from_above):
 
 def skewed(stream, lanes, cycles):
     """Return `stream` [steps, ≤ lanes] as it enters the array [cycles, lanes]: lane i is i cycles late, else empty."""
-    entering = _empty((cycles, lanes), stream.dtype)
-    for lane in range(stream.shape[1]):
-        entering[lane : lane + len(stream), lane] = stream[:, lane]
+    return in_turn([stream], lanes, cycles, [0])
+
+
+def in_turn(streams, lanes, cycles, starts):
+    """Return streams as `skewed` does, each from its start on: where the distance is its length, there is no gap."""
+    entering = _empty((cycles, lanes), streams[0].dtype)
+    for stream, start in zip(streams, starts, strict=True):
+        for lane in range(stream.shape[1]):
+            entering[start + lane : start + lane + len(stream), lane] = stream[:, lane]
     return entering
 
 
-def load(array, values):
-    """Move `values` into the held registers from above, the last row first, one row a cycle."""
-    rows = _empty(array.shape, array.dtype)
-    rows[: values.shape[0], : values.shape[1]] = values
-    for row in rows[::-1]:
-        array.held = array.shifted(array.held, row, axis=0)
-        array.tick()
+def take_weights(array, marks, weights):
+    """Let marked elements use the spare weight; then `weights` [columns] enter the spare registers from above.
+
+    A weight that enters pushes down the one that waits there, so the last row's comes first.
+    """
+    _turn(array, marks)
+    array.held = np.ma.where(array.turn, array.spare, array.held)
+    array.spare[array.turn] = np.ma.masked
+    above = np.ma.concatenate([weights[np.newaxis], array.spare[:-1]])
+    moving = np.logical_and.accumulate(~np.ma.getmaskarray(above))  # a gap ends the push
+    array.passes += int(moving[1:].sum())
+    array.spare = np.ma.where(moving, above, array.spare)
 
 
-def drain(array):
-    """Move what is held out below, one row a cycle, and return it as it was [rows, columns]."""
-    array.right, array.down = (_empty(array.shape, array.dtype) for _ in range(2))  # the last operands left the array
-    rows, nothing = [], _empty(array.shape[1], array.dtype)
-    for _ in range(array.shape[0]):
-        rows.insert(0, array.held[-1])
-        array.held = array.shifted(array.held, nothing, axis=0)
-        array.tick()
-    return np.ma.stack(rows)
+def release_sums(array, marks):
+    """Let whole sums in spare registers move down where there is room; then marked elements put theirs there."""
+    _turn(array, marks)
+    multiplied = ~np.ma.getmaskarray(array.right) & ~np.ma.getmaskarray(array.down)  # in the cycle before
+    whole = array.turn & multiplied
+    for row in reversed(range(array.shape[0])):  # from below: a sum moves into the room that the one before it left
+        moving = ~np.ma.getmaskarray(array.spare[row])
+        if row + 1 < array.shape[0]:
+            moving &= np.ma.getmaskarray(array.spare[row + 1]) & ~whole[row + 1]
+            array.spare[row + 1] = np.ma.where(moving, array.spare[row], array.spare[row + 1])
+            array.passes += int(moving.sum())
+        array.spare[row, moving] = np.ma.masked
+    array.spare = np.ma.where(whole, array.held, array.spare)
+    array.held[array.turn] = 0
 
 
-def output_stationary(A, B, C, array):
+def output_stationary(A, B, C, array, overlap):
     """Store A B in C: a piece of C stays in the array until its sums are complete."""
     m, n, k = product_sizes(A, B, C)
     rows, columns = array.shape
-    cycles = k + rows + columns - 2
-    for i in range(0, m, rows):
-        for j in range(0, n, columns):
-            a, b = A[i : i + rows, :], B[:, j : j + columns]
-            array.held[: len(a), : b.shape[1]] = 0  # all registers are empty: they were drained
-            for left, above in zip(skewed(a.T, rows, cycles), skewed(b, columns, cycles)):
-                output_stationary_step(array, left, above)
-            C[i : i + rows, j : j + columns] = drain(array)[: len(a), : b.shape[1]]
+    pieces = [(slice(i, i + rows), slice(j, j + columns)) for i in range(0, m, rows) for j in range(0, n, columns)]
+    starts, cycles = timetable(len(pieces), k, rows, columns, overlap)
+    left = in_turn([A[down, :].T for down, _ in pieces], rows, cycles, starts)
+    above = in_turn([B[:, across] for _, across in pieces], columns, cycles, starts)
+    marks = _marks(rows, cycles, [start + k for start in starts])
+    leaving = [[] for _ in range(columns)]
+    array.held[:] = 0
+    for mark, from_left, from_above in zip(marks, left, above):
+        release_sums(array, mark)
+        output_stationary_step(array, from_left, from_above)
+        _collect(leaving, array.spare[-1])
+    for down, across in pieces:
+        last_row_first = _take(leaving, len(range(m)[down]), len(range(n)[across]))
+        C[down, across] = last_row_first[::-1]
 
 
-def weight_stationary(A, B, C, array):
-    """Store A B in C: a piece of B stays in the array while all of A passes; sums go through memory between pieces."""
+def weight_stationary(A, B, C, array, overlap):
+    """Store A B in C: a piece of B stays in the array while all of A passes; sums of pieces are added in memory."""
     m, n, k = product_sizes(A, B, C)
     rows, columns = array.shape
-    cycles = m + rows + columns - 2
-    for j in range(0, n, columns):
-        for p in range(0, k, rows):
-            array.clear()
-            load(array, B[p : p + rows, j : j + columns])
-            width = min(columns, n - j)
-            sums = C[:, j : j + columns] if p else np.zeros((m, width), array.dtype)
-            left, above, below = skewed(A[:, p : p + rows], rows, cycles), skewed(sums, columns, cycles), []
-            for from_left, from_above in zip(left, above):
-                weight_stationary_step(array, from_left, from_above)
-                below.append(array.down[-1])
-            for s in range(width):  # the sum of row i leaves column s in cycle i + rows - 1 + s
-                C[:, j + s] = [below[i + rows - 1 + s][s] for i in range(m)]
+    pieces = [(slice(p, p + rows), slice(j, j + columns)) for j in range(0, n, columns) for p in range(0, k, rows)]
+    loads, cycles = timetable(len(pieces), m, rows, columns, overlap)
+    starts = [load + rows for load in loads]
+    weights = in_turn([B[piece][::-1] for piece in pieces], columns, cycles, loads)
+    left = in_turn([A[:, down] for down, _ in pieces], rows, cycles, starts)
+    nothing = [np.zeros((m, len(range(n)[across])), array.dtype) for _, across in pieces]
+    above, marks = in_turn(nothing, columns, cycles, starts), _marks(rows, cycles, starts)
+    leaving = [[] for _ in range(columns)]
+    for mark, entering, from_left, from_above in zip(marks, weights, left, above):
+        take_weights(array, mark, entering)
+        weight_stationary_step(array, from_left, from_above)
+        _collect(leaving, array.down[-1])
+    for down, across in pieces:
+        sums = _take(leaving, m, len(range(n)[across]))
+        C[:, across] = sums + C[:, across] if down.start else sums
 
 
-def input_stationary(A, B, C, array):
+def input_stationary(A, B, C, array, overlap):
     """Store A B in C: the elements hold A. It is the same machine at work on (A B)ᵀ = Bᵀ Aᵀ, where A is the weight."""
-    weight_stationary(_Transposed(B), _Transposed(A), _Transposed(C), array)
+    weight_stationary(_Transposed(B), _Transposed(A), _Transposed(C), array, overlap)
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What a product costs on an array. reads, writes: elements from and to memory, by matrix, partial sums among them.
-
-    utilisation: multiplications done ÷ those that all elements could have done in these cycles; 0 for no cycles.
-    """
-
-    cycles: int
-    reads_A: int
-    reads_B: int
-    reads_C: int
-    writes_C: int
-    utilisation: float
-
-    @property
-    def traffic(self):
-        """Elements moved between the array and memory, in both directions."""
-        return self.reads_A + self.reads_B + self.reads_C + self.writes_C
-
-
-def multiply(A, B, rows, columns, dataflow, watch=None):
+def multiply(A, B, rows, columns, dataflow, watch=None, overlap=True):
     """Return A B, computed by an array of rows × columns elements, its `Cost`, and the passes between neighbours.
 
     A [m, k] and B [k, n] are arrays of numbers; dataflow is one of `DATAFLOWS`; `watch` is called with the `Array`
-    after each cycle. Raises ValueError for shapes that do not fit and for an unknown dataflow.
+    after each cycle. overlap: whether pieces do. Raises ValueError for shapes that do not fit and for an unknown
+    dataflow.
     """
-    run = {"output": output_stationary, "weight": weight_stationary, "input": input_stationary}.get(_known(dataflow))
+    run = {"output": output_stationary, "weight": weight_stationary, "input": input_stationary}[known(dataflow)]
     A, B = CountedMatrix(A), CountedMatrix(B)
     C = CountedMatrix(np.zeros((A.shape[0], B.shape[1]), np.result_type(A.values, B.values)))
     array = Array(rows, columns, C.values.dtype, watch)
-    run(A, B, C, array)
+    if all(product_sizes(A, B, C)):  # else there is nothing to do
+        run(A, B, C, array, overlap)
     utilisation = array.products / (array.cycles * rows * columns) if array.cycles else 0.0
     return C.values, Cost(array.cycles, A.reads, B.reads, C.reads, C.writes, utilisation), array.passes
 
 
-def cost(m, n, k, rows, columns, dataflow):
-    """Return the `Cost` of a product [m, k] × [k, n] by formula, without computing it; raises ValueError as above."""
-    if _known(dataflow) == "input":  # the transposed product, with the roles of A and B exchanged
-        other = cost(n, m, k, rows, columns, "weight")
-        return Cost(other.cycles, other.reads_B, other.reads_A, other.reads_C, other.writes_C, other.utilisation)
-    down, across = (m if dataflow == "output" else k), n
-    pieces_down, pieces_across = -(-down // rows), -(-across // columns)
-    cycles = pieces_down * pieces_across * (2 * rows + columns + (k if dataflow == "output" else m) - 2)
-    utilisation = m * n * k / (cycles * rows * columns) if cycles else 0.0
-    if dataflow == "output":
-        return Cost(cycles, m * k * pieces_across, k * n * pieces_down, 0, m * n, utilisation)
-    return Cost(cycles, m * k * pieces_across, k * n, m * n * max(0, pieces_down - 1), m * n * pieces_down, utilisation)
+def _turn(array, marks):
+    array.turn = np.concatenate([marks[:, np.newaxis], array.turn[:, :-1]], axis=1)
 
 
-def _known(dataflow):
-    if dataflow not in DATAFLOWS:
-        raise ValueError(f"unknown dataflow {dataflow!r}: choose one of {', '.join(DATAFLOWS)}")
-    return dataflow
+def _marks(rows, cycles, starts):
+    """Return when a mark enters each row [cycles, rows], True or False: with the first value of a stream, or after."""
+    marks = in_turn([np.ones((1, rows), bool)] * len(starts), rows, cycles, starts)
+    return marks.filled(False)
+
+
+def _collect(leaving, bottom):
+    for column, value in zip(leaving, bottom):
+        if value is not np.ma.masked:
+            column.append(value)
+
+
+def _take(leaving, steps, columns):
+    """Return the next `steps` values that left each of the first columns, as a matrix [steps, columns]."""
+    taken = [leaving[s][:steps] for s in range(columns)]
+    for s in range(columns):
+        del leaving[s][:steps]
+    return np.transpose(taken)
 
 
 class _Transposed:

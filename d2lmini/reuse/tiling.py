@@ -93,12 +93,12 @@ def tiled_reads(m, n, k, tile_m, tile_n):
 def fewest_words(m, n, k, fast):
     """Return a number of elements that any order of the m·n·k multiplications moves at least, fast memory ↔ slow.
 
-    fast: elements that the fast memory holds. The bound is m·n·k / (2√2·√fast) - fast (Hong and Kung 1981; in this form
-    Irony, Toledo and Tiskin 2004), and never below zero. Raises ValueError for a fast memory of less than 1.
+    fast: elements that the fast memory holds. The bound is 2·m·n·k / √fast - 2·fast (Smith, Lowery, Langou and van de
+    Geijn 2017, arXiv 1702.02017), and never below zero. Raises ValueError for a fast memory of less than 1.
     """
     if fast < 1:
         raise ValueError(f"the fast memory must hold at least 1 element, got {fast}")
-    return max(0.0, m * n * k / math.sqrt(8 * fast) - fast)
+    return max(0.0, 2 * m * n * k / math.sqrt(fast) - 2 * fast)
 
 
 def intensity(tile_m, tile_n, itemsize):

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from d2lmini.figures.reuse_frames import NOW, systolic_alt, systolic_array, tiling, tiling_alt
-from d2lmini.reuse.systolic import DATAFLOWS
+from d2lmini.reuse.array_cost import DATAFLOWS
 from d2lmini.reuse.tiling import tiled_reads
 
 
@@ -56,7 +56,7 @@ def test_systolic_array_shows_who_holds_what():
     assert "element 2,0 b20, a02 →, ↓ c00: 3/3" in systolic_alt("weight", 6)
     assert "element 2,0 a02, b20 →, ↓ c00: 3/3" in systolic_alt("input", 6)
     assert "element 0,2 a20, b00 →, ↓ c20: 1/3" in systolic_alt("input", 6)
-    assert systolic_alt("weight", 1).endswith("element 0,0 b20; element 0,1 b21; element 0,2 b22")
+    assert systolic_alt("weight", 2).endswith("element 0,0 b10; element 0,1 b21; element 1,0 b20")
     assert "element 2,1 c11: 3/3" in systolic_alt("output", 8)  # one row further down than it was computed
 
 

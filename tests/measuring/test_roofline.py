@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from d2lmini.hardware import catalog, costs
-from d2lmini.measuring import memory_hierarchy, roofline
+from d2lmini.measuring import memory_hierarchy, roofline, unheld
 from d2lmini.measuring.roofline import Roof, count
 
 V100 = catalog.GPUS["V100-SXM2-16GB"]
@@ -128,14 +128,14 @@ def test_what_is_measured_comes_back_and_lies_under_its_roof(told, monkeypatch):
 
 def test_the_child_is_free_of_what_holds_this_process_back(told, monkeypatch):
     asked = child(monkeypatch, stdout=json.dumps(told))
-    for name in roofline.HELD:
+    for name in unheld.HELD:
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("KEPT", "yes")
     roofline.measured()
     ((command, options),) = asked
     assert command[1:] == ["-m", "d2lmini.measuring.roofline"]
-    assert not set(roofline.HELD) & set(options["env"])
-    assert {"OMP_NUM_THREADS", "MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"} <= set(roofline.HELD)
+    assert not set(unheld.HELD) & set(options["env"])
+    assert {"OMP_NUM_THREADS", "MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"} <= set(unheld.HELD)
     assert options["env"]["KEPT"] == "yes"
     assert options["env"]["D2LMINI_DEVICES"] == "cpu"
     assert os.environ["OMP_NUM_THREADS"] == "1"

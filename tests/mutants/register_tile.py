@@ -42,4 +42,18 @@ def register_tile(A, B, C, tile):
             C[i : i + tile, j : j + tile] = total
 """,
     ),
+    (
+        "rows of A are kept for the next tile, in registers that are not there",
+        """
+def register_tile(A, B, C, tile):
+    (m, n), k = C.shape, A.shape[1]
+    for i in range(0, m, tile):
+        kept = [A[i : i + tile, p : p + 1] for p in range(k)]
+        for j in range(0, n, tile):
+            total = 0
+            for p in range(k):
+                total = total + kept[p] * B[p : p + 1, j : j + tile]
+            C[i : i + tile, j : j + tile] = total
+""",
+    ),
 ]

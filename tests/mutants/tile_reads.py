@@ -9,6 +9,9 @@ EDITS = [
     ("A and B change places", "m * k *", "k * n *"),
     ("only A is counted", "of_A + of_B", "of_A"),
     ("no remainders", "math.ceil(n / tile_n)", "n / tile_n"),
+    ("a list of a number", "return of_A + of_B", "return [of_A + of_B]"),
+    ("a number as text", "return of_A + of_B", "return str(of_A + of_B)"),
+    ("True", "return of_A + of_B", "return bool(of_A + of_B)"),
     ("nothing is returned", "return of_A + of_B", "of_A + of_B"),
 ]
 

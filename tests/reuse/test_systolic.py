@@ -5,7 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from d2lmini.reuse.systolic import DATAFLOWS, Array, cost, drain, load, multiply, output_stationary_step, skewed
+from d2lmini.reuse.array_cost import DATAFLOWS, cost
+from d2lmini.reuse.systolic import Array, multiply, output_stationary_step, skewed, take_weights
 from d2lmini.reuse.tiling import tiled_reads
 
 SHAPES = [(3, 3, 3), (4, 5, 6), (7, 5, 9), (1, 1, 1), (5, 1, 7), (1, 6, 2), (2, 2, 2), (0, 3, 2), (3, 0, 2), (3, 2, 0)]
@@ -21,13 +22,14 @@ def matrices(m, n, k, dtype=np.int64):
 
 @each_dataflow
 @pytest.mark.parametrize("array", ARRAYS, ids=str)
-def test_product_and_cost(dataflow, array):
+@pytest.mark.parametrize("overlap", [True, False])
+def test_product_and_cost(dataflow, array, overlap):
     for m, n, k in SHAPES:
         A, B = matrices(m, n, k)
-        C, did, _ = multiply(A, B, *array, dataflow)
+        C, did, _ = multiply(A, B, *array, dataflow, overlap=overlap)
         assert C.dtype == np.int64
         assert np.array_equal(C, A @ B)
-        assert did == cost(m, n, k, *array, dataflow)
+        assert did == cost(m, n, k, *array, dataflow, overlap)
 
 
 @each_dataflow
@@ -43,6 +45,40 @@ def test_cycles_of_one_piece(dataflow):
     m, n, k, R, S = 4, 5, 3, 5, 6
     stream = {"output": k, "weight": m, "input": n}[dataflow]
     assert multiply(*matrices(m, n, k), R, S, dataflow)[1].cycles == 2 * R + S + stream - 2
+
+
+@each_dataflow
+def test_pieces_follow_directly_unless_moving_in_takes_longer(dataflow):
+    # An array of 3 × 2 and 4 pieces: each further piece costs its stream, or the 3 cycles of loading or draining.
+    for stream in (1, 2, 3, 7):
+        m, n, k = {"output": (6, 4, stream), "weight": (stream, 4, 6), "input": (4, stream, 6)}[dataflow]
+        alone = 2 * 3 + 2 + stream - 2
+        assert multiply(*matrices(m, n, k), 3, 2, dataflow)[1].cycles == alone + 3 * max(stream, 3)
+        assert multiply(*matrices(m, n, k), 3, 2, dataflow, overlap=False)[1].cycles == 4 * alone
+
+
+@each_dataflow
+def test_overlap_changes_when_and_not_what(dataflow):
+    C, did, passes = multiply(*matrices(7, 5, 9), 4, 3, dataflow)
+    slow, did_slowly, passes_slowly = multiply(*matrices(7, 5, 9), 4, 3, dataflow, overlap=False)
+    assert np.array_equal(C, slow)
+    assert did.cycles < did_slowly.cycles
+    assert (did.reads_A, did.reads_B, did.reads_C, did.writes_C) == (
+        did_slowly.reads_A, did_slowly.reads_B, did_slowly.reads_C, did_slowly.writes_C)  # fmt: skip
+    assert passes == passes_slowly
+
+
+@each_dataflow
+def test_with_overlap_all_elements_work_in_the_middle(dataflow):
+    done = [0]
+    multiply(*matrices(9, 9, 9), 3, 3, dataflow, lambda array: done.append(array.products))
+    assert (np.diff(done) == 9).sum() > 9 * 9 - 9
+
+
+def test_cycles_of_a_large_layer():
+    # conv3 on 128 × 128: 54 pieces of weights, of which each streams 169 places.
+    assert cost(169, 384, 2304, 128, 128, "weight").cycles == 53 * 169 + 169 + 3 * 128 - 2
+    assert cost(169, 384, 2304, 128, 128, "weight").utilisation > 0.95
 
 
 def test_reads_of_one_piece_are_the_matrices():
@@ -104,12 +140,20 @@ def test_skew_delays_lane_i_by_i():
     assert entering.tolist() == [[1, empty, empty], [3, 2, empty], [5, 4, empty], [empty, 6, empty], [empty] * 3]
 
 
-def test_what_is_loaded_can_be_drained():
-    array, values = Array(3, 2, dtype=int), np.arange(6).reshape(3, 2)
-    load(array, values)
+def test_weights_wait_until_the_mark_comes():
+    array, values = Array(3, 1, dtype=int), np.ma.array([[1], [2], [3]])
+    nothing, no_mark = np.ma.masked_all(1, int), np.zeros(3, bool)
+    for row in values[::-1]:
+        take_weights(array, no_mark, row)
+    assert array.spare.tolist() == values.tolist()
+    assert array.held.count() == 0
+    assert array.passes == 2 + 1
+    take_weights(array, np.array([True, False, False]), values[2])  # the next piece begins while rows 1, 2 still wait
+    assert array.held.tolist() == [[1], [None], [None]]
+    assert array.spare.tolist() == [[3], [2], [3]]
+    take_weights(array, np.array([False, True, True]), nothing)
     assert array.held.tolist() == values.tolist()
-    assert drain(array).tolist() == values.tolist()
-    assert (array.cycles, array.held.count(), array.products) == (6, 0, 0)
+    assert array.spare.tolist() == [[3], [None], [None]]
 
 
 def test_elements_without_operands_do_nothing():

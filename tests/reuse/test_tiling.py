@@ -95,7 +95,7 @@ def test_intensity_of_published_machines():
 
 
 def test_lower_bound():
-    assert fewest_words(64, 64, 64, 128) == 64**3 / 32 - 128  # √(8·128) = 32
+    assert fewest_words(64, 64, 64, 256) == 2 * 64**3 / 16 - 2 * 256
     assert fewest_words(2, 2, 2, 1000) == 0
     with pytest.raises(ValueError, match="at least 1 element, got 0"):
         fewest_words(2, 2, 2, 0)

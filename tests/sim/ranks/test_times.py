@@ -255,6 +255,7 @@ def test_ranks_of_a_cluster_have_the_gpus_of_their_own_node():
     assert results[17][1] == sum(range(18))
     inside, across = results[0][2]
     assert 0 < inside < across
+    assert {s.place for s in trace.spans if s.kind == "operation"} == {f"gpu{r}" for r in range(18)}
     wires = {wire for wire in trace.link_bytes() if "adapter" in wire}
     assert {wire.split()[0] for wire in wires} == {"node0", "node1", "node2"}
     assert torch.sim.device_count() == 8

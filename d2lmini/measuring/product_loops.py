@@ -1,0 +1,64 @@
+"""The same matrix product by loops in several orders, in tiles, and by torch: seconds on one thread of this machine.
+
+All are float64; the loops are compiled by Numba. They take turns, so a machine whose speed drifts drifts for all.
+"""
+
+import json
+import sys
+from functools import partial
+
+import numpy as np
+import torch
+
+from d2lmini.measuring.unheld import run_unheld
+from d2lmini.reuse.loop_order import compiled, loops_ijk, loops_ikj, loops_packed, loops_tiled
+from d2lmini.timing import Measurement, Timer, provenance
+
+
+def ways(n, tile):
+    """Return name -> function that adds A B to C, and those A, B, C, of n rows and columns."""
+    A, B = np.random.default_rng(n).random((2, n, n))
+    C = np.zeros((n, n))
+    ijk, ikj, tiled, packed = map(compiled, (loops_ijk, loops_ikj, loops_tiled, loops_packed))
+    a, b, c = map(torch.from_numpy, (A, B, C))  # the same memory
+    functions = {
+        "ijk": partial(ijk, A, B, C),
+        "ijk in tiles": partial(tiled, ijk, A, B, C, tile),
+        "ijk in copied tiles": partial(packed, ijk, A, B, C, tile),
+        "ikj": partial(ikj, A, B, C),
+        "ikj in copied tiles": partial(packed, ikj, A, B, C, tile),
+        "torch": partial(torch.addmm, c, a, b, out=c),
+    }
+    return functions, A, B, C
+
+
+def measure_here(n, tile, rounds):
+    """Return name -> Measurement; each way's first turn is checked and not measured. rounds: at least 6."""
+    torch.set_num_threads(1)
+    functions, A, B, C = ways(n, tile)
+    right, timers = A @ B, {name: Timer(["cpu"]) for name in functions}
+    for name, function in functions.items():
+        C[:] = 0
+        function()
+        if not np.allclose(C, right):
+            raise RuntimeError(f"{name} computed a wrong product of {n} rows")
+    for _ in range(rounds):
+        for name, function in functions.items():
+            timers[name].start()
+            function()
+            timers[name].stop()
+    return {name: Measurement(tuple(sorted(timer.times))) for name, timer in timers.items()}
+
+
+def measured(n, tile, rounds=6, timeout=300):
+    """Return what `measure_here` does and where and when it was, from a process that is not held back.
+
+    Raises RuntimeError with the last line of what went wrong there.
+    """
+    answer = run_unheld(__spec__.name, n, tile, rounds, timeout=timeout)
+    return {name: Measurement(tuple(seconds)) for name, seconds in answer["seconds"].items()}, answer["where"]
+
+
+if __name__ == "__main__":
+    seconds = {name: m.seconds for name, m in measure_here(*map(int, sys.argv[1:])).items()}
+    print(json.dumps({"seconds": seconds, "where": provenance(["cpu"])}))
