@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-from itertools import pairwise
 
 import torch
 
@@ -19,7 +18,7 @@ SWITCH = machines.MACHINES["8xH200"]
 
 @check
 def ring_mean(function):
-    """``function(tensors)``: each of the tensors, one a GPU, becomes the mean of all; in place and around a ring."""
+    """``function(tensors)``: each of the tensors, one on each GPU, becomes the mean of all; in place, around a ring."""
     return _simulated(RING, lambda: _try_rings(function))
 
 
@@ -62,9 +61,9 @@ def _call(function, tensors, given):
 
 
 def _must_be_a_ring(spans, world_size, nbytes, given):
-    """Raise Wrong for copies that leave the ring, and for more bytes than chunks make."""
-    cuts = [8 * cut for cut in schedules.offsets(nbytes // 8, world_size)]
-    smallest = min(b - a for a, b in pairwise(cuts))
+    """Raise Wrong for copies that leave the ring, and for more bytes than chunks make, also chunks of ⌈n ÷ P⌉."""
+    n = nbytes // 8
+    smallest = 8 * max(0, n - (world_size - 1) * -(-n // world_size))
     for rank in range(world_size):
         others = {(rank + 1) % world_size, (rank - 1) % world_size}
         mine = [span for span in spans if span.name.startswith(f"copy gpu{rank}→")]
@@ -115,7 +114,19 @@ def recursive_doubling(function):
             raise Wrong(f"{given}: {error}") from error
         if len(schedule.steps) != least:
             raise Wrong(f"{given}: expected {many(least, 'step')}, got {len(schedule.steps)}")
+        _must_agree_in_bits(schedule, given)
     return _score_steps(_schedule(function, 8, "8 ranks"))
+
+
+def _must_agree_in_bits(schedule, given):
+    """Raise Wrong where ranks add the same numbers in another order, which sets of ranks cannot tell."""
+    rows = torch.randn(schedule.world_size, 64, generator=torch.Generator().manual_seed(0))
+    ranks = list(rows.clone())
+    run(schedule, ranks)
+    other = next((rank for rank, result in enumerate(ranks) if not torch.equal(result, ranks[0])), None)
+    if other is not None:
+        raise Wrong(f"{given}: ranks 0 and {other} add up in different orders and get different bits; "
+                    "two ranks that exchange their buffers compute the same sum")  # fmt: skip
 
 
 def _schedule(function, world_size, given):

@@ -1,8 +1,8 @@
 """Pictures of a schedule as it is executed: what each rank's chunks hold after a step, and the step's messages.
 
-A rank is a column with one cell a chunk; a cell has one coloured stripe for every rank whose contribution is in it.
-Arrows go from sender to receiver, to the right above the columns and to the left below them, with the numbers of the
-chunks that they carry: drawn through for "reduce", dashed for "copy". Cells that were written have a thick frame.
+A rank is a column with one cell for each chunk; a cell has one coloured stripe for every rank whose contribution it
+holds. Arrows go from sender to receiver, to the right above the columns and to the left below them, with the numbers of
+the chunks that they carry: drawn through for "reduce", dashed for "copy". Cells that were written have a thick frame.
 
 It is SVG by hand: a figure with a hundred frames must fit a page, and a frame takes some 4 KB.
 """
@@ -10,8 +10,9 @@ It is SVG by hand: a figure with a hundred frames must fit a page, and a frame t
 from d2lmini.collectives.schedules import states
 
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#999999", "#222255")  # Tol, bright
-CELL, GAP, ROW, ARC = 60, 40, 24, 54  # a cell's width, between columns, a cell's height, room for arrows; pixels
-LEFT, TITLE = 62, 24
+# A cell's width, between columns, a cell's height, room for arrows; pixels. Six ranks are readable on a phone.
+CELL, GAP, ROW, ARC = 46, 18, 24, 54
+LEFT, TITLE = 60, 24
 
 
 class Frame:
@@ -57,7 +58,7 @@ def picture(state, title, sends=None):
         parts.append(f'<text x="{LEFT - 6}" y="{_top(chunk) + 17}" text-anchor="end">chunk {chunk}</text>')
     for rank, colour in enumerate(COLOURS[:size]):
         parts.append(f'<path fill="{colour}" d="M{_left(rank)} {bottom + 5}h10v12h-10z"/>'
-                     f'<text x="{_left(rank, 0.55)}" y="{bottom + 16}">rank {rank}</text>')  # fmt: skip
+                     f'<text x="{_left(rank) + 31}" y="{bottom + 16}">rank {rank}</text>')  # fmt: skip
     parts += [_arrow(send, bottom) for send in sends]
     return Frame("".join([*parts, "</svg>"]))
 

@@ -1,6 +1,6 @@
 """Functions that chapters start in other processes, where a notebook's own cannot be found.
 
-    allreduce    a ring and a disagreement between processes
+    allreduce    the chapter's schedules between processes, and their times
     ddp          torch's DistributedDataParallel
     trainer      the trainer with one process for each device
 """

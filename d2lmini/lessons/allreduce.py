@@ -34,14 +34,3 @@ def _seconds(allreduce, n, repeat):
         allreduce(data)
         times.append(time.perf_counter() - begin)
     return times[2:]
-
-
-def disagree(rank, how):
-    """All-reduce with a rank 1 that does something else, as `how` says: "shape", "missing" or "order"."""
-    messages, weights, bias = Messages(timeout=3.0), torch.ones(6), torch.ones(2)
-    if how == "missing" and rank == 1:
-        return
-    if how == "shape" and rank == 1:
-        weights = torch.ones(5)
-    for tensor in (bias, weights) if how == "order" and rank == 1 else (weights, bias):
-        messages.allreduce(tensor)

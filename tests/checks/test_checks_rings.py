@@ -1,5 +1,6 @@
 """The exercises on all-reduce: their scores are the simulated clock's, and the reader's machine comes back."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -8,9 +9,9 @@ from d2lmini.collectives.schedules import Send
 from d2lmini.hardware import machines
 
 
-def ring_mean(tensors, streets=lambda ring: ring):
+def ring_mean(tensors, streets=lambda ring: ring, cut=torch.tensor_split):
     size = len(tensors)
-    chunks = [tensor.tensor_split(size) for tensor in tensors]
+    chunks = [cut(tensor, size) for tensor in tensors]
     ring = streets([(rank, (rank + 1) % size) for rank in range(size)])
     for t in range(size - 1):
         for here, there in ring:
@@ -59,12 +60,45 @@ def test_a_wrong_answer_that_keeps_tensors_does_not_hide_the_fault(capsys):
     sim.disable()
 
 
-def test_the_steps_are_scored_beside_tree_and_ring(capsys):
-    def doubling(world_size):
-        distances = [2**k for k in range(world_size.bit_length() - 1)]
-        return [[Send(r, r ^ d, 0, 1, "reduce") for r in range(world_size)] for d in distances]
+def doubling(world_size, far_first=False, number=int):
+    distances = [2**k for k in range(world_size.bit_length() - 1)]
+    pairs = [[(r, r ^ d) for r in range(world_size)] for d in (distances[::-1] if far_first else distances)]
+    return tuple([Send(number(a), number(b), 0, 1, "reduce") for a, b in step] for step in pairs)
 
+
+def test_the_steps_are_scored_beside_tree_and_ring(capsys):
     checks.recursive_doubling(doubling)
     line = capsys.readouterr().out
     assert "16 µs, three messages in a row take 7 µs (tree 23 µs, ring 49 µs)" in line
     assert machines.MACHINES["8xH200"].name in line
+
+
+def test_steps_in_another_order_and_numpy_integers_are_right(capsys):
+    assert checks.recursive_doubling(lambda world_size: doubling(world_size, far_first=True, number=np.int64))
+    assert capsys.readouterr().out.startswith("✓")
+
+
+def test_ranks_that_add_in_different_orders_are_told_so(capsys):
+    def around(world_size):
+        distances = [2**k for k in range(world_size.bit_length() - 1)]
+        return [[Send(r, (r + d) % world_size, 0, 1, "reduce") for r in range(world_size)] for d in distances]
+
+    assert not checks.recursive_doubling(around)
+    assert "4 ranks: ranks 0 and 1 add up in different orders" in capsys.readouterr().out
+
+
+def test_equal_chunks_and_a_short_last_one_are_a_ring_too(capsys):
+    def chunks_of_ceil_size(tensor, size):
+        length = -(-len(tensor) // size)
+        return [tensor[i * length : (i + 1) * length] for i in range(size)]
+
+    assert checks.ring_mean(lambda tensors: ring_mean(tensors, cut=chunks_of_ceil_size))
+    assert capsys.readouterr().out.startswith("✓")
+
+
+def test_a_ring_to_the_left_is_right(capsys):
+    def leftward(tensors):
+        ring_mean(tensors[::-1])
+
+    assert checks.ring_mean(leftward)
+    assert capsys.readouterr().out.startswith("✓")

@@ -5,6 +5,8 @@ EDITS = [
     ("buffers overwrite in place of adding", '"reduce"', '"copy"'),
     ("the same partner every time (double count)", "rank ^ distance", "rank ^ 1"),
     ("the partner is off by one", "rank ^ distance", "(rank + distance + 1) % world_size"),
+    ("everybody sends to the right: ranks then differ in bits", "rank ^ distance", "(rank + distance) % world_size"),
+    ("everybody sends to the left: ranks then differ in bits", "rank ^ distance", "(rank - distance) % world_size"),
     ("one step too many", "while distance < world_size", "while distance <= world_size"),
     ("one step too few (off by one)", "while distance < world_size", "while 2 * distance < world_size"),
     ("distances grow by one", "distance *= 2", "distance += 1"),

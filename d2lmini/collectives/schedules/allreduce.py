@@ -13,7 +13,7 @@ from d2lmini.collectives.schedules.trees import broadcast, reduce
 def allreduce_naive(world_size):
     """Every rank sends its buffer to rank 0, which sends the sum to all.
 
-    One message a step: 2(P - 1) steps of n elements.
+    One message in each step: 2(P - 1) steps of n elements.
     """
     others = range(1, world_size)
     steps = [(Send(rank, 0, 0, 1, "reduce"),) for rank in others]
