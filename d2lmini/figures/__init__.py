@@ -1,15 +1,17 @@
 """Pictures and explorable figures of the chapters.
 
-    plots               axes, curves and timelines as SVG
+    plots               axes and curves as SVG                timelines         functions on simulated GPUs
     widgets             explore: one figure with controls, plain HTML in the page, widgets in Jupyter
     tables              rows under headings: HTML in page and notebook, text elsewhere
     schedule_frames     a collective, step by step        reuse_frames      tilings and systolic arrays
-    memory_figures      the memory hierarchy, measured
+    memory_figures      the memory hierarchy, measured        copy_figures      copies by size
 """
 
 from d2lmini.figures.plots import axes, show
 from d2lmini.figures.reuse_frames import systolic_alt, systolic_array, tiling, tiling_alt
 from d2lmini.figures.tables import table
+from d2lmini.figures.timelines import timelines
 from d2lmini.figures.widgets import choice, explore
 
-__all__ = ["axes", "choice", "explore", "show", "systolic_alt", "systolic_array", "table", "tiling", "tiling_alt"]
+__all__ = ["axes", "choice", "explore", "show", "systolic_alt", "systolic_array", "table", "tiling", "tiling_alt",
+           "timelines"]  # fmt: skip

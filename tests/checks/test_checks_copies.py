@@ -1,5 +1,7 @@
 """The checks of the exercises on copies: right answers of other kinds pass, wrong ones are told what is wrong."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -47,6 +49,55 @@ def test_pack_says_what_is_wrong(answer, message, capsys):
     assert message in told(checks.pack, answer, capsys)
 
 
+def buffered(batches, device):
+    """Two buffers by turns; the event that frees one is recorded when the caller asks for the next batch."""
+    copying, main = torch.sim.Stream(device), torch.sim.current_stream(device)
+    buffers = [torch.empty_like(batch, device=device) for batch in batches[:2]]
+    free, upcoming = [torch.sim.Event(), torch.sim.Event()], None
+    for i, batch in enumerate(batches):
+        copying.wait_event(free[i % 2])
+        with torch.sim.stream(copying):
+            there = buffers[i % 2][: len(batch)].copy_(batch, non_blocking=True)
+            ready, upcoming = upcoming, (there, copying.record_event(), free[i % 2])
+        if ready is not None:
+            main.wait_event(ready[1])
+            yield ready[0]
+            ready[2].record(main)
+    if upcoming is not None:
+        main.wait_event(upcoming[1])
+        yield upcoming[0]
+
+
+def queued(batches, device, ahead=1, recorded=False):
+    """A queue of `ahead` batches; either the copying stream waits, or the allocator is told who uses a batch."""
+    copying, main, waiting = torch.sim.Stream(device), torch.sim.current_stream(device), []
+
+    def hand_out():
+        batch, arrived = waiting.pop(0)
+        main.wait_event(arrived)
+        if recorded:
+            batch.record_stream(main)
+        return batch
+
+    for batch in batches:
+        if not recorded:
+            copying.wait_stream(main)
+        with torch.sim.stream(copying):
+            waiting.append((batch.to(device, non_blocking=True), copying.record_event()))
+        if len(waiting) > ahead:
+            yield hand_out()
+    while waiting:
+        yield hand_out()
+
+
+@pytest.mark.parametrize("answer", [
+    buffered, queued, functools.partial(queued, ahead=2), functools.partial(queued, recorded=True),
+    functools.partial(queued, ahead=2, recorded=True),
+])  # fmt: skip
+def test_prefetching_in_other_ways_is_right(answer, capsys):
+    assert told(checks.prefetch, answer, capsys)[0] == "✓"
+
+
 def waiting(batches, device):
     for batch in batches:
         yield batch.to(device)
@@ -63,10 +114,11 @@ def rushed(batches, device):
 @pytest.mark.parametrize(("answer", "message"), [
     (waiting, "1 batch: the host waited 1 time; non_blocking=True"),
     (rushed, "1 batch: the work on batch 0 began before its copy had ended"),
-    (lambda batches, device: iter(batches), "batch 0 should be on sim:0, got a tensor of shape [512, 256]"),
+    (lambda batches, device: iter(batches), "1 batch: batch 0 should be on sim:0, got a tensor"),
     (lambda batches, device: copy_overlap.prefetch(batches[:-1], device), "1 batch: expected 1 to be yielded, got 0"),
     (lambda batches, device: copy_overlap.prefetch(batches[::-1], device), "what came in place 0 is not batch 0"),
     (lambda batches, device: None, "your code raised TypeError"),
+    (lambda batches, device: queued(batches, device, ahead=3), "4 copies had been asked for when batch 0 was yielded"),
 ])  # fmt: skip
 def test_prefetch_says_what_is_wrong(answer, message, capsys):
     assert message in told(checks.prefetch, answer, capsys)
@@ -97,7 +149,15 @@ def packages(sizes, seconds):
     return [line.alpha, line.beta]
 
 
-@pytest.mark.parametrize("answer", [weighted, packages])
+def as_an_array(sizes, seconds):
+    return np.array(packages(sizes, seconds))
+
+
+def as_a_tensor(sizes, seconds):
+    return torch.tensor(packages(sizes, seconds), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("answer", [weighted, packages, as_an_array, as_a_tensor])
 def test_other_solvers_are_right(answer, capsys):
     assert told(checks.fit_line, answer, capsys).startswith("✓ fit_line: alpha and beta are found")
 

@@ -8,7 +8,7 @@ EDITS = [
     ("α is left out of the equations", "[1 / t, n / t]", "[0 * t, n / t]"),
     ("weights upside down", "[1 / t, n / t]", "[t, n * t]"),
     ("the smallest sizes are dropped", "n, t = np.array(sizes, dtype=float), np.array(seconds)",
-     "n, t = np.array(sizes, dtype=float)[4:], np.array(seconds)[4:]"),
+     "n, t = np.array(sizes, dtype=float)[8:], np.array(seconds)[8:]"),
     ("only the largest size", "np.ones(len(n))", "1.0 * (n == n.max())"),
     ("microseconds", "return alpha, 1 / slope", "return alpha * 1e6, 1 / slope"),
     ("gigabytes", "return alpha, 1 / slope", "return alpha, 1e-9 / slope"),
@@ -38,6 +38,14 @@ def fit_line(sizes, seconds):
         """
 def fit_line(sizes, seconds):
     return min(seconds), max(n / t for n, t in zip(sizes, seconds))
+""",
+    ),
+    (
+        "through the first and the last point",
+        """
+def fit_line(sizes, seconds):
+    slope = (seconds[-1] - seconds[0]) / (sizes[-1] - sizes[0])
+    return seconds[0] - slope * sizes[0], 1 / slope
 """,
     ),
 ]

@@ -63,4 +63,55 @@ def prefetch(batches, device):
     return [batches[0].to(device)] * len(batches) if batches else []
 """,
     ),
+    (
+        "two buffers, with the event before the yield: the work that it should stand behind is not queued yet",
+        """
+def prefetch(batches, device):
+    copying, main = torch.sim.Stream(device), torch.sim.current_stream(device)
+    buffers = [torch.empty_like(batch, device=device) for batch in batches[:2]]
+    free, upcoming = [torch.sim.Event(), torch.sim.Event()], None
+    for i, batch in enumerate(batches):
+        copying.wait_event(free[i % 2])
+        with torch.sim.stream(copying):
+            there = buffers[i % 2][: len(batch)].copy_(batch, non_blocking=True)
+            ready, upcoming = upcoming, (there, copying.record_event(), free[i % 2])
+        if ready is not None:
+            main.wait_event(ready[1])
+            ready[2].record(main)
+            yield ready[0]
+    if upcoming is not None:
+        main.wait_event(upcoming[1])
+        yield upcoming[0]
+""",
+    ),
+    (
+        "record_stream names the copying stream, which the allocator knows, and not the one that uses the batch",
+        """
+def prefetch(batches, device):
+    copying, main, upcoming = torch.sim.Stream(device), torch.sim.current_stream(device), None
+    for batch in [*batches, None]:
+        ready = upcoming
+        if batch is not None:
+            with torch.sim.stream(copying):
+                there = batch.to(device, non_blocking=True)
+                there.record_stream(copying)
+                upcoming = there, copying.record_event()
+        if ready is not None:
+            main.wait_event(ready[1])
+            yield ready[0]
+""",
+    ),
+    (
+        "all batches up front, each in memory of its own",
+        """
+def prefetch(batches, device):
+    copying, main = torch.sim.Stream(device), torch.sim.current_stream(device)
+    with torch.sim.stream(copying):
+        there = [(batch.to(device, non_blocking=True), copying.record_event()) for batch in batches]
+    for batch, arrived in there:
+        batch.record_stream(main)
+        main.wait_event(arrived)
+        yield batch
+""",
+    ),
 ]

@@ -34,6 +34,8 @@ class Span(namedtuple("Span", "kind place row name start end nbytes")):
 
 COLOURS = {"operation": "tab:blue", "copy": "tab:orange", "launch": "tab:green", "work": "tab:red",
            "communication": "tab:purple", "wait": "lightgrey"}  # fmt: skip
+NAMES = {"operation": "operation on the GPU", "copy": "copy on a link", "launch": "launch by the host",
+         "work": "work of the host", "communication": "collective", "wait": "wait of the host"}  # fmt: skip
 
 
 class Trace:
@@ -98,17 +100,23 @@ class Trace:
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"traceEvents": events, "displayTimeUnit": "ns"}, file, ensure_ascii=False)
 
-    def draw(self, axes):
-        """Draw the timeline on matplotlib's `axes`: one line for the host, each stream and each wire; return `axes`."""
+    def draw(self, axes, until=None):
+        """Draw the timeline on matplotlib's `axes`: one line for the host, each stream and each wire; return `axes`.
+
+        until: the seconds at which the axis of time ends, by default those of this trace. Bars carry labels for a
+        legend.
+        """
         rows = list(dict.fromkeys((span.place, span.row) for span in self.spans))
         rows.sort(key=lambda row: (row[0] != "host", not row[0].startswith("gpu"), row))
-        longest = max(self.end - self.begin, 1)
+        longest = max(self.end - self.begin if until is None else round(until * PS), 1)
         unit, name = next((pair for pair in _UNITS if longest >= pair[0]), _UNITS[-1])
         for line, (place, row) in enumerate(rows):
             for kind, colour in COLOURS.items():
                 spans = [s for s in self.spans if (s.place, s.row, s.kind) == (place, row, kind)]
                 bars = [((s.start - self.begin) / unit, (s.end - s.start) / unit) for s in spans]
-                axes.broken_barh(bars, (line - 0.4, 0.8), color=colour, edgecolor="white", linewidth=0.3)
+                if bars:
+                    style = {"color": colour, "edgecolor": "white", "linewidth": 0.3, "label": NAMES[kind]}
+                    axes.broken_barh(bars, (line - 0.4, 0.8), **style)
         axes.set_yticks(range(len(rows)), [f"{place} {_row_name(place, row)}".strip() for place, row in rows])
         axes.invert_yaxis()
         axes.set(xlabel=f"simulated time on {self.clock.machine.name} ({name})", xlim=(0, longest / unit))

@@ -1,0 +1,73 @@
+"""Figures about copies: their rate against their size, and how well a line describes their times."""
+
+from matplotlib import rc_context
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+
+from d2lmini.figures import plots
+
+UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+
+
+def rates(curves, marks=(), title=None):
+    """Return a figure of the rate of a copy, bytes ÷ seconds, against its size, both on logarithmic axes.
+
+    curves: for each name the sizes in bytes and the seconds; the name stands above the curve's highest point. marks:
+    points (bytes, bytes a second, name) to draw as dots.
+    """
+    figure, ax = plots.axes("bytes in one copy", "GB/s", title, figsize=(5.5, 3.2))
+    for i, (name, (sizes, seconds)) in enumerate(curves.items()):
+        rate = [n / t / 1e9 for n, t in zip(sizes, seconds)]
+        ax.loglog(sizes, rate, plots.LINES[i % len(plots.LINES)], color=f"C{i}")
+        top = rate.index(max(rate))
+        ax.annotate(name, (sizes[top], rate[top]), (0, 6), textcoords="offset points", ha="center", color=f"C{i}")
+    for nbytes, bytes_per_s, name in marks:
+        ax.plot(nbytes, bytes_per_s / 1e9, "o", color="tab:red")
+        ax.annotate(name, (nbytes, bytes_per_s / 1e9), (8, -12), textcoords="offset points", color="tab:red")
+    _sizes_along(ax, *zip(*[(sizes[0], sizes[-1]) for sizes, _ in curves.values()]))
+    ax.margins(y=0.12)
+    _values_along(ax)
+    return figure
+
+
+def line_and_residuals(copies, line):
+    """Return a figure of measured `Copies` with their intervals and the `Fit`; below it, what the fit leaves over."""
+    with rc_context(plots.STYLE):
+        figure, top = plots.axes(None, "µs", figsize=(5.5, 4.4))
+        grid = figure.add_gridspec(2, 1, height_ratios=(2, 1))
+        top.set_subplotspec(grid[0])
+        below = figure.add_subplot(grid[1], sharex=top)
+    low, high = zip(*[[1e6 * end for end in m.interval] for m in copies.measurements])
+    top.loglog(copies.sizes, 1e6 * line.predict(copies.sizes), color="tab:orange")
+    top.vlines(copies.sizes, low, high, color="grey")
+    top.plot(copies.sizes, [1e6 * t for t in copies.seconds], "o", markersize=4)
+    place = 2 * len(copies.sizes) // 3
+    point = copies.sizes[place], 1e6 * line.predict(copies.sizes[place])
+    top.annotate("α + n/β", point, (8, -14), textcoords="offset points", color="tab:orange")
+    below.axhline(0, color="tab:orange")
+    below.plot(copies.sizes, [100 * r for r in line.residuals], "o", markersize=4)
+    below.set(xlabel="bytes in one copy", ylabel="residual (%)")
+    _sizes_along(top, [copies.sizes[0]], [copies.sizes[-1]])
+    _values_along(top)
+    top.tick_params(labelbottom=False)
+    return figure
+
+
+def _sizes_along(ax, firsts, lasts):
+    """Mark the axis of sizes at every fifth power of two, in KiB and MiB."""
+    ax.set_xlim(min(firsts) / 1.5, max(lasts) * 1.5)
+    ax.xaxis.set_major_locator(FixedLocator([2**k for k in range(0, 41, 5)]))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: _named(n)))
+
+
+def _values_along(ax):
+    """Mark the other axis at powers of ten, and at 2 and 5 times them where it spans no more than two."""
+    low, high = ax.get_ylim()
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high <= 200 * low else (1,)))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+
+
+def _named(nbytes):
+    size, unit = next(pair for pair in UNITS if nbytes >= pair[0])
+    return f"{nbytes / size:g} {unit}"
