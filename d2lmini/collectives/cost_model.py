@@ -1,6 +1,6 @@
 """What a schedule costs on a named machine: α + bytes · β for a message, bytes · γ for adding it up.
 
-α, a message's fixed part, and β, the seconds a byte takes on a link, are `costs.copy_seconds`; γ, the seconds a byte
+α, a message's fixed part, and β, the seconds a byte takes on a link, are `costs.hop_seconds`; γ, the seconds a byte
 takes to be read and added, is `costs.operation_seconds`. A step lasts as long as its slowest message, or as its busiest
 wire if several messages share one, and then as long as its slowest addition; steps follow one another.
 
@@ -11,7 +11,7 @@ early do not start early.
 from collections import Counter
 
 from d2lmini.collectives.schedules import messages
-from d2lmini.hardware.costs import LAUNCH_S, copy_seconds, operation_seconds
+from d2lmini.hardware.costs import LAUNCH_S, copy_seconds, hop_seconds, operation_seconds
 
 
 def predict(schedule, n, machine, itemsize=4):
@@ -35,10 +35,11 @@ def step_seconds(schedule, n, machine, itemsize=4):
 def _longest_message(sends, machine):
     longest, busy = 0.0, Counter()
     for send, nbytes in sends:
-        hops = [(hop.wires, copy_seconds(nbytes, hop.link)) for hop in machine.route(send.src, send.dst)]
-        longest = max(longest, sum(seconds for _, seconds in hops))
-        for wires, seconds in hops:
-            busy.update(dict.fromkeys(wires, seconds))
+        hops = machine.route(send.src, send.dst)
+        costs = hop_seconds(nbytes, hops, in_chunks=machine.in_chunks)
+        longest = max(longest, sum(delay for delay, _ in costs) + costs[-1][1])
+        for hop, (_, seconds) in zip(hops, costs, strict=True):
+            busy.update(dict.fromkeys(hop.wires, seconds))
     return max([longest, *busy.values()])
 
 
@@ -49,6 +50,29 @@ def _longest_addition(sends, machine, itemsize):
             elements = nbytes // itemsize
             adding[send.dst] += operation_seconds(elements, 3 * nbytes, machine.gpu, "pointwise")
     return max(adding.values(), default=0.0)
+
+
+def constants(machine):
+    """Return a machine's α, 1 ÷ β, 1 ÷ γ and κ, with unit, as rows of a table: constant, value, of what.
+
+    α and β for each kind of link. κ is the shortest kernel, which every addition pays once; the launch, by the host, is
+    paid once for a schedule.
+    """
+    links = {hop.link.name: hop.link for hop in _all_hops(machine)}
+    rows = []
+    for link in links.values():
+        alpha = copy_seconds(0, link)
+        beta = 1 / (copy_seconds(1, link) - alpha)
+        rows += [["α", f"{alpha * 1e6:.1f} µs", link.name], ["1/β", f"{beta / 1e9:.1f} GB/s", link.name]]
+    kappa = operation_seconds(0, 0, machine.gpu, "pointwise")
+    gamma = (operation_seconds(1e9, 3e9, machine.gpu, "pointwise") - kappa) / 1e9
+    return [*rows, ["1/γ", f"{1 / gamma / 1e9:.0f} GB/s", f"adding on a {machine.gpu.name}"],
+            ["κ", f"{kappa * 1e6:.1f} µs", "a kernel"], ["launch", f"{LAUNCH_S * 1e6:.1f} µs", "the host"]]  # fmt: skip
+
+
+def _all_hops(machine):
+    ends = [(0, None), *((0, other) for other in range(1, machine.count))]
+    return [hop for src, dst in ends for hop in machine.route(src, dst)]
 
 
 def algbw(nbytes, seconds):

@@ -7,6 +7,7 @@ twice that, and makers' leaflets often print the doubled figure. A figure that i
 bandwidth = bus width × rate ÷ 8, link rate = lanes × signalling rate × coding ÷ 8.
 """
 
+import re
 from dataclasses import dataclass, replace
 
 MIB, GIB = 2**20, 2**30
@@ -64,8 +65,9 @@ class Link:
     lanes: pairs of wires in each direction. transfers_per_s: bits a second on one lane, coding included.
     coding: data bits per bit sent, 8/10 or 128/130 for instance, error correction included; 1 where the source gives
     the data rate itself.
-    latency_s: from one end to the other for the smallest message. The standards do not give it, so it is None here;
-    `dataclasses.replace` sets what was measured. bidirectional: both directions at once, each at the full rate.
+    latency_s: from one end to the other for the smallest message, of a program that is under way on both. Standards do
+    not give it: these are NCCL's (hop of a ring with protocol LL, src/graph/tuning.cc, 2.28); None where it has none.
+    bidirectional: both directions at once, each at the full rate.
     """
 
     name: str
@@ -129,6 +131,11 @@ _TABLE = (
 GPUS = {gpu.name: gpu for gpu in _TABLE}
 
 NVLINKS_PER_GPU = {1: ("P100", 4), 2: ("V100", 6), 3: ("A100", 12), 4: ("H100 or H200", 18)}
+SHARP_GENERATION = 4  # from this NVLink on the switches add: "NVLink SHARP", NVIDIA H100 white paper, 2022
+_MODULES = {"SXM2": 2, "SXM4": 3, "SXM5": 4}  # the NVLink of a module's socket
+_SLOTS = {"PCIe2-x16": ("GTX 580", "GTX 580 3GB", "M2070"),
+          "PCIe4-x16": ("RTX 3090", "A100-SXM4-40GB", "A100-SXM4-80GB"),
+          "PCIe5-x16": ("H100-SXM5-80GB", "H200-SXM5-141GB")}  # fmt: skip
 
 
 # 64/66 squeezed into 256/257, then 514 of 544 symbols for data and the rest for error correction: together 16/17.
@@ -136,18 +143,18 @@ _FEC = (256 / 257) * (514 / 544)
 
 
 def _pcie(generation, released, gts, coding):
-    return Link(f"PCIe{generation}-x16", released, 16, gts * 1e9, coding, 16 * gts * coding / 8 * 1e9, None,
+    return Link(f"PCIe{generation}-x16", released, 16, gts * 1e9, coding, 16 * gts * coding / 8 * 1e9, 1e-6,
                 f"PCI-SIG, PCI Express base specification {generation}.0, {released[:4]}")  # fmt: skip
 
 
 def _nvlink(generation, released, lanes, gbits, paper):
     chip, count = NVLINKS_PER_GPU[generation]
-    return Link(f"NVLink{generation}", released, lanes, gbits * 1e9, 1, lanes * gbits / 8 * 1e9, None,
+    return Link(f"NVLink{generation}", released, lanes, gbits * 1e9, 1, lanes * gbits / 8 * 1e9, 0.6e-6,
                 f"NVIDIA {paper}; this is one link, a {chip} has {count}")  # fmt: skip
 
 
 def _infiniband(name, released, gbits, coding):
-    return Link(f"InfiniBand-{name}", released, 4, gbits * 1e9, coding, 4 * gbits * coding / 8 * 1e9, None,
+    return Link(f"InfiniBand-{name}", released, 4, gbits * 1e9, coding, 4 * gbits * coding / 8 * 1e9, 2.7e-6,
                 "InfiniBand Trade Association, InfiniBand roadmap; four lanes")  # fmt: skip
 
 
@@ -173,6 +180,34 @@ LINKS = {link.name: link for link in (
     _ethernet(200, "2017-12", 4, 53.125, _FEC, "802.3bs, 200GBASE-DR4"),
     _ethernet(400, "2017-12", 8, 53.125, _FEC, "802.3bs, 400GBASE-LR8"),
 )}  # fmt: skip
+
+
+def host_link(gpu):
+    """Return the name of the bus by which a GPU of the table reaches its host: PCIe of its time, 16 lanes.
+
+    Each maker's document in `source` names it; PCIe 3 served from 2012 (K40) to 2018 (V100).
+    """
+    return next((link for link, names in _SLOTS.items() if gpu.name in names), "PCIe3-x16")
+
+
+def nvlink(gpu):
+    """Return the name of the NVLink that a GPU of the table has, None for a card without: SXM modules have one."""
+    generation = next((number for socket, number in _MODULES.items() if socket in gpu.name), None)
+    return generation and f"NVLink{generation}"
+
+
+def gpu_named(name):
+    """Return the GPU that `name` means: a name of the table, or one as nvidia-smi and tables of measurements write it.
+
+    "NVIDIA H100 80GB HBM3" and "H100-80GB-HBM3" mean the H100-SXM5-80GB, "H200" the H200-SXM5-141GB. Raises ValueError
+    that lists the names there are, also when several cards could be meant.
+    """
+    words = re.split(r"[ -]", re.sub(r"^(NVIDIA|Tesla|GeForce)[ -]", "", name))
+    if name in GPUS or "PCI" in name:
+        return find(GPUS, name, "GPU")
+    alike = [gpu for gpu in GPUS.values() if gpu.name.split("-")[0] == words[0] and nvlink(gpu)]
+    meant = [gpu for gpu in alike if gpu.name.split("-")[-1] in words] if len(alike) > 1 else alike
+    return meant[0] if len(meant) == 1 else find(GPUS, name, "GPU")
 
 
 def check():

@@ -32,9 +32,19 @@ TILE = 64
 # (Gray, "Getting Started with CUDA Graphs", NVIDIA technical blog, 2019).
 LAUNCH_S = 3.8e-6
 KERNEL_S = 2e-6  # assumed: the shortest kernel; starting blocks and draining the pipeline, with no work to do
-COPY_S = 10e-6  # assumed: setting up a copy and hearing that it is done, where the link's maker gives no latency
-LINK_SHARE = 0.8  # assumed: packet headers and flow control; a packet of 128 bytes carries some 26 more on PCIe
+# A copy's α is two things: the copy engine fetches and starts the next copy of a stream, and the link's own latency.
+# 4 bytes from GPU to GPU over NVLink took 1.8 to 2.6 µs each, queued one after the other (p2pBandwidthLatencyTest,
+# github.com/NVIDIA/cuda-samples/issues/230); NVLink's own share of that is 0.6.
+COPY_S = 1.6e-6
+# Packet headers, flow control: what copies and collectives reach of a link's rate. NCCL counts on 12 of PCIe 3's 15.75
+# GB/s, 20 of NVLink 3's 25, 20.6 of NVLink 4's 25 (src/graph/topo.h). Network packets are longer: its maintainers
+# expect 46 to 48 GB/s of an adapter of 50 (github.com/NVIDIA/nccl-tests/issues/290).
+LINK_SHARE, NETWORK_SHARE = 0.8, 0.94
 PAGEABLE_SHARE = 0.5  # memory that may be paged out is copied once more, by the host, into a pinned buffer
+# Through the host a driver copies in chunks, one on its way in while the next is on its way out. Eight H100s without
+# peer access reached 37.2 GB/s over PCIe 5 (github.com/NVIDIA/nccl/issues/1264): a chunk of 1 MiB (assumed) then loses
+# 7.4 µs while it changes hands, which also accounts for most of the 11 to 20 µs that 4 bytes take by that way (#230).
+STAGING_BYTES, STAGING_S = 2**20, 7.4e-6
 
 
 def operation_seconds(flops, nbytes, gpu, kind, dtype="float32"):
@@ -77,6 +87,12 @@ def peak_flops_per_s(gpu, kind, dtype="float32"):
     return gpu.peak_fp32_flops_per_s
 
 
+def payload_bytes_per_s(link):
+    """Return the rate at which a link carries a program's bytes, one direction: its own less headers."""
+    share = LINK_SHARE if link.name.lstrip("0123456789×").startswith(("PCIe", "NVLink")) else NETWORK_SHARE
+    return link.bytes_per_s_per_direction * share
+
+
 def copy_seconds(nbytes, link, pinned=True):
     """Return the seconds that a copy of `nbytes` occupies `link`, a `hardware.Link`: α + bytes ÷ β.
 
@@ -84,5 +100,19 @@ def copy_seconds(nbytes, link, pinned=True):
     """
     if nbytes < 0:
         raise ValueError(f"a copy's bytes must not be negative, got {nbytes}")
-    rate = link.bytes_per_s_per_direction * LINK_SHARE * (1 if pinned else PAGEABLE_SHARE)
-    return (COPY_S if link.latency_s is None else link.latency_s) + nbytes / rate
+    rate = payload_bytes_per_s(link) * (1 if pinned else PAGEABLE_SHARE)
+    return COPY_S + (link.latency_s or 0) + nbytes / rate
+
+
+def hop_seconds(nbytes, hops, pinned=True, in_chunks=True):
+    """Return (delay, seconds) of each hop of a copy: when it starts, after the hop before it, and how long it takes.
+
+    hops: of `Machine.route`. One hop starts at once; the second, from the host on, starts when the first chunk has
+    arrived there or, without `in_chunks`, when all has.
+    """
+    whole = [copy_seconds(nbytes, hop.link, pinned) for hop in hops]
+    if len(hops) == 1 or not in_chunks:
+        return list(zip([0.0, *whole], whole, strict=False))
+    first = copy_seconds(min(nbytes, STAGING_BYTES), hops[0].link, pinned) + STAGING_S
+    slower = max(whole) + STAGING_S * max(0, nbytes / STAGING_BYTES - 1)
+    return [(0.0, slower), (first, slower)]

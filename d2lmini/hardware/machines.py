@@ -1,7 +1,8 @@
 """Named machines: which GPUs they hold and which wires a copy between two places occupies.
 
 A wire carries bytes in ONE direction and serves one copy at a time; a route is a list of hops, one after the other, and
-a hop occupies all its wires at once. Without peer-to-peer access a copy between GPUs is two hops, through the host.
+a hop occupies all its wires at once. Without peer-to-peer access a copy between GPUs is two hops, through the host, in
+chunks as drivers do it; `staged_whole` gives the machine that first brings everything to the host.
 
 A cluster is several equal machines joined by a network: node 0 has the first GPUs, node 1 the next. A GPU hands its
 bytes to its node's adapter and the network brings them into the other GPU's memory (GPUDirect RDMA), without a stop in
@@ -11,7 +12,17 @@ anything up.
 
 from dataclasses import dataclass, fields, replace
 
-from d2lmini.hardware.catalog import GPU, GPUS, LINKS, NVLINKS_PER_GPU, Link, find
+from d2lmini.hardware.catalog import (
+    GPU,
+    GPUS,
+    LINKS,
+    NVLINKS_PER_GPU,
+    SHARP_GENERATION,
+    Link,
+    find,
+    host_link,
+    nvlink,
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +42,7 @@ class Machine:
     pairs: for each pair (i, j), i < j, the number of `pair_link`s between the two, for machines wired GPU to GPU.
     port: what connects each GPU to a switch that reaches every other GPU at full speed, or None.
     network: one adapter to other machines, and `adapters` of them, or None.
+    sharp: whether that switch adds what it carries. in_chunks: whether copies through the host are pipelined.
     """
 
     name: str
@@ -46,6 +58,8 @@ class Machine:
     port: Link | None = None
     network: Link | None = None
     adapters: int = 0
+    sharp: bool = False
+    in_chunks: bool = True
 
     def route(self, src, dst):
         """Return the hops from `src` to `dst`, each a GPU's index or None for the host.
@@ -83,22 +97,31 @@ class Machine:
         return (own, shared) if self.gpus_per_switch > 1 else (own,)
 
 
-def build(gpus, gpu, link="PCIe3-x16", peer=False):
-    """Return a machine of `gpus` equal GPUs named `gpu`, joined by one `link` named so.
+def _port(generation):
+    """Return all NVLinks of a GPU of that generation, as they reach a switch."""
+    return LINKS[f"NVLink{generation}"].times(NVLINKS_PER_GPU[generation][1])
 
-    A PCIe link gives each GPU its own slot, and `peer` says whether they copy to each other without the host. An NVLink
-    joins every pair with all its GPU's links through a switch, and the host is then reached over PCIe 3.
+
+def build(gpus, gpu, link=None, peer=False):
+    """Return a machine of `gpus` equal GPUs named `gpu`, joined by one `link` named so, by default the card's own.
+
+    That is NVLink for an SXM module, else PCIe of the card's time. A PCIe link gives each GPU its own slot, and `peer`
+    says whether they copy to each other without the host. An NVLink joins every pair with all its GPU's links through a
+    switch, and the host is then reached over the card's PCIe.
     Raises ValueError for an unknown name or fewer than one GPU.
     """
     if not isinstance(gpus, int) or gpus < 1:
         raise ValueError(f"the number of GPUs must be an integer of at least 1, got {gpus!r}")
-    chosen, wire = find(GPUS, gpu, "GPU"), find(LINKS, link, "link")
+    chosen = find(GPUS, gpu, "GPU")
+    link = link or nvlink(chosen) or host_link(chosen)
+    wire, port, sharp = find(LINKS, link, "link"), None, False
     if not link.startswith(("PCIe", "NVLink")):
         raise ValueError(f"GPUs of one machine are joined by a PCIe or NVLink link, got {link!r}")
-    name, port = f"{gpus} × {gpu}, {link}", None
     if link.startswith("NVLink"):
-        port, wire = wire.times(NVLINKS_PER_GPU[int(link[-1])][1]), LINKS["PCIe3-x16"]
-    return Machine(name, chosen.released, chosen, gpus, wire, "put together by hand", 1, peer, port=port)
+        port, wire = _port(int(link[-1])), LINKS[host_link(chosen)]
+        sharp = int(link[-1]) >= SHARP_GENERATION
+    name = f"{gpus} × {gpu}, {link}"
+    return Machine(name, chosen.released, chosen, gpus, wire, "put together by hand", 1, peer, port=port, sharp=sharp)
 
 
 # `nvidia-smi topo -m` of a DGX-1 with V100: NV1 and NV2 are one and two NVLinks; 16 pairs, six links a GPU.
@@ -118,15 +141,27 @@ MACHINES = {machine.name: machine for machine in (
             "NVIDIA DGX-1 with Tesla V100 system architecture white paper, 2017; pairs: `nvidia-smi topo -m`",
             gpus_per_switch=2, pairs=tuple(_CUBE_MESH.items()), pair_link=LINKS["NVLink2"],
             network=LINKS["InfiniBand-EDR"], adapters=4),
+    Machine("DGX-A100", "2020-11", GPUS["A100-SXM4-80GB"], 8, LINKS["PCIe4-x16"],
+            "NVIDIA DGX A100 system architecture white paper, 2020: NVSwitch; two GPUs and two adapters of 200 Gbit/s "
+            "behind each PCIe switch; 80 GB: NVIDIA DGX A100 data sheet, 2020", gpus_per_switch=2, port=_port(3),
+            network=LINKS["InfiniBand-HDR"], adapters=8),
+    Machine("DGX-H100", "2022-03", GPUS["H100-SXM5-80GB"], 8, LINKS["PCIe5-x16"],
+            "NVIDIA DGX H100 data sheet, 2022: eight adapters of 400 Gbit/s; NVSwitch with SHARP: NVIDIA H100 white "
+            "paper, 2022", port=_port(4), network=LINKS["InfiniBand-NDR"], adapters=8, sharp=True),
     Machine("8xH200", "2023-11", GPUS["H200-SXM5-141GB"], 8, LINKS["PCIe5-x16"],
-            "NVIDIA HGX and DGX H200 data sheets: NVSwitch, eight adapters of 400 Gbit/s",
-            port=LINKS["NVLink4"].times(NVLINKS_PER_GPU[4][1]), network=LINKS["InfiniBand-NDR"], adapters=8),
+            "NVIDIA HGX and DGX H200 data sheets: NVSwitch, eight adapters of 400 Gbit/s", port=_port(4),
+            network=LINKS["InfiniBand-NDR"], adapters=8, sharp=True),
 )}  # fmt: skip
 
 
 def slower(machine):
     """Return `machine` with its GPUs at their base clock; raises ValueError where none is published."""
     return replace(machine, gpu=machine.gpu.at_base_clock(), name=f"{machine.name} at base clock")
+
+
+def staged_whole(machine):
+    """Return `machine` with a driver that copies a whole tensor to the host before it copies any of it on."""
+    return replace(machine, in_chunks=False, name=f"{machine.name}, staged whole")
 
 
 @dataclass(frozen=True, kw_only=True)

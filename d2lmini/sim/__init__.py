@@ -35,11 +35,12 @@ _registered = False
 _MOST = 128  # torch keeps a device's index in one signed byte
 
 
-def enable(gpus=None, gpu="GTX 1080", link="PCIe3-x16", *, machine=None, memory=None, clock=True, counting=True,
+def enable(gpus=None, gpu="GTX 1080", link=None, *, machine=None, memory=None, clock=True, counting=True,
            accelerator=None):  # fmt: skip
     """Make `gpus` simulated GPUs, by default 2, and start their counters and their clock from zero.
 
-    gpu, link: names in `hardware.GPUS` and `hardware.LINKS`; or machine: one in `machines.MACHINES`, or a Machine.
+    gpu, link: names in `hardware.GPUS` and `hardware.LINKS`, a link by default the card's own; or machine: one in
+    `machines.MACHINES`, or a Machine.
     memory: bytes of each GPU, if not what the hardware has. clock, counting: False leaves out the simulated clock, or
     the counting of memory and with it its limit. accelerator: whether ``torch.accelerator`` and ``nn.DataParallel``
     mean these GPUs; by default only when the machine has no real one.

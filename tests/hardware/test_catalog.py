@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from d2lmini.hardware import catalog
-from d2lmini.hardware.catalog import GIB, GPUS, LINKS, MIB, NVLINKS_PER_GPU, find
+from d2lmini.hardware.catalog import GIB, GPUS, LINKS, MIB, NVLINKS_PER_GPU, find, gpu_named, host_link, nvlink
 from d2lmini.hardware.machines import MACHINES, build, slower
 
 EVERYTHING = [*GPUS.values(), *LINKS.values(), *MACHINES.values()]
@@ -212,3 +212,44 @@ def test_switched_nvlink_reaches_everyone_at_full_rate():
     rates = {node.route(a, b)[0].link.bytes_per_s_per_direction for a in range(8) for b in range(8) if a != b}
     assert rates == {450e9}
     assert build(2, "A100-SXM4-40GB", "NVLink3").route(0, 1)[0].link.bytes_per_s_per_direction == 300e9
+
+
+@pytest.mark.parametrize(("gpu", "host", "own"), [
+    ("M2070", "PCIe2-x16", None), ("K40", "PCIe3-x16", None), ("V100-SXM2-16GB", "PCIe3-x16", "NVLink2"),
+    ("RTX 3090", "PCIe4-x16", None), ("A100-SXM4-40GB", "PCIe4-x16", "NVLink3"),
+    ("H100-SXM5-80GB", "PCIe5-x16", "NVLink4"), ("H200-SXM5-141GB", "PCIe5-x16", "NVLink4"),
+])  # fmt: skip
+def test_a_machine_is_joined_by_what_its_cards_have(gpu, host, own):
+    assert (host_link(GPUS[gpu]), nvlink(GPUS[gpu])) == (host, own)
+    machine = build(2, gpu)
+    assert machine.host_link.name == host
+    assert machine.peer(0, 1) == bool(own)
+    assert machine.route(0, 1)[0].link.name.endswith(own or host)
+    assert machine == build(2, gpu, own or host)
+
+
+def test_nvlink_adds_in_the_switch_from_hopper_on():
+    assert [build(8, gpu).sharp for gpu in ("A100-SXM4-80GB", "H100-SXM5-80GB", "GTX 1080")] == [False, True, False]
+    assert [name for name, machine in MACHINES.items() if machine.sharp] == ["DGX-H100", "8xH200"]
+
+
+@pytest.mark.parametrize(("name", "meant"), [
+    ("H100-80GB-HBM3", "H100-SXM5-80GB"), ("NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"), ("H200", "H200-SXM5-141GB"),
+    ("A100-SXM4-80GB", "A100-SXM4-80GB"), ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"), ("GTX 1080", "GTX 1080"),
+])  # fmt: skip
+def test_cards_under_the_names_of_nvidia_smi(name, meant):
+    assert gpu_named(name).name == meant
+
+
+@pytest.mark.parametrize("name", ["A100", "H100 PCIe", "NVIDIA H100-PCIe-80GB", "B200", ""])
+def test_a_name_that_means_no_card_or_several_is_refused(name):
+    with pytest.raises(ValueError, match=r"unknown GPU .* choose one of .*H100-SXM5-80GB"):
+        gpu_named(name)
+
+
+def test_the_nodes_of_today_as_their_data_sheets_give_them():
+    """DGX A100: 600 GB/s of NVLink a GPU and 1.6 Tbit/s of network; DGX H100: 900 GB/s and 3.2 Tbit/s."""
+    for name, nvlink_rate, terabits in (("DGX-A100", 600e9, 1.6), ("DGX-H100", 900e9, 3.2), ("8xH200", 900e9, 3.2)):
+        node = MACHINES[name]
+        assert 2 * node.port.bytes_per_s_per_direction == nvlink_rate
+        assert node.adapters * node.network.bytes_per_s_per_direction * 8e-12 == pytest.approx(terabits)

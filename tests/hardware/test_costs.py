@@ -36,7 +36,8 @@ def test_nothing_costs_the_fixed_part_and_more_never_costs_less(gpu, kind):
 
 
 def test_shares_are_shares():
-    assert all(0 < share < 1 for share in [*costs.ARITHMETIC.values(), *costs.MEMORY.values(), costs.LINK_SHARE])
+    assert all(0 < share < 1 for share in [*costs.ARITHMETIC.values(), *costs.MEMORY.values(), costs.LINK_SHARE,
+                                     costs.NETWORK_SHARE])  # fmt: skip
 
 
 @pytest.mark.parametrize(("gpu", "kind", "dtype", "tera"), [
@@ -66,9 +67,10 @@ def test_results_are_padded_to_whole_tiles(lengths, factor):
 
 def test_copy_is_alpha_plus_bytes_over_beta():
     link = LINKS["PCIe2-x16"]
-    assert copy_seconds(0, link) == costs.COPY_S
-    assert copy_seconds(8e9, link) == pytest.approx(costs.COPY_S + 1 / costs.LINK_SHARE)
-    assert copy_seconds(8e9, link, pinned=False) == pytest.approx(costs.COPY_S + 2 / costs.LINK_SHARE)
-    assert copy_seconds(0, replace(link, latency_s=3e-6)) == 3e-6
+    alpha = costs.COPY_S + link.latency_s
+    assert copy_seconds(0, link) == alpha
+    assert copy_seconds(8e9, link) == pytest.approx(alpha + 1 / costs.LINK_SHARE)
+    assert copy_seconds(8e9, link, pinned=False) == pytest.approx(alpha + 2 / costs.LINK_SHARE)
+    assert copy_seconds(0, replace(link, latency_s=3e-6)) == costs.COPY_S + 3e-6
     with pytest.raises(ValueError, match="must not be negative"):
         copy_seconds(-1, link)

@@ -48,7 +48,7 @@ def test_fit_leaves_out_batches_below_the_least():
 def test_measured_sweep_is_of_the_right_device_and_batches(gpu):
     sweep = throughput.measure_sweep(partial(lenet_step, device=gpu), [1, 64], gpu)
     assert sweep.batches == (1, 64)
-    assert sweep.origin == provenance([gpu]) == "simulated on 1 × V100-SXM2-16GB, PCIe3-x16"
+    assert sweep.origin == provenance([gpu]) == "simulated on 1 × V100-SXM2-16GB, NVLink2"
     assert sweep.seconds[0] < sweep.seconds[1] < 64 * sweep.seconds[0]
     with pytest.raises(ValueError, match="got a batch size of 0"):
         throughput.measure_sweep(lambda batch: None, [4, 0])

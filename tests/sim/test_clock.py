@@ -8,8 +8,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from d2lmini import sim
-from d2lmini.hardware.costs import COPY_S, KERNEL_S, LAUNCH_S, LINK_SHARE, operation_seconds
-from d2lmini.hardware.machines import MACHINES, build
+from d2lmini.hardware.catalog import LINKS
+from d2lmini.hardware.costs import KERNEL_S, LAUNCH_S, LINK_SHARE, STAGING_BYTES, copy_seconds, operation_seconds
+from d2lmini.hardware.machines import MACHINES, build, staged_whole
 from d2lmini.sim.model.clock import Clock
 from d2lmini.sim.model.work import measure, signature
 
@@ -17,6 +18,7 @@ aten = torch.ops.aten
 PS = 10**12
 LAUNCH = round(LAUNCH_S * PS)
 RATE = 15.753846153846155e9 * LINK_SHARE  # bytes a second over PCIe 3
+ALPHA = copy_seconds(0, LINKS["PCIe3-x16"])
 
 
 def meta(*shape, dtype=torch.float32):
@@ -235,12 +237,12 @@ def test_pinned_copies_leave_the_host_free_unless_they_block(clock):
     clock.copy(None, 0, 10**9, pinned=True, blocking=False)
     assert clock.now_ps() == LAUNCH
     clock.copy(0, None, 10**9, pinned=True, blocking=True)
-    assert clock.now() == pytest.approx(LAUNCH_S + 2 * (COPY_S + 1e9 / RATE))
+    assert clock.now() == pytest.approx(LAUNCH_S + 2 * (ALPHA + 1e9 / RATE))
 
 
 def test_pageable_copies_are_slower_and_the_host_always_waits(clock):
     clock.copy(None, 0, 10**9, pinned=False, blocking=False)
-    assert clock.now() == pytest.approx(LAUNCH_S + COPY_S + 2e9 / RATE)
+    assert clock.now() == pytest.approx(LAUNCH_S + ALPHA + 2e9 / RATE)
 
 
 def test_an_empty_copy_is_free(clock):
@@ -248,13 +250,34 @@ def test_an_empty_copy_is_free(clock):
     assert clock.now_ps() == 0
 
 
-@pytest.mark.parametrize(("peer", "hops"), [(True, 1), (False, 2)])
-def test_copies_between_devices_take_a_hop_or_two_and_nobody_waits(peer, hops):
-    clock = Clock(build(2, "GTX 1080", peer=peer))
-    clock.copy(0, 1, 10**9, pinned=False, blocking=True)
+def between(machine, nbytes):
+    """Return the seconds of a copy between two devices on their streams, after the launch for which the host stays."""
+    clock = Clock(machine)
+    clock.copy(0, 1, nbytes, pinned=False, blocking=True)
     assert clock.now_ps() == LAUNCH
-    for device in (0, 1):
-        assert clock.current_stream(device).end / PS == pytest.approx(LAUNCH_S + hops * (COPY_S + 1e9 / RATE))
+    ends = {clock.current_stream(device).end for device in (0, 1)}
+    assert len(ends) == 1
+    return ends.pop() / PS - LAUNCH_S
+
+
+def test_copies_between_devices_take_a_hop_or_two_and_nobody_waits():
+    assert between(build(2, "GTX 1080", peer=True), 10**9) == pytest.approx(ALPHA + 1e9 / RATE)
+    assert between(staged_whole(build(2, "GTX 1080")), 10**9) == pytest.approx(2 * (ALPHA + 1e9 / RATE))
+
+
+def test_staging_in_chunks_keeps_both_ways_busy_and_needs_a_large_copy():
+    """Two ways, one after the other, for one chunk; for a thousand little more than one way."""
+    whole, chunks = staged_whole(build(2, "GTX 1080")), build(2, "GTX 1080")
+    assert between(chunks, STAGING_BYTES) >= between(whole, STAGING_BYTES)
+    assert between(chunks, 1000 * STAGING_BYTES) < 0.6 * between(whole, 1000 * STAGING_BYTES)
+    assert between(chunks, 1000 * STAGING_BYTES) > between(build(2, "GTX 1080", peer=True), 1000 * STAGING_BYTES)
+
+
+def test_staging_on_eight_h100s_reaches_what_was_measured():
+    """37.2 GB/s and, for 4 bytes, 11 to 20 µs: p2pBandwidthLatencyTest without peer access, NVIDIA/nccl#1264."""
+    machine = build(8, "H100-SXM5-80GB", "PCIe5-x16")
+    assert 10**9 / between(machine, 10**9) == pytest.approx(37.2e9, rel=0.03)
+    assert 11e-6 < between(machine, 4) < 20e-6
 
 
 def test_a_copy_between_devices_waits_for_both(clock):
@@ -269,7 +292,7 @@ def test_one_wire_serves_one_copy_and_the_other_direction_another(clock):
     for stream, ends in zip(streams, ((None, 0), (None, 0), (0, None))):
         clock.set_stream(stream)
         clock.copy(*ends, 10**9, pinned=True, blocking=False)
-    once = COPY_S + 1e9 / RATE
+    once = ALPHA + 1e9 / RATE
     assert [stream.end / PS for stream in streams] == pytest.approx([once, 2 * once, once], rel=1e-3)
 
 
@@ -278,7 +301,7 @@ def test_devices_behind_one_switch_share_the_way_to_the_host():
     for device in (0, 1):
         clock.copy(None, device, 10**9, pinned=True, blocking=False)
     clock.synchronize()
-    assert clock.now() == pytest.approx(2 * (COPY_S + 1e9 / (8e9 * LINK_SHARE)), rel=1e-3)
+    assert clock.now() == pytest.approx(2 * (ALPHA + 1e9 / (8e9 * LINK_SHARE)), rel=1e-3)
 
 
 def test_a_second_stream_hides_a_copy_and_one_stream_cannot(clock):
@@ -292,7 +315,7 @@ def test_a_second_stream_hides_a_copy_and_one_stream_cannot(clock):
         clock.synchronize()
         return clock.now() - begin
 
-    compute, copy = seconds(clock, 8192), COPY_S + 1e8 / RATE
+    compute, copy = seconds(clock, 8192), ALPHA + 1e8 / RATE
     assert step(None) == pytest.approx(compute + copy, rel=1e-3)
     assert step(clock.stream(0)) == pytest.approx(max(compute, copy), rel=1e-3)
 

@@ -16,7 +16,7 @@ Threads: see `threads`.
 import contextlib
 import threading
 
-from d2lmini.hardware.costs import LAUNCH_S, copy_seconds, operation_seconds
+from d2lmini.hardware.costs import LAUNCH_S, hop_seconds, operation_seconds
 from d2lmini.sim.model.streams import PS, Queue
 from d2lmini.sim.model.threads import Hosts
 from d2lmini.sim.model.timeline import Span, Trace
@@ -80,11 +80,12 @@ class Clock:
             host = self._host()
             host.now += host.launch
             streams = [host.streams.get(end) or self._default[end] for end in (src, dst) if end is not None]
-            time = max([host.now, *(stream.end for stream in streams)])
+            start, hops = max([host.now, *(stream.end for stream in streams)]), self._route(src, dst)
             name = f"copy {_place(src)}→{_place(dst)}"
-            for hop in self._route(src, dst):
-                seconds = copy_seconds(nbytes, hop.link, pinned or None not in (src, dst))
-                time = self._occupy(hop.wires, time, round(seconds * PS), name, nbytes)
+            costs = hop_seconds(nbytes, hops, pinned or None not in (src, dst), self.machine.in_chunks)
+            for hop, (delay, seconds) in zip(hops, costs, strict=True):
+                start = self._occupy(hop.wires, start + round(delay * PS), round(seconds * PS), name, nbytes)
+            time = start + round(costs[-1][1] * PS)
             for stream in streams:
                 stream.end = time
                 self._ends[stream.device] = max(self._ends[stream.device], time)
@@ -208,7 +209,7 @@ class Clock:
             self._wires[wire] = start + duration
             if self.traces:
                 self._log(Span("copy", wire, 0, name, start, start + duration, nbytes))
-        return start + duration
+        return start
 
     def _route(self, src, dst):
         if (src, dst) not in self._routes:

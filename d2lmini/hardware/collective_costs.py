@@ -1,0 +1,199 @@
+"""What a collective of a library takes on a machine: NCCL's algorithms and protocols, chosen as NCCL chooses them.
+
+    small     LL, LL128     data and flag travel together: little waiting at each hop, part of the bandwidth
+    large     Simple        whole chunks, then one flag: all of the bandwidth, more waiting
+
+    inside a node    rings, as many side by side as there are links; NVLink SHARP where the switch adds (all_reduce)
+    across nodes     the same rings through all adapters, or a double binary tree with a chain inside each node
+
+A candidate costs  start + hops · α + bytes that pass a link ÷ β + bytes that stay ÷ memory  and is chosen by what NCCL
+BELIEVES of it: the tables in its source, src/graph/tuning.cc (2.28). What it then TAKES was fitted to 441 published
+rows: 2 to 8 A100-SXM4-80GB and H100 (80 GB HBM3), 512 B to 512 MiB. No row crosses nodes or PCIe: there a hop is as
+long, and on PCIe as much longer than over NVLink, as NCCL believes.
+
+The median error is 3 to 8 % for each card in each of three bands (to 64 KiB, to 8 MiB, above). A fit to the rows of
+4 GPUs alone, with the H100's 8 for the switch, was 2 to 13 % off on those of 2 and 8; one to all_reduce and alltoall
+was 3 to 7 % off on all_gather and reduce_scatter.
+
+Sizes are those of nccl-tests: the whole buffer, before a reduce_scatter and after an all_gather.
+"""
+
+import math
+from dataclasses import dataclass
+
+from d2lmini.hardware.catalog import find, gpu_named
+from d2lmini.hardware.machines import MACHINES, build, cluster
+from d2lmini.hardware.ring_rates import busiest_seconds_per_byte, group
+
+US = 1e-6
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall")
+DTYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double",
+          "f8e4m3", "f8e5m2")  # fmt: skip
+
+# -- what NCCL believes ----------------------------------------------------------------------------------------------
+
+# The base latency of a ring, and what each further hop of a ring and of a tree adds, by protocol.
+BELIEVED_START_S = {"LL": 6.6 * US, "LL128": 14 * US, "Simple": 8.4 * US}
+BELIEVED_HOP_S = {"LL": {"NVLink": 0.6 * US, "PCIe": 1.0 * US, "ring": 2.7 * US, "tree": 5.0 * US},
+                  "LL128": {"NVLink": 1.9 * US, "PCIe": 2.5 * US, "ring": 4.0 * US, "tree": 8.5 * US},
+                  "Simple": {"NVLink": 3.4 * US, "PCIe": 5.7 * US, "ring": 14 * US, "tree": 14 * US}}  # fmt: skip
+BELIEVED_SHARP_S = 25 * US
+SHARP_BELIEVED = 0.85  # of the links' rate
+LL_ACROSS_BYTES_PER_S = 20.4e9  # the most that LL makes of the networks of more than one node
+TREE_SHARE = 0.92 * 0.85  # of the rings' rate, as trees split and join
+
+# -- what it takes ---------------------------------------------------------------------------------------------------
+
+# Launching the collective's kernel and meeting the other ranks, on cards until Ampere; then what a protocol adds to
+# that, what a hop over NVLink takes, and the share that it reaches of the links' rate.
+START_S = 7.7 * US
+ADDED_S = {"LL": 0, "LL128": 9.6 * US, "Simple": 13 * US}
+HOP_S = {"LL": 1.1 * US, "LL128": 0.89 * US, "Simple": 6.6 * US}
+SHARE = {"LL": 0.53, "LL128": 0.65, "Simple": 1.0}
+# While LL fills its first channel, time grows with the bytes; further channels then share what is added.
+FILLING_S, FILLED_BYTES = 3.6 * US, 16 * 1024
+# What stays on a GPU, one chunk of the ring, is read and written by the few multiprocessors that the channels occupy.
+STAYING_SHARE = 0.21
+# Hopper's fixed parts are shorter: its clock is 1.4 times Ampere's, and the hosts around it are younger.
+HOPPER, HOPPER_PACE = "2022-03", 0.62
+# Messages straight between two GPUs, and the switch's additions, need more bytes until all channels are busy.
+DIRECT_S, PEER_S, DIRECT_FILLING_S, DIRECT_SHARE = 2.7 * US, 0.34 * US, 29 * US, 0.8
+SHARP_S, SHARP_FILLING_S, SHARP_SHARE = 11 * US, 93 * US, 0.81
+BUSY_BYTES = 4.9e6
+SHARP_RANKS = 8  # rows of 2 and 4 GPUs follow rings
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The seconds of a collective, and what NCCL would run: the algorithm (ring, tree, sharp, direct), the protocol."""
+
+    seconds: float
+    algorithm: str
+    protocol: str
+
+
+def seconds(operation, machine, gpus, nbytes):
+    """Return the seconds of one collective over GPUs 0 to gpus − 1 of `machine`; see `estimate`."""
+    return estimate(operation, machine, gpus, nbytes).seconds
+
+
+def row_seconds(gpu, op_name, nccl_dtype, num_gpus, nbytes):
+    """Return the seconds of one row of a table of measurements, named as nccl-tests and nvidia-smi name things.
+
+    Up to 8 GPUs are one node; more are nodes of the card's machine in `MACHINES`, joined by its network.
+    Raises ValueError, with the choices, for an unknown card, operation or type, and for GPUs that fill no whole nodes.
+    """
+    if nccl_dtype not in DTYPES:
+        raise ValueError(f"unknown type {nccl_dtype!r}: choose one of {', '.join(DTYPES)}")
+    return seconds(op_name, _machine_of(gpu_named(gpu).name, num_gpus), num_gpus, nbytes)
+
+
+def estimate(operation, machine, gpus, nbytes):
+    """Return the `Estimate` of one collective over GPUs 0 to gpus − 1 of `machine`, a `Machine` or `Cluster`.
+
+    nbytes: a rank's whole buffer. One GPU alone has nothing to do: 0 seconds. Raises ValueError for an unknown
+    operation, for more GPUs than there are, for part of a node of a cluster, and for a negative number of bytes.
+    """
+    find(dict.fromkeys(OPERATIONS), operation, "operation")
+    if nbytes < 0:
+        raise ValueError(f"a collective's bytes must not be negative, got {nbytes}")
+    if not 1 <= gpus <= machine.count:
+        raise ValueError(f"{machine.name} has {machine.count} GPUs, got a collective over {gpus}")
+    if gpus == 1:
+        return Estimate(0.0, "none", "none")
+    ranks = group(machine, gpus)
+    ranks = group(machine, gpus)
+    if operation == "alltoall":
+        return Estimate(_direct_seconds(ranks, nbytes, busiest_seconds_per_byte(machine, gpus)), "direct", "Simple")
+    candidates = [*_rings(operation, ranks, nbytes), *(_trees(ranks, nbytes) if operation == "all_reduce" else ())]
+    return min(candidates, key=lambda candidate: candidate[0])[1]
+
+
+# -- candidates: (what NCCL believes, what it takes) -----------------------------------------------------------------
+
+
+def _rings(operation, ranks, nbytes):
+    """Yield a candidate for each protocol of rings: every rank sends to the next, P − 1 times or twice that."""
+    others, rounds = ranks.gpus - 1, 2 if operation == "all_reduce" else 1
+    broadcast = operation == "broadcast"  # a chain: everything passes every link, and no chunk stays
+    passing = nbytes if broadcast else rounds * others / ranks.gpus * nbytes
+    staying = 0 if broadcast else nbytes / ranks.gpus
+    across = rounds * (ranks.nodes - 1)
+    ll_share = 1 / 4 if operation == "all_reduce" or ranks.nodes > 1 else 1 / 3
+    for protocol in _protocols(ranks):
+        hops = {ranks.inside: rounds * others - across, "ring": across}
+        shares = {"LL": ll_share, "LL128": 0.92, "Simple": 1}
+        yield _candidate("ring", protocol, ranks, hops, passing, staying, shares[protocol])
+
+
+def _trees(ranks, nbytes):
+    """Yield what else NCCL has for an all_reduce: the switch's additions, and trees over several nodes."""
+    sharp = ranks.sharp and ranks.gpus // ranks.nodes >= SHARP_RANKS
+    levels = math.ceil(math.log2(ranks.nodes))
+    if sharp:
+        yield _sharp(ranks, nbytes, levels)
+    for protocol in _protocols(ranks) if ranks.nodes > 1 else ():
+        hops = {ranks.inside: 2 * (ranks.gpus // ranks.nodes - 1), "tree": 2 * levels}
+        shares = {"LL": 1 / 3.8, "LL128": 0.92, "Simple": 1}
+        yield _candidate("tree", protocol, ranks, hops, 2 * nbytes / TREE_SHARE, 0, shares[protocol])
+
+
+def _protocols(ranks):
+    """LL128 relies on stores of 128 bytes that arrive whole, which only NVLink promises."""
+    return BELIEVED_START_S if ranks.inside == "NVLink" else ("LL", "Simple")
+
+
+def _candidate(algorithm, protocol, ranks, hops, passing, staying, believed_share):
+    believed_hops = sum(count * BELIEVED_HOP_S[protocol][kind] for kind, count in hops.items())
+    most = LL_ACROSS_BYTES_PER_S if protocol == "LL" and ranks.nodes > 1 else math.inf
+    believed = BELIEVED_START_S[protocol] + believed_hops + passing / min(most, believed_share * ranks.bytes_per_s)
+    fixed = START_S + ADDED_S[protocol] + hops[ranks.inside] * _hop_seconds(protocol, ranks.inside)
+    if protocol == "LL":
+        fixed += FILLING_S * passing / (passing + FILLED_BYTES)
+    network = sum(count * BELIEVED_HOP_S[protocol][kind] for kind, count in hops.items() if kind != ranks.inside)
+    moving = passing / min(most, SHARE[protocol] * ranks.bytes_per_s)
+    if protocol != "LL":
+        moving += staying / (STAYING_SHARE * ranks.gpu.memory_bytes_per_s)
+    return believed, Estimate(_pace(ranks.gpu) * fixed + network + moving, algorithm, protocol)
+
+
+def _hop_seconds(protocol, inside):
+    """Over PCIe nothing was measured: a hop is longer by as much as NCCL believes."""
+    return HOP_S[protocol] * BELIEVED_HOP_S[protocol][inside] / BELIEVED_HOP_S[protocol]["NVLink"]
+
+
+def _sharp(ranks, nbytes, levels):
+    """NVLink SHARP: a rank's buffer passes its links once and 1/P of it a second time, for the switch adds and spreads.
+
+    Several nodes: the nodes' sums meet in a tree over the network, each adapter with its GPU's part.
+    """
+    per_node = ranks.gpus // ranks.nodes
+    network = 2 * levels * BELIEVED_HOP_S["Simple"]["tree"]
+    crossing = min(levels, 2) * nbytes / ranks.network_bytes_per_s if levels else 0
+    believed = BELIEVED_SHARP_S + network + max(nbytes / (SHARP_BELIEVED * ranks.node_bytes_per_s), crossing)
+    fixed = START_S + SHARP_S + SHARP_FILLING_S * nbytes / (nbytes + BUSY_BYTES)
+    moving = max(nbytes * (1 + 1 / per_node) / (SHARP_SHARE * ranks.node_bytes_per_s), crossing)
+    return believed, Estimate(_pace(ranks.gpu) * fixed + network + moving, "sharp", "Simple")
+
+
+def _direct_seconds(ranks, nbytes, seconds_per_byte):
+    """Every rank sends 1/P of its buffer to each other, all at once: the busiest wire decides."""
+    filling = DIRECT_FILLING_S * nbytes / (nbytes + BUSY_BYTES) + FILLING_S * nbytes / (nbytes + FILLED_BYTES)
+    fixed = START_S + DIRECT_S + PEER_S * (ranks.gpus - 1) + filling
+    network = BELIEVED_HOP_S["LL"]["ring"] if ranks.nodes > 1 else 0
+    return _pace(ranks.gpu) * fixed + network + nbytes * seconds_per_byte / DIRECT_SHARE
+
+
+def _pace(gpu):
+    return HOPPER_PACE if gpu.released >= HOPPER else 1
+
+
+def _machine_of(card, gpus):
+    """Return a machine with so many GPUs of a card: one node, or several of the kind in `MACHINES`."""
+    if gpus <= 8:
+        return build(gpus, card)
+    nodes = [node for node in MACHINES.values() if node.gpu.name == card and node.adapters]
+    if not nodes:
+        known = sorted({node.gpu.name for node in MACHINES.values() if node.adapters})
+        raise ValueError(f"no machine with {card} and a network is known: choose one of {', '.join(known)}")
+    return cluster(nodes[0], -(-gpus // nodes[0].count))

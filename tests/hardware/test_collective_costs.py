@@ -1,0 +1,135 @@
+"""What a library's collective takes: published rates, closed formulas for what passes a link, and the choices."""
+
+from itertools import pairwise
+
+import pytest
+
+from d2lmini.hardware.collective_costs import OPERATIONS, estimate, row_seconds, seconds
+from d2lmini.hardware.costs import payload_bytes_per_s
+from d2lmini.hardware.machines import MACHINES, build, cluster
+from d2lmini.hardware.ring_rates import group
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+A100, H100, DGX1 = MACHINES["DGX-A100"], MACHINES["DGX-H100"], MACHINES["DGX-1-V100"]
+PCIE = build(8, "RTX 3090")
+
+
+def busbw(machine, gpus, nbytes):
+    """The bus bandwidth of an all-reduce as nccl-tests prints it."""
+    return 2 * (gpus - 1) / gpus * nbytes / seconds("all_reduce", machine, gpus, nbytes)
+
+
+@pytest.mark.parametrize(("machine", "gpus", "nbytes", "gigabytes"), [
+    (H100, 8, 8 * GIB, 476),  # NVIDIA/nccl-tests#290, "in the expected range for H100"
+    (build(2, "A100-SXM4-80GB"), 2, 8 * GIB, 208),  # NVIDIA/nccl-tests#178, two A100 with 12 NVLinks
+])  # fmt: skip
+def test_published_bus_bandwidth(machine, gpus, nbytes, gigabytes):
+    assert busbw(machine, gpus, nbytes) / 1e9 == pytest.approx(gigabytes, rel=0.1)
+
+
+@pytest.mark.parametrize("machine", [A100, H100, DGX1, PCIE, cluster(A100, 2), cluster(H100, 4)], ids=lambda m: m.name)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_nothing_beats_the_links(machine, operation):
+    """A rank must receive (P − 1)/P of a gathered buffer, all of a broadcast one, and more in a ring's all-reduce."""
+    for gpus in {2, machine.count} - {2 if machine.count > 8 else 0}:
+        ranks = group(machine, gpus)
+        least = {"all_reduce": 1, "broadcast": 1}.get(operation, (gpus - 1) / gpus) * GIB
+        if operation == "alltoall" and ranks.nodes > 1:  # all but what stays in the node goes through the adapters
+            least = machine.node.count * (gpus - machine.node.count) / gpus * GIB
+        assert seconds(operation, machine, gpus, GIB) > least / ranks.bytes_per_s
+        assert 0 < seconds(operation, machine, gpus, 0) < seconds(operation, machine, gpus, MIB)
+        assert seconds(operation, machine, gpus, MIB) < seconds(operation, machine, gpus, GIB)
+
+
+@pytest.mark.parametrize("machine", [A100, DGX1, PCIE], ids=lambda machine: machine.name)
+def test_large_rings_come_close_to_their_links(machine):
+    assert 0.85 < busbw(machine, 8, 4 * GIB) / group(machine, 8).bytes_per_s < 1
+
+
+def test_small_rings_pay_for_each_hop():
+    """2(P − 1) hops in an all-reduce, P − 1 in an all-gather: equal steps from one count to the next."""
+    hop = seconds("all_gather", A100, 3, 0) - seconds("all_gather", A100, 2, 0)
+    for gpus in range(3, 8):
+        assert seconds("all_gather", A100, gpus + 1, 0) - seconds("all_gather", A100, gpus, 0) == pytest.approx(hop)
+        assert seconds("all_reduce", A100, gpus + 1, 0) - seconds("all_reduce", A100, gpus, 0) == pytest.approx(2 * hop)
+        assert seconds("reduce_scatter", A100, gpus, 0) == seconds("all_gather", A100, gpus, 0)
+    assert seconds("all_reduce", PCIE, 8, 0) > seconds("all_reduce", A100, 8, 0) > seconds("all_reduce", H100, 8, 0)
+
+
+def chosen(operation, machine, gpus):
+    """The protocols from 1 KiB to 1 GiB, each where it begins to be chosen."""
+    found = [estimate(operation, machine, gpus, 2**power).protocol for power in range(10, 31)]
+    return list(dict.fromkeys(found))
+
+
+def test_protocols_follow_the_size():
+    assert chosen("all_reduce", A100, 8) == chosen("all_gather", A100, 8) == ["LL", "LL128", "Simple"]
+    assert chosen("all_reduce", A100, 2) == ["LL", "Simple"]
+    assert chosen("all_reduce", PCIE, 8) == ["LL", "Simple"]
+    assert [estimate("all_gather", A100, 2, size).protocol for size in (MIB, 2 * MIB)] == ["LL", "Simple"]
+
+
+def test_algorithms_follow_machine_and_size():
+    def algorithms(machine, gpus, *sizes):
+        return [estimate("all_reduce", machine, gpus, size).algorithm for size in sizes]
+
+    assert algorithms(A100, 8, KIB, GIB) == ["ring", "ring"]
+    assert algorithms(H100, 8, KIB, GIB) == ["ring", "sharp"]
+    assert algorithms(H100, 4, KIB, GIB) == ["ring", "ring"]
+    assert algorithms(cluster(A100, 4), 32, KIB, 16 * GIB) == ["tree", "ring"]
+    assert algorithms(cluster(H100, 4), 32, KIB, GIB) == ["tree", "sharp"]
+    assert estimate("all_gather", H100, 8, GIB).algorithm == "ring"
+    assert estimate("alltoall", H100, 8, GIB).algorithm == "direct"
+
+
+def test_trees_over_nodes_grow_with_the_logarithm():
+    times = [seconds("all_reduce", cluster(A100, nodes), 8 * nodes, 8) for nodes in (2, 4, 8, 16)]
+    steps = [b - a for a, b in pairwise(times)]
+    assert steps == pytest.approx([steps[0]] * 3)
+    assert steps[0] > 0
+
+
+@pytest.mark.parametrize(("gpus", "links"), [(2, 1), (3, 2), (4, 4), (6, 3), (7, 4), (8, 6)])
+def test_rings_of_a_cube_mesh_take_the_links_of_the_gpu_with_the_fewest(gpus, links):
+    ranks = group(DGX1, gpus)
+    assert (ranks.inside, ranks.bytes_per_s) == ("NVLink", links * payload_bytes_per_s(DGX1.pair_link))
+
+
+def test_where_no_ring_follows_the_links_all_goes_over_pcie():
+    """Of the first five GPUs of a DGX-1 the last has a link to one other alone; two GPUs share each way to the host."""
+    ranks = group(DGX1, 5)
+    assert (ranks.inside, ranks.bytes_per_s) == ("PCIe", payload_bytes_per_s(DGX1.host_link) / 2)
+
+
+def test_rings_over_nodes_share_all_adapters():
+    ranks = group(cluster(A100, 2), 16)
+    assert ranks.bytes_per_s == 8 * payload_bytes_per_s(A100.network) < group(A100, 8).bytes_per_s
+
+
+def test_one_gpu_has_nothing_to_do():
+    assert estimate("all_reduce", A100, 1, GIB).seconds == 0
+
+
+def test_rows_of_a_table():
+    assert row_seconds("H100-80GB-HBM3", "all_reduce", "half", 8, MIB) == seconds("all_reduce", H100, 8, MIB)
+    assert row_seconds("A100-SXM4-80GB", "alltoall", "half", 16, MIB) == seconds("alltoall", cluster(A100, 2), 16, MIB)
+
+
+@pytest.mark.parametrize(("row", "message"), [
+    (("H900", "all_reduce", "half", 8, 8), "unknown GPU 'H900': choose one of .*H100-SXM5-80GB"),
+    (("H200", "all_shout", "half", 8, 8), "unknown operation 'all_shout': choose one of all_reduce, "),
+    (("H200", "all_reduce", "quarter", 8, 8), "unknown type 'quarter': choose one of .*half"),
+    (("H200", "all_reduce", "half", 0, 8), "integer of at least 1, got 0"),
+    (("H200", "all_reduce", "half", 12, 8), "whole nodes of 8 GPUs, got 12"),
+    (("A100-SXM4-40GB", "all_reduce", "half", 16, 8), "A100-SXM4-40GB .* choose one of .*A100-SXM4-80GB"),
+    (("H200", "all_reduce", "half", 8, -1), "negative, got -1"),
+])  # fmt: skip
+def test_rows_that_cannot_be_are_refused_in_one_line(row, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        row_seconds(*row)
+    assert "\n" not in str(caught.value)
+
+
+def test_more_gpus_than_the_machine_has():
+    with pytest.raises(ValueError, match="8xH200 has 8 GPUs, got a collective over 9"):
+        seconds("all_reduce", MACHINES["8xH200"], 9, 8)
