@@ -84,7 +84,8 @@ class Plan:
             any(argument.kwarg_only for argument in written))  # ``out=``
         self.random = torch.Tag.nondeterministic_seeded in tags
         returns_numbers = any("Tensor" not in str(r.type) for r in schema.returns)
-        self.waits = returns_numbers or not _WAITS.isdisjoint(tags)
+        self.indexes = rules.name(func) in rules.INDEXING
+        self.waits = self.indexes or returns_numbers or not _WAITS.isdisjoint(tags)
         self.takes = not self.each and not self.views and (None in self.aliases or self.reshapes)  # new memory
         self.records = None if self.reshapes or self.views else records(func, self.tensors, self.lists)
         self.sizes = Sizes(func, (*self.tensors, *self.lists))
@@ -133,6 +134,8 @@ class Plan:
             index, kwargs_real, hosts = self._keywords(func, args, kwargs, index, hosts)
         if hosts:
             rules.check_hosts(func, args, kwargs)
+            if self.indexes and state.clock is not None:
+                _bring(args[1], index)
         return index, reals, kwargs_real if kwargs else kwargs
 
     def reshape(self, func, args, kwargs):
@@ -189,8 +192,8 @@ class Plan:
             if record.clock is not clock:
                 record.cost, record.clock = clock.price(func, reals, kwargs, out), clock
             clock.queue(index, record.cost)
-        if self.waits:
-            clock.synchronize(index)
+        if self.waits and (not self.indexes or rules.masks_are_counted(func, reals)):
+            clock.wait_until(clock.current_stream(index).end, "stream synchronize")
 
     def _draw(self, func, reals, kwargs, index):
         return draw(func, self.call, reals, kwargs, index, self.replaced)
@@ -211,6 +214,13 @@ class Plan:
             else:
                 results.append(kwargs[source] if isinstance(source, str) else args[source])
         return results[0] if len(self.aliases) == 1 else tuple(results)
+
+
+def _bring(indices, index):
+    """Report the copies of the host's indices to the device, for which the host waits as for all pageable memory."""
+    for tensor in indices:
+        if tensor is not None and type(tensor) is not SimTensor:
+            state.clock.copy(None, index, tensor.nbytes, False, True)
 
 
 def _one_by_one(func, args, kwargs):

@@ -18,6 +18,7 @@ _ON_HOST = {
     "_unsafe_index": {"indices"}, "_unsafe_index_put": {"indices"},
     "_pack_padded_sequence": {"lengths"}, "_pack_padded_sequence_backward": {"batch_sizes"},
 }  # fmt: skip
+INDEXING = {bare for bare, allowed in _ON_HOST.items() if allowed == {"indices"}}
 # Operations that change a tensor's shape or storage without the tag that says so.
 RESHAPES = {"aten::resize_", "aten::resize_as_", "aten::set_"}
 # Results that stay on the host, by place.
@@ -52,6 +53,15 @@ def check_hosts(func, args, kwargs):
             continue
         if tensor.device.type != "cpu" or written or not scalars or tensor.dim() > 0:
             mixed(func, args, kwargs)
+
+
+def masks_are_counted(func, args):
+    """Return whether the host waits for an indexing until the mask's true elements are counted.
+
+    Not where one number is assigned: then CUDA fills what the mask covers.
+    """
+    masks = any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1])
+    return masks and (name(func) in ("index", "_unsafe_index") or args[2].numel() != 1)
 
 
 def mixed(func, args, kwargs):

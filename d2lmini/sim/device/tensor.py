@@ -15,7 +15,6 @@ from d2lmini.sim.device.storage import storage_of
 _make, _guard = torch.Tensor._make_wrapper_subclass, torch._C._set_throw_on_mutable_data_ptr
 _strided = torch.strided
 _inference_mode = torch.is_inference_mode_enabled
-PRINT = torch._tensor_str.PRINT_OPTS
 
 
 class SimTensor(torch.Tensor):
@@ -173,14 +172,9 @@ SimTensor.__name__ = "tensor"  # what torch prints in front of the numbers; type
 
 
 def text(tensor):
-    """Return what print shows, like a CUDA tensor's: the numbers travel to the host, which waits for them."""
-    real = tensor._real.resolve_conj().resolve_neg()
-    if state.clock is not None:
-        shown = real if real.numel() <= PRINT.threshold else torch._tensor_str.get_summarized_data(real)
-        state.clock.copy(tensor._index, None, shown.numel() * shown.element_size(), False, True)
+    """Return what print shows, as torch does for a CUDA tensor: it reads number by number, each time with a wait."""
     is_parameter = getattr(tensor, "_is_param", False)
-    contents = torch._tensor_str._tensor_str(real, len("tensor(")) if real.numel() else "[]"
-    shown = torch._tensor_str._str(tensor, tensor_contents=contents)
+    shown = torch._tensor_str._str(tensor)
     return f"Parameter containing:\n{shown[len('Parameter('):-1]}" if is_parameter else shown
 
 
