@@ -13,7 +13,7 @@ long, and on PCIe as much longer than over NVLink, as NCCL believes.
 
 The median error is 3 to 8 % for each card in each of three bands (to 64 KiB, to 8 MiB, above). A fit to the rows of
 4 GPUs alone, with the H100's 8 for the switch, was 2 to 13 % off on those of 2 and 8; one to all_reduce and alltoall
-was 3 to 7 % off on all_gather and reduce_scatter.
+was 3 to 7 % off on all_gather and reduce_scatter: benchmarks/fit_collectives.py does all three.
 
 Sizes are those of nccl-tests: the whole buffer, before a reduce_scatter and after an all_gather.
 """
@@ -32,14 +32,17 @@ DTYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat
 
 # -- what NCCL believes ----------------------------------------------------------------------------------------------
 
-# The base latency of a ring, and what each further hop of a ring and of a tree adds, by protocol.
+# By protocol: the base latency; what a hop adds inside a node ("NVLink", "PCIe") and between nodes ("ring", "tree").
 BELIEVED_START_S = {"LL": 6.6 * US, "LL128": 14 * US, "Simple": 8.4 * US}
 BELIEVED_HOP_S = {"LL": {"NVLink": 0.6 * US, "PCIe": 1.0 * US, "ring": 2.7 * US, "tree": 5.0 * US},
                   "LL128": {"NVLink": 1.9 * US, "PCIe": 2.5 * US, "ring": 4.0 * US, "tree": 8.5 * US},
                   "Simple": {"NVLink": 3.4 * US, "PCIe": 5.7 * US, "ring": 14 * US, "tree": 14 * US}}  # fmt: skip
 BELIEVED_SHARP_S = 25 * US
 SHARP_BELIEVED = 0.85  # of the links' rate
-LL_ACROSS_BYTES_PER_S = 20.4e9  # the most that LL makes of the networks of more than one node
+BELIEVED_SHARE = {"LL": 0.5, "LL128": 0.92, "Simple": 1.0}  # of the links' rate
+# The most that LL makes of one node's links, for cards since that month, and of several nodes' networks.
+LL_BYTES_PER_S = {"2022-03": 141e9, "2020-05": 87.7e9, "": 39e9}
+LL_ACROSS_BYTES_PER_S = 20.4e9
 TREE_SHARE = 0.92 * 0.85  # of the rings' rate, as trees split and join
 
 # -- what it takes ---------------------------------------------------------------------------------------------------
@@ -47,19 +50,19 @@ TREE_SHARE = 0.92 * 0.85  # of the rings' rate, as trees split and join
 # Launching the collective's kernel and meeting the other ranks, on cards until Ampere; then what a protocol adds to
 # that, what a hop over NVLink takes, and the share that it reaches of the links' rate.
 START_S = 7.7 * US
-ADDED_S = {"LL": 0, "LL128": 9.6 * US, "Simple": 13 * US}
-HOP_S = {"LL": 1.1 * US, "LL128": 0.89 * US, "Simple": 6.6 * US}
-SHARE = {"LL": 0.53, "LL128": 0.65, "Simple": 1.0}
+ADDED_S = {"LL": 0, "LL128": 13 * US, "Simple": 15 * US}
+HOP_S = {"LL": 1.1 * US, "LL128": 1.0 * US, "Simple": 6.3 * US}
+SHARE = {"LL": 0.55, "LL128": 0.70, "Simple": 1.0}
 # While LL fills its first channel, time grows with the bytes; further channels then share what is added.
-FILLING_S, FILLED_BYTES = 3.6 * US, 16 * 1024
+FILLING_S, FILLED_BYTES = 3.4 * US, 16 * 1024
 # What stays on a GPU, one chunk of the ring, is read and written by the few multiprocessors that the channels occupy.
 STAYING_SHARE = 0.21
 # Hopper's fixed parts are shorter: its clock is 1.4 times Ampere's, and the hosts around it are younger.
 HOPPER, HOPPER_PACE = "2022-03", 0.62
 # Messages straight between two GPUs, and the switch's additions, need more bytes until all channels are busy.
-DIRECT_S, PEER_S, DIRECT_FILLING_S, DIRECT_SHARE = 2.7 * US, 0.34 * US, 29 * US, 0.8
-SHARP_S, SHARP_FILLING_S, SHARP_SHARE = 11 * US, 93 * US, 0.81
-BUSY_BYTES = 4.9e6
+DIRECT_S, PEER_S, DIRECT_FILLING_S, DIRECT_SHARE = 2.7 * US, 0.34 * US, 28 * US, 0.8
+SHARP_S, SHARP_FILLING_S, SHARP_SHARE = 12 * US, 88 * US, 0.81
+BUSY_BYTES = 4.7e6
 SHARP_RANKS = 8  # rows of 2 and 4 GPUs follow rings
 
 
@@ -119,11 +122,9 @@ def _rings(operation, ranks, nbytes):
     passing = nbytes if broadcast else rounds * others / ranks.gpus * nbytes
     staying = 0 if broadcast else nbytes / ranks.gpus
     across = rounds * (ranks.nodes - 1)
-    ll_share = 1 / 4 if operation == "all_reduce" or ranks.nodes > 1 else 1 / 3
     for protocol in _protocols(ranks):
         hops = {ranks.inside: rounds * others - across, "ring": across}
-        shares = {"LL": ll_share, "LL128": 0.92, "Simple": 1}
-        yield _candidate("ring", protocol, ranks, hops, passing, staying, shares[protocol])
+        yield _candidate("ring", protocol, ranks, hops, passing, staying)
 
 
 def _trees(ranks, nbytes):
@@ -134,8 +135,7 @@ def _trees(ranks, nbytes):
         yield _sharp(ranks, nbytes, levels)
     for protocol in _protocols(ranks) if ranks.nodes > 1 else ():
         hops = {ranks.inside: 2 * (ranks.gpus // ranks.nodes - 1), "tree": 2 * levels}
-        shares = {"LL": 1 / 3.8, "LL128": 0.92, "Simple": 1}
-        yield _candidate("tree", protocol, ranks, hops, 2 * nbytes / TREE_SHARE, 0, shares[protocol])
+        yield _candidate("tree", protocol, ranks, hops, 2 * nbytes / TREE_SHARE, 0)
 
 
 def _protocols(ranks):
@@ -143,18 +143,26 @@ def _protocols(ranks):
     return BELIEVED_START_S if ranks.inside == "NVLink" else ("LL", "Simple")
 
 
-def _candidate(algorithm, protocol, ranks, hops, passing, staying, believed_share):
-    believed_hops = sum(count * BELIEVED_HOP_S[protocol][kind] for kind, count in hops.items())
-    most = LL_ACROSS_BYTES_PER_S if protocol == "LL" and ranks.nodes > 1 else math.inf
-    believed = BELIEVED_START_S[protocol] + believed_hops + passing / min(most, believed_share * ranks.bytes_per_s)
+def _candidate(algorithm, protocol, ranks, hops, passing, staying):
+    believed_rate, rate = _rates(protocol, ranks)
+    network = sum(count * BELIEVED_HOP_S[protocol][kind] for kind, count in hops.items() if kind != ranks.inside)
+    inside = hops[ranks.inside] * BELIEVED_HOP_S[protocol][ranks.inside]
+    believed = BELIEVED_START_S[protocol] + inside + network + passing / believed_rate
     fixed = START_S + ADDED_S[protocol] + hops[ranks.inside] * _hop_seconds(protocol, ranks.inside)
     if protocol == "LL":
         fixed += FILLING_S * passing / (passing + FILLED_BYTES)
-    network = sum(count * BELIEVED_HOP_S[protocol][kind] for kind, count in hops.items() if kind != ranks.inside)
-    moving = passing / min(most, SHARE[protocol] * ranks.bytes_per_s)
-    if protocol != "LL":
-        moving += staying / (STAYING_SHARE * ranks.gpu.memory_bytes_per_s)
+    moving = passing / rate + staying / (STAYING_SHARE * ranks.gpu.memory_bytes_per_s)
     return believed, Estimate(_pace(ranks.gpu) * fixed + network + moving, algorithm, protocol)
+
+
+def _rates(protocol, ranks):
+    """Return the bytes a second that NCCL believes a protocol to reach over the slowest link, and those it reaches."""
+    believed = BELIEVED_SHARE[protocol] * ranks.bytes_per_s
+    if protocol == "LL" and ranks.nodes > 1:
+        return (min(believed, LL_ACROSS_BYTES_PER_S),) * 2
+    if protocol == "LL":
+        believed = min(believed, next(rate for month, rate in LL_BYTES_PER_S.items() if ranks.gpu.released >= month))
+    return believed, SHARE[protocol] * ranks.bytes_per_s
 
 
 def _hop_seconds(protocol, inside):
