@@ -241,7 +241,7 @@ def test_cards_under_the_names_of_nvidia_smi(name, meant):
     assert gpu_named(name).name == meant
 
 
-@pytest.mark.parametrize("name", ["A100", "H100 PCIe", "NVIDIA H100-PCIe-80GB", "B200", ""])
+@pytest.mark.parametrize("name", ["A100", "H1", "H100 PCIe", "NVIDIA H100-PCIe-80GB", "B200", ""])
 def test_a_name_that_means_no_card_or_several_is_refused(name):
     with pytest.raises(ValueError, match=r"unknown GPU .* choose one of .*H100-SXM5-80GB"):
         gpu_named(name)
