@@ -12,8 +12,8 @@ rows: 2 to 8 A100-SXM4-80GB and H100 (80 GB HBM3), 512 B to 512 MiB. No row cros
 long, and on PCIe as much longer than over NVLink, as NCCL believes.
 
 The median error is 3 to 8 % for each card in each of three bands (to 64 KiB, to 8 MiB, above). A fit to the rows of
-4 GPUs alone, with the H100's 8 for the switch, was 2 to 13 % off on those of 2 and 8; one to all_reduce and alltoall
-was 3 to 7 % off on all_gather and reduce_scatter: benchmarks/fit_collectives.py does all three.
+4 GPUs alone, with the H100's 8 for the switch, was 2 to 12 % off on those of 2 and 8; one to all_reduce and alltoall
+was 3 to 8 % off on all_gather and reduce_scatter: benchmarks/fit_collectives.py does all three.
 
 Sizes are those of nccl-tests: the whole buffer, before a reduce_scatter and after an all_gather.
 """
@@ -105,7 +105,6 @@ def estimate(operation, machine, gpus, nbytes):
     if gpus == 1:
         return Estimate(0.0, "none", "none")
     ranks = group(machine, gpus)
-    ranks = group(machine, gpus)
     if operation == "alltoall":
         return Estimate(_direct_seconds(ranks, nbytes, busiest_seconds_per_byte(machine, gpus)), "direct", "Simple")
     candidates = [*_rings(operation, ranks, nbytes), *(_trees(ranks, nbytes) if operation == "all_reduce" else ())]
@@ -129,9 +128,8 @@ def _rings(operation, ranks, nbytes):
 
 def _trees(ranks, nbytes):
     """Yield what else NCCL has for an all_reduce: the switch's additions, and trees over several nodes."""
-    sharp = ranks.sharp and ranks.gpus // ranks.nodes >= SHARP_RANKS
     levels = math.ceil(math.log2(ranks.nodes))
-    if sharp:
+    if ranks.sharp and ranks.gpus // ranks.nodes >= SHARP_RANKS:
         yield _sharp(ranks, nbytes, levels)
     for protocol in _protocols(ranks) if ranks.nodes > 1 else ():
         hops = {ranks.inside: 2 * (ranks.gpus // ranks.nodes - 1), "tree": 2 * levels}
