@@ -95,7 +95,7 @@ class Plan:
     def run(self, func, args, kwargs):
         """Run `func` and return its result as torch expects it."""
         if self.each and rules.spread(args):
-            return _one_by_one(func, args, kwargs)
+            return rules.one_by_one(func, args, kwargs)
         index, reals, kwargs_real = self._unwrap(func, args, kwargs)
         counting, clock = self.takes and state.counting, state.clock
         record = self.records.find(reals, kwargs_real) if self.records and (counting or clock is not None) else None
@@ -135,7 +135,7 @@ class Plan:
         if hosts:
             rules.check_hosts(func, args, kwargs)
             if self.indexes and state.clock is not None:
-                _bring(args[1], index)
+                rules.bring_indices(args[1], index)
         return index, reals, kwargs_real if kwargs else kwargs
 
     def reshape(self, func, args, kwargs):
@@ -214,21 +214,6 @@ class Plan:
             else:
                 results.append(kwargs[source] if isinstance(source, str) else args[source])
         return results[0] if len(self.aliases) == 1 else tuple(results)
-
-
-def _bring(indices, index):
-    """Report the copies of the host's indices to the device, for which the host waits as for all pageable memory."""
-    for tensor in indices:
-        if tensor is not None and type(tensor) is not SimTensor:
-            state.clock.copy(None, index, tensor.nbytes, False, True)
-
-
-def _one_by_one(func, args, kwargs):
-    """Run a ``_foreach_`` operation whose lists go over several devices place by place, as CUDA's slow path does."""
-    length = len(next(a for a in args if rules.is_tensors(a)))
-    results = [func(*(a[i : i + 1] if isinstance(a, (list, tuple)) and len(a) == length else a for a in args), **kwargs)
-               for i in range(length)]  # fmt: skip
-    return None if results[0] is None else [r[0] for r in results]
 
 
 def follow(tensor):

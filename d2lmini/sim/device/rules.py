@@ -2,6 +2,7 @@
 
 import torch
 
+from d2lmini.sim.device.state import state
 from d2lmini.sim.device.tensor import SimTensor, refusal
 
 aten = torch.ops.aten
@@ -35,6 +36,14 @@ def spread(args):
     return len({t._index for a in args if is_tensors(a) for t in a if type(t) is SimTensor}) > 1
 
 
+def one_by_one(func, args, kwargs):
+    """Run a ``_foreach_`` operation whose lists go over several devices place by place, as CUDA's slow path does."""
+    length = len(next(a for a in args if is_tensors(a)))
+    results = [func(*(a[i : i + 1] if isinstance(a, (list, tuple)) and len(a) == length else a for a in args), **kwargs)
+               for i in range(length)]  # fmt: skip
+    return None if results[0] is None else [r[0] for r in results]
+
+
 def name(func):
     """Return the bare name of an operation: ``add`` for ``aten.add.Tensor``."""
     return func._schema.name.split("::")[1]
@@ -62,6 +71,13 @@ def masks_are_counted(func, args):
     """
     masks = any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1])
     return masks and (name(func) in ("index", "_unsafe_index") or args[2].numel() != 1)
+
+
+def bring_indices(indices, index):
+    """Report the copies of the host's indices to the device, for which the host waits as for all pageable memory."""
+    for tensor in indices:
+        if tensor is not None and type(tensor) is not SimTensor:
+            state.clock.copy(None, index, tensor.nbytes, False, True)
 
 
 def mixed(func, args, kwargs):
