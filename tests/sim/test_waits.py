@@ -67,7 +67,7 @@ def test_printing_reads_number_by_number(gpu):
     """Of a large tensor 36 numbers are shown and each is read at least once, to find how wide it is."""
     one = torch.tensor(1.5, device=gpu)
     assert waits(repr, one) > 5 * waits(one.item) == 5
-    large = torch.randn(1000, 1000, device=gpu)
+    large = torch.randn(1000, 1000, generator=torch.Generator().manual_seed(0)).to(gpu)
     assert waits(repr, large) >= 36 + 2 * ROWS
     assert waits(lambda: repr(large.cpu())) == 1
-    assert repr(large.cpu()) == repr(large).replace(",\n       device='sim:0')", ")")
+    assert repr(large).split()[:-1] == repr(large.cpu()).replace("]])", "]],").split()
