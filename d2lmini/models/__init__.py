@@ -1,13 +1,17 @@
-"""The networks that the chapters train.
+"""The networks that the chapters train, and those that the simulated clock is judged by.
 
     lenet (with mlp and softmax_regression)    alexnet    resnet
+    transformer ──▶ bert    gpt2    llama
 """
 
 from d2lmini.models.alexnet import WIDTHS_2014, alexnet
+from d2lmini.models.bert import Bert, bert_large
+from d2lmini.models.gpt2 import GPT2
 from d2lmini.models.lenet import MODELS, LeNet, he, lenet, lenet_params, mlp, softmax_regression
+from d2lmini.models.llama import Llama
 from d2lmini.models.resnet import resnet50, resnet56
 
 __all__ = [
-    "MODELS", "WIDTHS_2014", "LeNet", "alexnet", "he", "lenet", "lenet_params", "mlp", "resnet50", "resnet56",
-    "softmax_regression",
+    "GPT2", "MODELS", "WIDTHS_2014", "Bert", "LeNet", "Llama", "alexnet", "bert_large", "he", "lenet", "lenet_params",
+    "mlp", "resnet50", "resnet56", "softmax_regression",
 ]  # fmt: skip
