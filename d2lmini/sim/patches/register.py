@@ -10,7 +10,7 @@ import warnings
 import torch
 from torch.utils import _device, backend_registration
 
-from d2lmini.sim.device import copies_and_factories, guard, signals, unsupported
+from d2lmini.sim.device import attention, copies_and_factories, guard, signals, unsupported
 from d2lmini.sim.device.tensor import SimTensor
 from d2lmini.sim.patches import autocast, storages
 from d2lmini.sim.patches.table import PATCHES
@@ -39,7 +39,7 @@ def register(module):
         is_available = is_built = has_primary_context = signals.undisturbed(lambda *_: True)
 
     backend_registration._setup_privateuseone_for_python_backend("sim", module, Hooks(), guard.Guard())
-    for kernels in (copies_and_factories, unsupported, autocast):
+    for kernels in (copies_and_factories, attention, unsupported, autocast):
         kernels.register()
     torch.serialization.register_package(19, storages.tag, storages.restore)
     torch.utils._foreach_utils._foreach_supported_types.append(SimTensor)
