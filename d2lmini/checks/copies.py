@@ -15,7 +15,7 @@ from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many
 from d2lmini.hardware import machines
 
 FEATURES = 256
-PRODUCTS = 8  # on a batch; on the slow GPU they take about as long as five copies of one
+PRODUCTS = 8  # on a batch; on the slow GPU they take about as long as ten copies of one
 
 
 @check
@@ -81,7 +81,7 @@ def prefetch(function):
 
 def _try_prefetch(function, count):
     given = many(count, "batch").replace("batchs", "batches")
-    rows = [64 if i + 1 == count > 1 else 128 for i in range(count)]  # the last batch is smaller, as it often is
+    rows = [256 if i + 1 == count > 1 else 512 for i in range(count)]  # the last batch is smaller, as it often is
     batches = [(torch.rand(n, FEATURES) + i).pin_memory() for i, n in enumerate(rows)]
     weight = torch.ones(FEATURES, FEATURES, device="sim:0")
     seen, recorded = [], []
@@ -166,9 +166,12 @@ def _try_fit(function, name, sizes, seconds, alpha, beta, tolerance):
 
 @contextlib.contextmanager
 def _slow_gpus():
-    """Let the simulated GPUs, at least 2, have the clock of slow ones; afterwards the reader's own goes on."""
+    """Let the simulated GPUs, at least 2, have the clock of slow ones, which a host without Python keeps busy.
+
+    Afterwards the reader's own goes on.
+    """
     if not sim.is_enabled() or torch.sim.device_count() < 2:
         sim.enable(2)
     slow = machines.build(torch.sim.device_count(), "GTX 580", "PCIe3-x16")
-    with sim.use_clock(sim.Clock(slow)):
+    with sim.use_clock(sim.Clock(slow, way="compiled")):
         yield

@@ -1,18 +1,22 @@
 """What the machines are: figures with their sources, no torch.
 
-    catalog     GPUS and LINKS, from their makers' documents
+    gpus, catalog    GPUS and LINKS, from their makers' documents
        │
-    machines    GPUs and links put together, several nodes too
+    machines         GPUs and links put together, several nodes too
        │
-    costs       what an operation or a copy takes there
+    shares           how much of a GPU's figures is reached  ──▶  products    the time of dense products
+       │
+    costs            what an operation or a copy takes there;  host_costs    what the host spends on it
        │
     ring_rates ── collective_costs       what a library's collective takes there
 
-    host        the reader's own machine: caches, memory, cores
+    host             the reader's own machine: caches, memory, cores
 """
 
-from d2lmini.hardware.catalog import GPU, GPUS, LINKS, Link
+from d2lmini.hardware.catalog import LINKS, Link
+from d2lmini.hardware.gpus import GPU, GPUS
+from d2lmini.hardware.host_costs import HOST_COSTS
 from d2lmini.hardware.machines import MACHINES, Cluster, Machine, build, cluster, slower, staged_whole
 
-__all__ = ["GPU", "GPUS", "LINKS", "MACHINES", "Cluster", "Link", "Machine", "build", "cluster", "slower",
+__all__ = ["GPU", "GPUS", "HOST_COSTS", "LINKS", "MACHINES", "Cluster", "Link", "Machine", "build", "cluster", "slower",
            "staged_whole"]  # fmt: skip

@@ -1,4 +1,4 @@
-"""GPUs, links and machines as data: what the makers publish, with unit, date and source, and nothing invented.
+"""Links as data, beside the GPUs of `gpus`: what the makers publish, with unit, date and source, and nothing invented.
 
 Every number's unit is in its name. Rates of links are for ONE direction; a GPU that sends and receives at once moves
 twice that, and makers' leaflets often print the doubled figure. A figure that its maker does not publish is None.
@@ -10,52 +10,7 @@ bandwidth = bus width × rate ÷ 8, link rate = lanes × signalling rate × codi
 import re
 from dataclasses import dataclass, replace
 
-MIB, GIB = 2**20, 2**30
-
-
-@dataclass(frozen=True)
-class GPU:
-    """One GPU: one chip and its memory; a board with two chips is two of these.
-
-    peak_fp32_flops_per_s: without tensor cores, at `clock_hz`, the clock that the maker's own figure is given for.
-    peak_tensor_16_flops_per_s: float16 (and bfloat16 where `bf16`), float32 sums; None without tensor cores.
-    Dense: data sheets since 2020 also print twice as much, for matrices of which half is zero in a fixed pattern.
-    peak_tensor_tf32_flops_per_s: float32 operands rounded to TF32 on the tensor cores; None where there is none.
-    base_clock_hz: the clock without boost, None where unpublished; `at_base_clock()` gives the GPU at that clock.
-    fp64_ratio: float64 peak as a share of the float32 peak, until 2017 from the table of arithmetic throughput in the
-    CUDA C Programming Guide, 4.2 (2012) and 10.0 (2018). memory_bits: width of the memory's bus.
-    memory_bytes: as sold, in units of 2**30 bytes. memory_transfers_per_s: per pin of the bus.
-    released: the month it was announced or first sold, YYYY-MM.
-    """
-
-    name: str
-    released: str
-    cores: int
-    clock_hz: float
-    base_clock_hz: float | None
-    peak_fp32_flops_per_s: float
-    peak_tensor_tf32_flops_per_s: float | None
-    peak_tensor_16_flops_per_s: float | None
-    bf16: bool
-    fp64_ratio: float
-    memory_bytes: int
-    memory_bits: int
-    memory_transfers_per_s: float | None
-    memory_bytes_per_s: float
-    l2_bytes: int
-    multiprocessors: int
-    source: str
-
-    def at_base_clock(self):
-        """Return this GPU without boost; raises ValueError where the maker publishes no base clock."""
-        if self.base_clock_hz is None:
-            raise ValueError(f"no base clock is published for the {self.name}")
-        slower = self.base_clock_hz / self.clock_hz
-        scaled = {field: getattr(self, field) and getattr(self, field) * slower for field in _PEAKS}
-        return replace(self, name=f"{self.name} at base clock", clock_hz=self.base_clock_hz, **scaled)
-
-
-_PEAKS = ("peak_fp32_flops_per_s", "peak_tensor_tf32_flops_per_s", "peak_tensor_16_flops_per_s")
+from d2lmini.hardware.gpus import GPUS
 
 
 @dataclass(frozen=True)
@@ -85,50 +40,6 @@ class Link:
         rate = self.bytes_per_s_per_direction * count
         return replace(self, name=f"{count}×{self.name}", lanes=self.lanes * count, bytes_per_s_per_direction=rate)
 
-
-def _gpu(name, released, cores, mhz, base_mhz, tflops, tf32, tensor16, bf16, fp64, gib, bits, gts, gbs, l2_mib, sms,
-         source):  # fmt: skip
-    """Build a row of the table, given in the units of data sheets: MHz, TFLOPS, GiB, GT/s, GB/s, MiB."""
-    return GPU(name, released, cores, mhz * 1e6, base_mhz and base_mhz * 1e6, tflops * 1e12, tf32 and tf32 * 1e12,
-               tensor16 and tensor16 * 1e12, bf16, fp64, int(gib * GIB), bits, gts and gts * 1e9, gbs * 1e9,
-               int(l2_mib * MIB), sms, source)  # fmt: skip
-
-
-_TABLE = (
-    # name, month, cores, MHz, base MHz, TFLOPS fp32, tf32, fp16 tensor, bf16, fp64 ratio, GiB, bits, GT/s, GB/s, L2 MiB
-    _gpu("GTX 580", "2010-11", 512, 1544, 1544, 1.581, None, None, False, 1 / 8, 1.5, 384, 4.008, 192.4, 0.75, 16,
-         "NVIDIA GeForce GTX 580 specifications, 2010 (the processor clock); L2: NVIDIA GF100 white paper, 2010"),
-    _gpu("GTX 580 3GB", "2011", 512, 1544, 1544, 1.581, None, None, False, 1 / 8, 3, 384, 4.008, 192.4, 0.75, 16,
-         "as the GTX 580, with the memory named by Krizhevsky, Sutskever and Hinton, NeurIPS 2012"),
-    _gpu("M2070", "2010-07", 448, 1150, 1150, 1.03, None, None, False, 1 / 2, 6, 384, 3.132, 150.3, 0.75, 14,
-         "NVIDIA board specification BD-05238-001, 2010 (ECC leaves 5.25 GB); L2: NVIDIA Fermi white paper, 2009"),
-    _gpu("K40", "2013-11", 2880, 745, 745, 4.29, None, None, False, 1 / 3, 12, 384, 6, 288, 1.5, 15,
-         "NVIDIA board specification BD-06902-001, 2013 (base clock; boost to 875 MHz must be asked for); L2: NVIDIA "
-         "Kepler GK110/210 white paper, 2014"),
-    _gpu("K80 (one of two chips)", "2014-11", 2496, 875, 562, 4.37, None, None, False, 1 / 3, 12, 384, 5, 240, 1.5, 13,
-         "NVIDIA board specification BD-07317-001, 2015 (half of the board's 8.74 TFLOPS, with boost, and 480 GB/s); "
-         "L2: NVIDIA Kepler GK110/210 white paper, 2014"),
-    _gpu("GTX 980", "2014-09", 2048, 1216, 1126, 4.981, None, None, False, 1 / 32, 4, 256, 7.01, 224.3, 2, 16,
-         "NVIDIA GeForce GTX 980 white paper, 2014 (which prints 4612 GFLOPS, at base clock)"),
-    _gpu("GTX 1080", "2016-05", 2560, 1733, 1607, 8.873, None, None, False, 1 / 32, 8, 256, 10, 320, 2, 20,
-         "NVIDIA GeForce GTX 1080 white paper, 2016"),
-    _gpu("V100-SXM2-16GB", "2017-05", 5120, 1530, None, 15.7, None, 125, False, 1 / 2, 16, 4096, 1.755, 898.6, 6, 80,
-         "NVIDIA Tesla V100 GPU architecture white paper WP-08608-001, 2017 (bandwidth rounded there to 900 GB/s); "
-         "memory clock, 877.5 MHz: NVIDIA A100 white paper, 2020"),
-    _gpu("RTX 3090", "2020-09", 10496, 1695, 1400, 35.58, 35.6, 71, True, 1 / 64, 24, 384, 19.5, 936, 6, 82,
-         "NVIDIA Ampere GA102 GPU architecture white paper, 2020 (16-bit products with float32 sums); base clock: "
-         "NVIDIA GeForce RTX 3090 specifications, 2020"),
-    _gpu("A100-SXM4-40GB", "2020-05", 6912, 1410, None, 19.49, 156, 312, True, 1 / 2, 40, 5120, 2.43, 1555, 40, 108,
-         "NVIDIA A100 Tensor Core GPU architecture white paper, 2020"),
-    _gpu("A100-SXM4-80GB", "2020-11", 6912, 1410, None, 19.49, 156, 312, True, 1 / 2, 80, 5120, 3.186, 2039, 40, 108,
-         "NVIDIA A100 80 GB data sheet, 2020; cores, L2: A100 white paper, 2020; memory clock: nvidia-smi, 1593 MHz"),
-    _gpu("H100-SXM5-80GB", "2022-03", 16896, 1980, None, 66.9, 494.7, 989.4, True, 1 / 2, 80, 5120, 5.238, 3352, 50,
-         132, "NVIDIA H100 Tensor Core GPU architecture white paper, 2023 (tensor cores at 1830 MHz)"),
-    _gpu("H200-SXM5-141GB", "2023-11", 16896, 1980, None, 66.9, 494.7, 989.4, True, 1 / 2, 141, 6144, None, 4800, 60,
-         132, "NVIDIA H200 data sheet, 2023; the chip is the H100's: H100 white paper, 2023, with 60 MB of L2 in the "
-         "whole chip, all in use here as cudaGetDeviceProperties says"),
-)  # fmt: skip
-GPUS = {gpu.name: gpu for gpu in _TABLE}
 
 NVLINKS_PER_GPU = {1: ("P100", 4), 2: ("V100", 6), 3: ("A100", 12), 4: ("H100 or H200", 18)}
 SHARP_GENERATION = 4  # from this NVLink on the switches add: "NVLink SHARP", NVIDIA H100 white paper, 2022

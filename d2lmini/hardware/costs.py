@@ -1,34 +1,18 @@
 """What things cost on a named GPU or link: the roofline for operations, α + bytes ÷ β for copies.
 
 An operation takes a fixed part and then the longer of two times: its arithmetic at a share of the GPU's peak, or its
-traffic at a share of the memory's bandwidth. There is ONE share per kind of operation, the same on every card.
+traffic at a share of the memory's bandwidth (`shares`). Dense products and convolutions, whose shapes decide, are
+worked out from their tiles (`products`). What the host spends on an operation stands in `host_costs`.
 """
 
-# Shares, rounded from what `benchmarks/predict.py --fit` finds: the smallest median error against Table 7 of Shi et al.
-# 2016 (float32, GTX 980 and one chip of a K80, both at base clock). They hold for large operations in float32.
-ARITHMETIC = {
-    # A product reads each operand once per tile and keeps partial sums in registers: what is lost goes into
-    # instructions that fetch operands, into filling and emptying the pipeline, into multiprocessors without a tile.
-    "gemm": 0.75,
-    # A convolution is a product with repeated, strided reads and with edges, in many shapes that no kernel was tuned
-    # for; algorithms that multiply less (Winograd, FFT) win some back: the share is of the direct algorithm's count.
-    "conv": 0.45,
-}
-MEMORY = {
-    # Each byte once, in order: what is lost are refreshes, turns between reading and writing, and the kernel's ends.
-    "pointwise": 0.75,
-    # Many values into few: the same traffic, with sums that wait for one another; the fit finds no difference.
-    "reduction": 0.75,
-    # Rows at addresses that the data choose: part of each fetched sector is thrown away. Assumed, not fitted: in the
-    # table only the LSTM's embedding uses it, for about a tenth of its time.
-    "gather": 0.5,
-}
+from d2lmini.hardware.products import product_seconds
+from d2lmini.hardware.shares import shares
 
-# Products and convolutions compute their result in square tiles; a tile that the result fills only partly takes as long
-# as a full one. 64 is the smaller of the usual sizes; small batches and few channels pay for it.
-TILE = 64
+ARITHMETIC = ("gemm", "conv", "attention")
+MEMORY = ("pointwise", "reduction", "gather")
+TYPES = {"float64": 8, "complex128": 16, "complex64": 8, "float32": 4, "tf32": 4, "float16": 2, "bfloat16": 2}
 
-# The host's part of a launch: back-to-back launches of a 2.9 µs kernel took 3.8 µs each on a V100
+# The driver's part of a launch: back-to-back launches of a 2.9 µs kernel took 3.8 µs each on a V100
 # (Gray, "Getting Started with CUDA Graphs", NVIDIA technical blog, 2019).
 LAUNCH_S = 3.8e-6
 KERNEL_S = 2e-6  # assumed: the shortest kernel; starting blocks and draining the pipeline, with no work to do
@@ -47,44 +31,55 @@ PAGEABLE_SHARE = 0.5  # memory that may be paged out is copied once more, by the
 STAGING_BYTES, STAGING_S = 2**20, 7.4e-6
 
 
-def operation_seconds(flops, nbytes, gpu, kind, dtype="float32"):
+def operation_seconds(flops, nbytes, gpu, kind, dtype="float32", products=()):
     """Return the seconds that one operation occupies `gpu`, a `hardware.GPU`.
 
     flops: multiplications and additions, counted apart. nbytes: read and written in the GPU's memory.
-    kind: a key of `ARITHMETIC` or `MEMORY`. dtype: the operands', named as torch does without "torch.".
+    kind: one of `ARITHMETIC` or `MEMORY`. dtype: the operands', named as torch does without "torch.", or "tf32".
+    products: the dense products that it consists of, as `products.Product`; without them, large ones are assumed.
     Raises ValueError for an unknown kind or a negative count.
     """
     if kind not in ARITHMETIC and kind not in MEMORY:
         raise ValueError(f"unknown kind of operation {kind!r}: choose one of {', '.join([*ARITHMETIC, *MEMORY])}")
     if flops < 0 or nbytes < 0:
         raise ValueError(f"an operation's flops and bytes must not be negative, got {flops} and {nbytes}")
-    arithmetic = flops / (peak_flops_per_s(gpu, kind, dtype) * ARITHMETIC.get(kind, 1))
-    traffic = nbytes / (gpu.memory_bytes_per_s * MEMORY.get(kind, MEMORY["pointwise"]))
+    peak, share = peak_flops_per_s(gpu, kind, dtype), arithmetic_share(gpu, kind, dtype)
+    if products:
+        return sum(product_seconds(product, gpu, peak * share, TYPES.get(dtype, 4)) for product in products)
+    arithmetic = flops / (peak * share)
+    traffic = nbytes / (gpu.memory_bytes_per_s * memory_share(gpu, kind))
     return KERNEL_S + max(arithmetic, traffic)
 
 
-def padded(*lengths):
-    """Return by how much the work grows when each of a result's lengths is rounded up to whole tiles; 1 is none."""
-    factor = 1.0
-    for length in lengths:
-        factor *= -(-length // TILE) * TILE / length if length else 1.0
-    return factor
+def arithmetic_share(gpu, kind, dtype="float32"):
+    """Return the share of its peak that `gpu` reaches in operations of this kind; 1 where their bytes decide."""
+    share = shares(gpu)
+    conv = share.conv_tensor if _tensor_peak(gpu, dtype) else share.conv
+    return {"gemm": share.arithmetic, "conv": conv, "attention": share.attention}.get(kind, 1)
+
+
+def memory_share(gpu, kind):
+    """Return the share of its memory's bandwidth that `gpu` reaches in operations of this kind."""
+    share = shares(gpu)
+    return {"gather": share.gather, "gemm": share.traffic, "conv": share.traffic}.get(kind, share.stream)
 
 
 def peak_flops_per_s(gpu, kind, dtype="float32"):
     """Return the peak rate that `gpu` offers to an operation of this kind and type.
 
-    Tensor cores serve products and convolutions of 16-bit types, and convolutions in float32 where they know TF32: the
-    defaults of PyTorch. Everything else runs on the ordinary cores; float64 at the card's ratio.
+    Tensor cores serve products, convolutions and attention in 16-bit types and in "tf32", where the card has them.
+    Everything else runs on the ordinary cores; float64 at the card's ratio.
     """
     if dtype in ("float64", "complex128"):
         return gpu.peak_fp32_flops_per_s * gpu.fp64_ratio
-    if kind in ARITHMETIC:
-        if dtype == "float16" or (dtype == "bfloat16" and gpu.bf16):
-            return gpu.peak_tensor_16_flops_per_s or gpu.peak_fp32_flops_per_s
-        if dtype == "float32" and kind == "conv":
-            return gpu.peak_tensor_tf32_flops_per_s or gpu.peak_fp32_flops_per_s
-    return gpu.peak_fp32_flops_per_s
+    return (kind in ARITHMETIC and _tensor_peak(gpu, dtype)) or gpu.peak_fp32_flops_per_s
+
+
+def _tensor_peak(gpu, dtype):
+    """Return the peak rate of the tensor cores for a type, None where they do not know it."""
+    if dtype == "float16" or (dtype == "bfloat16" and gpu.bf16):
+        return gpu.peak_tensor_16_flops_per_s
+    return gpu.peak_tensor_tf32_flops_per_s if dtype == "tf32" else None
 
 
 def payload_bytes_per_s(link):

@@ -12,17 +12,8 @@ anything up.
 
 from dataclasses import dataclass, fields, replace
 
-from d2lmini.hardware.catalog import (
-    GPU,
-    GPUS,
-    LINKS,
-    NVLINKS_PER_GPU,
-    SHARP_GENERATION,
-    Link,
-    find,
-    host_link,
-    nvlink,
-)
+from d2lmini.hardware.catalog import LINKS, NVLINKS_PER_GPU, SHARP_GENERATION, Link, find, host_link, nvlink
+from d2lmini.hardware.gpus import GPU, GPUS
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from d2lmini.hardware.catalog import GPU
 from d2lmini.hardware.costs import payload_bytes_per_s
+from d2lmini.hardware.gpus import GPU
 from d2lmini.hardware.machines import Cluster
 
 

@@ -16,7 +16,7 @@ import torch
 from d2lmini.devices import streams
 from d2lmini.timing import measure, simulated
 
-SIDE = 512  # rows and columns of the matrices in the products that run above a copy
+SIDE = 1024  # rows and columns of the matrices in the products beside a copy: longer than the host calls one
 
 
 def measure_overlap(device, nbytes=2**22, pinned=True):

@@ -85,15 +85,16 @@ def training_step(model, X, y, lr=0.01):
     return step
 
 
-def foresee(step, machine, uploaded=0):
+def foresee(step, machine, uploaded=0, way="eager"):
     """Return the `timeline.Trace` of ``step()`` on GPU 0 of `machine`, a `machines.Machine`, without computing it.
 
     The step's tensors are on the meta device: they have shapes and no data, so a step of any size takes no memory and
     hardly any time. It runs once unseen, so that gradients exist. uploaded: bytes copied to the GPU before the step,
-    from pageable memory. The trace ends when the host has seen the step's end.
+    from pageable memory. way: how the step is run, a name in `hardware.HOST_COSTS`. The trace ends when the host has
+    seen the step's end.
     """
     step()
-    clock = sim.Clock(machine)
+    clock = sim.Clock(machine, way)
     with clock.trace() as trace:
         clock.copy(None, 0, uploaded, pinned=False, blocking=True)
         with Reporting(lambda *call: clock.operation(0, *call)):

@@ -36,20 +36,22 @@ _MOST = 128  # torch keeps a device's index in one signed byte
 
 
 def enable(gpus=None, gpu="GTX 1080", link=None, *, machine=None, memory=None, clock=True, counting=True,
-           accelerator=None):  # fmt: skip
+           accelerator=None, shapes_only=False, way="eager"):  # fmt: skip
     """Make `gpus` simulated GPUs, by default 2, and start their counters and their clock from zero.
 
     gpu, link: names in `hardware.GPUS` and `hardware.LINKS`, a link by default the card's own; or machine: one in
     `machines.MACHINES`, or a Machine.
     memory: bytes of each GPU, if not what the hardware has. clock, counting: False leaves out the simulated clock, or
     the counting of memory and with it its limit. accelerator: whether ``torch.accelerator`` and ``nn.DataParallel``
-    mean these GPUs; by default only when the machine has no real one.
+    mean these GPUs; by default only when the machine has no real one. shapes_only: True makes tensors without
+    numbers: nothing is computed, so that a step of any size takes no memory of this machine and little time, and the
+    clock and the memory's count say what it would cost. way: how steps are run, a name in `hardware.HOST_COSTS`.
 
     Of a cluster of more than 128 GPUs only the first node's are there, and those of all nodes on simulated ranks.
     Calling it again is allowed and replaces what was set. Tensors on devices that stay keep their values. Raises
-    RuntimeError when a tensor is on a device that would go, or takes more than the new capacity, and then changes
-    nothing; ValueError for an unknown name or a number of GPUs outside 1 to 128; RuntimeError when this torch lacks
-    what is needed.
+    RuntimeError when a tensor is on a device that would go, takes more than the new capacity, or would have to gain or
+    lose its numbers, and then changes nothing; ValueError for an unknown name or a number of GPUs outside 1 to 128;
+    RuntimeError when this torch lacks what is needed.
     """
     chosen = _machine(gpus, gpu, link, machine)
     capacity = chosen.gpu.memory_bytes if memory is None else memory
@@ -59,10 +61,12 @@ def enable(gpus=None, gpu="GTX 1080", link=None, *, machine=None, memory=None, c
     from d2lmini.sim.device import gpus as devices
 
     cluster = isinstance(chosen, machines.Cluster)
-    devices.resize(chosen.node.count if chosen.count > _MOST else chosen.count, capacity, counting)
+    made = (ClusterClock if cluster else Clock)(chosen, way) if clock else None
+    count = chosen.node.count if chosen.count > _MOST else chosen.count
+    devices.resize(count, capacity, counting, torch.device("meta" if shapes_only else "cpu"))
     state.machine = chosen
     state.leads = not torch.cuda.is_available() if accelerator is None else accelerator
-    state.clock = (ClusterClock if cluster else Clock)(chosen) if clock else None
+    state.clock = made
 
 
 def disable():
@@ -73,7 +77,7 @@ def disable():
     if state.gpus:
         from d2lmini.sim.device import gpus
 
-        gpus.resize(0, 0, state.counting)
+        gpus.resize(0, 0, state.counting, state.home)
     state.clock, state.leads = None, False
 
 

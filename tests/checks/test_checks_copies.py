@@ -63,7 +63,7 @@ def rushed(batches, device):
 @pytest.mark.parametrize(("answer", "message"), [
     (waiting, "1 batch: the host waited 1 time; non_blocking=True"),
     (rushed, "1 batch: the work on batch 0 began before its copy had ended"),
-    (lambda batches, device: iter(batches), "batch 0 should be on sim:0, got a tensor of shape [128, 256]"),
+    (lambda batches, device: iter(batches), "batch 0 should be on sim:0, got a tensor of shape [512, 256]"),
     (lambda batches, device: copy_overlap.prefetch(batches[:-1], device), "1 batch: expected 1 to be yielded, got 0"),
     (lambda batches, device: copy_overlap.prefetch(batches[::-1], device), "what came in place 0 is not batch 0"),
     (lambda batches, device: None, "your code raised TypeError"),

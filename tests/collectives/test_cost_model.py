@@ -20,7 +20,7 @@ def alpha_beta_gamma(machine):
     (hop,) = machine.route(0, 1)
     alpha = costs.copy_seconds(0, hop.link)
     beta = 4 / (hop.link.bytes_per_s_per_direction * costs.LINK_SHARE)
-    gamma = 12 / (machine.gpu.memory_bytes_per_s * costs.MEMORY["pointwise"])
+    gamma = 12 / (machine.gpu.memory_bytes_per_s * costs.memory_share(machine.gpu, "pointwise"))
     return alpha, beta, gamma
 
 

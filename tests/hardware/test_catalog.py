@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from d2lmini.hardware import catalog
-from d2lmini.hardware.catalog import GIB, GPUS, LINKS, MIB, NVLINKS_PER_GPU, find, gpu_named, host_link, nvlink
+from d2lmini.hardware.catalog import LINKS, NVLINKS_PER_GPU, find, gpu_named, host_link, nvlink
+from d2lmini.hardware.gpus import GIB, GPUS, MIB
 from d2lmini.hardware.machines import MACHINES, build, slower
 
 EVERYTHING = [*GPUS.values(), *LINKS.values(), *MACHINES.values()]
@@ -73,6 +74,13 @@ def test_published_float64_peaks(name, teraflops):
 CHIPS = {
     "GTX 580": (32,), "GTX 580 3GB": (32,), "M2070": (32,), "K40": (192,), "K80 (one of two chips)": (192,),
     "GTX 980": (128,), "GTX 1080": (128,), "V100-SXM2-16GB": (64, 8, 64, None, 1530),
+    "V100-SXM2-32GB": (64, 8, 64, None, 1530), "V100-PCIe-16GB": (64, 8, 64, None, 1370),
+    "T4": (64, 8, 64, None, 1590), "RTX 2080 Ti": (64, 8, 32, None, 1635),
+    "Quadro RTX 6000": (64, 8, 64, None, 1770), "Quadro RTX 8000": (64, 8, 64, None, 1770),
+    "RTX A6000": (128, 4, 128, 64, 1800), "A10": (128, 4, 128, 64, 1695), "A40": (128, 4, 128, 64, 1740),
+    "A100-PCIe-40GB": (64, 4, 256, 128, 1410), "A100-PCIe-80GB": (64, 4, 256, 128, 1410),
+    "RTX 4090": (128, 4, 64, 32, 2520), "L4": (128, 4, 128, 64, 2040), "L40S": (128, 4, 128, 64, 2520),
+    "H100-PCIe-80GB": (128, 4, 512, 256, 1620),
     "RTX 3090": (128, 4, 64, 32, 1695), "A100-SXM4-40GB": (64, 4, 256, 128, 1410),
     "A100-SXM4-80GB": (64, 4, 256, 128, 1410), "H100-SXM5-80GB": (128, 4, 512, 256, 1830),
     "H200-SXM5-141GB": (128, 4, 512, 256, 1830),

@@ -1,23 +1,24 @@
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
 from d2lmini.hardware import costs
 from d2lmini.hardware.catalog import GPUS, LINKS
-from d2lmini.hardware.costs import copy_seconds, operation_seconds, padded, peak_flops_per_s
+from d2lmini.hardware.costs import copy_seconds, operation_seconds, peak_flops_per_s
+from d2lmini.hardware.shares import GENERATIONS, SHARES, shares
 
 V100, A100, GTX = GPUS["V100-SXM2-16GB"], GPUS["A100-SXM4-40GB"], GPUS["GTX 980"]
 KINDS = [*costs.ARITHMETIC, *costs.MEMORY]
 
 
 def test_arithmetic_decides_when_there_is_much_of_it():
-    assert operation_seconds(15.7e12, 1, V100, "gemm") == pytest.approx(costs.KERNEL_S + 1 / costs.ARITHMETIC["gemm"])
+    expected = costs.KERNEL_S + 1 / shares(V100).arithmetic
+    assert operation_seconds(15.7e12, 1, V100, "gemm") == pytest.approx(expected)
 
 
 def test_traffic_decides_when_there_is_little_arithmetic():
-    expected = costs.KERNEL_S + 1 / costs.MEMORY["pointwise"]
-    assert operation_seconds(1, 898.6e9, V100, "pointwise") == pytest.approx(expected)
-    assert operation_seconds(1, 898.6e9, V100, "gemm") == pytest.approx(expected)
+    for kind, share in (("pointwise", shares(V100).stream), ("gemm", shares(V100).traffic)):
+        assert operation_seconds(1, 898.6e9, V100, kind) == pytest.approx(costs.KERNEL_S + 1 / share)
 
 
 def test_arithmetic_and_traffic_overlap():
@@ -35,15 +36,19 @@ def test_nothing_costs_the_fixed_part_and_more_never_costs_less(gpu, kind):
         assert series == sorted(series)
 
 
-def test_shares_are_shares():
-    assert all(0 < share < 1 for share in [*costs.ARITHMETIC.values(), *costs.MEMORY.values(), costs.LINK_SHARE,
-                                     costs.NETWORK_SHARE])  # fmt: skip
+def test_shares_are_shares_and_say_what_they_were_fitted_on():
+    assert {gpu.generation for gpu in GPUS.values()} == GENERATIONS.keys()
+    for share in SHARES.values():
+        values = asdict(share)
+        assert len(values.pop("fitted")) > 20
+        assert all(0 < value <= 1 for value in values.values())
 
 
 @pytest.mark.parametrize(("gpu", "kind", "dtype", "tera"), [
     (V100, "gemm", "float32", 15.7), (V100, "gemm", "float16", 125), (V100, "conv", "float16", 125),
     (V100, "gemm", "bfloat16", 15.7), (V100, "pointwise", "float16", 15.7), (V100, "gemm", "float64", 7.85),
-    (A100, "gemm", "float32", 19.49), (A100, "conv", "float32", 156), (A100, "gemm", "bfloat16", 312),
+    (A100, "gemm", "float32", 19.49), (A100, "conv", "tf32", 156),
+    (A100, "gemm", "tf32", 156), (GTX, "conv", "tf32", 4.981), (A100, "gemm", "bfloat16", 312),
     (GTX, "gemm", "float16", 4.981), (GTX, "conv", "float32", 4.981), (GTX, "gemm", "float64", 4.981 / 32),
 ])  # fmt: skip
 def test_peak_by_type_and_kind(gpu, kind, dtype, tera):
@@ -56,13 +61,6 @@ def test_bad_operations_are_refused():
     for flops, nbytes in ((-1, 0), (0, -1)):
         with pytest.raises(ValueError, match="must not be negative"):
             operation_seconds(flops, nbytes, GTX, "gemm")
-
-
-@pytest.mark.parametrize(("lengths", "factor"), [
-    ((), 1), ((0,), 1), ((1,), 64), ((63,), 64 / 63), ((64,), 1), ((65,), 128 / 65), ((128, 32), 2), ((32, 32), 4),
-])  # fmt: skip
-def test_results_are_padded_to_whole_tiles(lengths, factor):
-    assert padded(*lengths) == pytest.approx(factor)
 
 
 def test_copy_is_alpha_plus_bytes_over_beta():

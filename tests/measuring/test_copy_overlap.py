@@ -18,7 +18,7 @@ def medians(times):
 
 
 def test_only_a_second_stream_hides_a_pinned_copy(gpus):
-    times = copy_overlap.measure_overlap(gpus[1], nbytes=2**19)
+    times = copy_overlap.measure_overlap(gpus[1], nbytes=2**22)
     t = medians(times)
     assert t["blocking"] == pytest.approx(t["copy"] + t["products"], rel=0.01)
     assert 0.9 * t["blocking"] < t["one stream"] <= t["blocking"]
@@ -28,7 +28,7 @@ def test_only_a_second_stream_hides_a_pinned_copy(gpus):
 
 
 def test_nothing_is_hidden_from_pageable_memory(gpus):
-    times = copy_overlap.measure_overlap(gpus[0], nbytes=2**18, pinned=False)
+    times = copy_overlap.measure_overlap(gpus[0], nbytes=2**20, pinned=False)
     t = medians(times)
     assert t["two streams"] == pytest.approx(t["blocking"])
     assert copy_overlap.hidden(times) == pytest.approx(0, abs=0.01)
@@ -36,7 +36,7 @@ def test_nothing_is_hidden_from_pageable_memory(gpus):
 
 def test_the_two_run_in_two_streams_at_the_same_time(gpus):
     with sim.trace() as trace:
-        copy_overlap.measure_overlap(gpus[0], nbytes=2**18)
+        copy_overlap.measure_overlap(gpus[0], nbytes=2**22)
     copies = [s for s in trace.spans if s.kind == "copy"]
     products = [s for s in trace.spans if (s.kind, s.name) == ("operation", "mm")]
     beside = [c for c in copies if any(p.start < c.end and c.start < p.end for p in products)]

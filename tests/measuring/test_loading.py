@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from d2lmini import sim
 from d2lmini.measuring import loading
 
-LOAD, MATRIX = 1e-3, 256
+LOAD, MATRIX = 10e-3, 512
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from d2lmini import sim
-from d2lmini.hardware.costs import KERNEL_S, LAUNCH_S
+from d2lmini.hardware.costs import KERNEL_S
+from d2lmini.hardware.host_costs import HOST_COSTS
 from d2lmini.hardware.machines import build
 from d2lmini.measuring import throughput
 from d2lmini.models import LeNet
@@ -85,11 +86,11 @@ def test_foreseen_step_takes_what_the_simulated_device_takes(gpu, batch):
     assert throughput.host_seconds(foreseen) == pytest.approx(throughput.host_seconds(trace))
 
 
-def test_foreseen_step_of_small_operations_takes_their_launches():
+def test_foreseen_step_of_small_operations_takes_the_hosts_calls():
     x = torch.empty(1, device="meta")
     trace = throughput.foresee(lambda: [x.add_(1) for _ in range(10)], build(1, "GTX 1080"))
-    assert throughput.host_seconds(trace) == pytest.approx(10 * LAUNCH_S)
-    assert trace.seconds == pytest.approx(10 * LAUNCH_S + KERNEL_S, rel=1e-3)
+    assert throughput.host_seconds(trace) == pytest.approx(10 * HOST_COSTS["eager"].forward_s)
+    assert trace.seconds == pytest.approx(10 * HOST_COSTS["eager"].forward_s + KERNEL_S, rel=1e-3)
 
 
 def test_upload_comes_before_the_step():

@@ -9,6 +9,7 @@ from d2lmini import sim
 from d2lmini.devices import cpu, threads
 from d2lmini.hardware import costs, host
 from d2lmini.hardware.catalog import LINKS
+from d2lmini.hardware.host_costs import HOST_COSTS
 from d2lmini.measuring import transfers
 from d2lmini.measuring.operations import Reporting
 from d2lmini.measuring.transfers import Route
@@ -50,8 +51,9 @@ def test_simulated_copies_take_what_the_model_says_and_the_fit_finds_its_constan
         assert copies.origin == "simulated on 2 × V100-SXM2-16GB, PCIe3-x16"
         assert copies.sizes == FEW
         if copies.route.src == copies.route.dst:  # within a GPU a copy is an operation: it reads and writes
-            rate = sim.machine().gpu.memory_bytes_per_s * costs.MEMORY["pointwise"] / 2
-            setup = costs.LAUNCH_S + costs.KERNEL_S
+            gpu = sim.machine().gpu
+            rate = gpu.memory_bytes_per_s * costs.memory_share(gpu, "pointwise") / 2
+            setup = HOST_COSTS["eager"].forward_s + costs.KERNEL_S
         else:
             setup = modelled(copies.route, 0)
             rate = MIB / (modelled(copies.route, MIB) - setup)

@@ -10,13 +10,17 @@ from torch.utils.flop_counter import FlopCounterMode
 from d2lmini import sim
 from d2lmini.hardware.catalog import LINKS
 from d2lmini.hardware.costs import KERNEL_S, LAUNCH_S, LINK_SHARE, STAGING_BYTES, copy_seconds, operation_seconds
+from d2lmini.hardware.host_costs import HOST_COSTS
 from d2lmini.hardware.machines import MACHINES, build, staged_whole
+from d2lmini.hardware.products import Product
 from d2lmini.sim.model.clock import Clock
 from d2lmini.sim.model.work import measure, signature
 
 aten = torch.ops.aten
 PS = 10**12
 LAUNCH = round(LAUNCH_S * PS)
+CALL_S = HOST_COSTS["eager"].forward_s
+CALL = round(CALL_S * PS)
 RATE = 15.753846153846155e9 * LINK_SHARE  # bytes a second over PCIe 3
 ALPHA = copy_seconds(0, LINKS["PCIe3-x16"])
 
@@ -31,9 +35,9 @@ def do(clock, device=0, size=4096, func=aten.mm.default):
 
 
 def seconds(clock, size=4096):
-    """One product's seconds, whole tiles of 64, rounded as the clock does."""
-    tiled = -(-size // 64) * 64
-    cost = operation_seconds(2 * tiled**2 * size, 12 * size**2, clock.machine.gpu, "gemm")
+    """One product's seconds, rounded as the clock does."""
+    product = Product(1, size, size, size, 12 * size**2)
+    cost = operation_seconds(2 * size**3, 12 * size**2, clock.machine.gpu, "gemm", "float32", (product,))
     return round(cost * PS) / PS
 
 
@@ -60,32 +64,32 @@ class Reports(TorchDispatchMode):
 
 def test_the_host_goes_on_and_synchronize_waits(clock):
     do(clock)
-    assert clock.now_ps() == LAUNCH
+    assert clock.now_ps() == CALL
     clock.synchronize(0)
-    assert clock.now_ps() == LAUNCH + round(seconds(clock) * PS)
+    assert clock.now_ps() == CALL + round(seconds(clock) * PS)
     clock.synchronize(0)
-    assert clock.now_ps() == LAUNCH + round(seconds(clock) * PS)
+    assert clock.now_ps() == CALL + round(seconds(clock) * PS)
 
 
 def test_many_small_operations_are_bound_by_launches(clock):
     for _ in range(1000):
         do(clock, size=1)
     clock.synchronize()
-    assert clock.now_ps() == 1000 * LAUNCH + round(seconds(clock, 1) * PS)
+    assert clock.now_ps() == 1000 * CALL + round(seconds(clock, 1) * PS)
 
 
 def test_long_runs_do_not_drift(clock):
     for _ in range(10_000):
         do(clock)
     clock.synchronize()
-    assert clock.now_ps() == LAUNCH + 10_000 * round(seconds(clock) * PS)
+    assert clock.now_ps() == CALL + 10_000 * round(seconds(clock) * PS)
 
 
 def test_devices_run_side_by_side(clock):
     do(clock, 0)
     do(clock, 1)
     clock.synchronize()
-    assert clock.now_ps() == 2 * LAUNCH + round(seconds(clock) * PS)
+    assert clock.now_ps() == 2 * CALL + round(seconds(clock) * PS)
 
 
 def test_synchronize_waits_for_the_named_device_only(clock):
@@ -115,7 +119,7 @@ def test_host_work_delays_what_is_queued_after_it(clock):
     clock.advance(0.25, "reading")
     do(clock)
     clock.synchronize()
-    assert clock.now() == pytest.approx(0.25 + LAUNCH_S + seconds(clock))
+    assert clock.now() == pytest.approx(0.25 + CALL_S + seconds(clock))
     with pytest.raises(ValueError, match="forward only"):
         clock.advance(-1)
 
@@ -149,7 +153,7 @@ def test_everything_else_is_not(clock, change):
         change(x)
     for call in reports.calls:
         clock.operation(0, *call)
-    assert clock.now_ps() >= LAUNCH
+    assert clock.now_ps() >= CALL
 
 
 def test_a_changing_number_makes_no_new_cost():
@@ -180,7 +184,7 @@ def test_a_gradient_not_asked_for_costs_nothing():
         call = (aten.convolution_backward.default, args, {}, (*out, None))
         works[signature(*call)] = measure(*call).flops
     once = 2 * 32 * 32 * 64 * 9 * 9  # the weight's gradient has 32 rows, half a tile, and takes twice that
-    assert list(works.values()) == [3 * once, 2 * once, once, 0]
+    assert list(works.values()) == [2 * once, once, once, 0]
 
 
 def test_arithmetic_is_the_counters_where_tiles_are_full():
@@ -196,18 +200,65 @@ def test_arithmetic_is_the_counters_where_tiles_are_full():
     assert {work.kind for work in works if work.flops} == {"gemm", "conv"}
 
 
-def test_partly_filled_tiles_count_as_full():
-    def flops(m, n):
-        return measure(aten.mm.default, (meta(m, 512), meta(512, n)), {}, meta(m, n)).flops
+def test_a_convolution_is_the_product_of_its_patches_and_backward_two():
+    x, weight, out = meta(8, 16, 10, 10), meta(32, 8, 3, 3), meta(8, 32, 8, 8)
+    forward = measure(aten.convolution.default, (x, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 2), {}, out)
+    assert [tuple(p)[:4] for p in forward.products] == [(2, 8 * 8 * 8, 16, 8 * 9)]
+    back = aten.convolution_backward.default
+    args = (out, x, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 2)
+    both = measure(back, (*args, [True, True, False]), {}, (x, weight, None))
+    one = measure(back, (*args, [False, True, False]), {}, (None, weight, None))
+    assert len(both.products) == 2
+    assert both.flops == pytest.approx(2 * forward.flops, rel=0.02)
+    assert one.flops == forward.flops
 
-    assert flops(1, 64) == flops(64, 64) == 2 * 64 * 64 * 512
-    assert flops(65, 64) == 2 * flops(64, 64)
+
+def test_pictures_with_channels_last_need_no_reordering_for_the_tensor_cores():
+    weight = meta(32, 16, 3, 3, dtype=torch.float16)
+
+    def reordered(x):
+        out = meta(8, 32, 8, 8, dtype=x.dtype)
+        call = (aten.convolution.default, (x, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1), {}, out)
+        (product,) = measure(*call).products
+        return product.reordered, signature(*call)
+
+    x = meta(8, 16, 10, 10, dtype=torch.float16)
+    last = x.to(memory_format=torch.channels_last)
+    assert reordered(x)[0] == 2 * 2 * (x.numel() + 8 * 32 * 64)
+    assert reordered(last)[0] == 0
+    assert reordered(x)[1] != reordered(last)[1]
+    assert reordered(x.float())[0] == 0
+
+
+def test_switches_of_tf32_decide_what_a_product_is_computed_in():
+    def work():
+        call = (aten.mm.default, (meta(64, 64), meta(64, 64)), {}, meta(64, 64))
+        return measure(*call).dtype, signature(*call)
+
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("highest")
+        exact = work()
+        torch.set_float32_matmul_precision("high")
+        rounded = work()
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert (exact[0], rounded[0]) == ("float32", "tf32")
+    assert exact[1] != rounded[1]
+
+
+def test_what_a_list_of_tensors_is_changed_by_counts_as_written():
+    ones = [meta(10), meta(20)]
+    assert measure(aten._foreach_add_.List, (ones, ones), {}, None).nbytes == 3 * 120
 
 
 def test_attention_on_the_cpus_kernel_has_arithmetic():
     q, out = meta(1, 2, 64, 64), meta(1, 2, 64, 64)
     call = (aten._scaled_dot_product_flash_attention_for_cpu.default, (q, q, q), {}, (out, meta(1, 2, 64)))
     assert measure(*call).flops == 2 * 2 * 2 * 64**3
+    causal = (call[0], (q, q, q, 0.0, True), *call[2:])
+    assert measure(*causal).flops == measure(*call).flops // 2
+    assert signature(*causal) != signature(*call)
 
 
 @pytest.mark.parametrize(("func", "args", "out", "nbytes"), [
@@ -344,7 +395,7 @@ def test_streams_wait_for_events_and_for_each_other(running):
         stream.synchronize()
         ends[name] = running.now_ps()
         assert ends[name] >= before
-    assert ends == {"b": LAUNCH + product, "c": LAUNCH + 2 * product, "a": LAUNCH + 2 * product}
+    assert ends == {"b": CALL + product, "c": CALL + 2 * product, "a": CALL + 2 * product}
 
 
 def test_waiting_for_something_earlier_changes_nothing(running):
@@ -353,7 +404,7 @@ def test_waiting_for_something_earlier_changes_nothing(running):
     late.wait_stream(early)
     early.record_event().wait(late)
     late.synchronize()
-    assert running.now_ps() == LAUNCH + round(seconds(running) * PS)
+    assert running.now_ps() == CALL + round(seconds(running) * PS)
 
 
 def test_an_event_that_was_never_recorded_holds_nobody_up(running):
@@ -374,7 +425,7 @@ def test_elapsed_time_is_the_devices_in_milliseconds(running):
     with pytest.raises(RuntimeError, match="must be completed"):
         start.elapsed_time(end)
     end.synchronize()
-    assert start.elapsed_time(end) == pytest.approx(10 * seconds(running) * 1e3 + LAUNCH_S * 1e3, rel=1e-9)
+    assert start.elapsed_time(end) == pytest.approx(10 * seconds(running) * 1e3 + CALL_S * 1e3, rel=1e-9)
     assert end.elapsed_time(start) == -start.elapsed_time(end)
 
 
@@ -392,7 +443,7 @@ def test_polling_ends(running):
     answers = [event.query() for _ in range(100)]
     assert answers == sorted(answers)
     assert (answers[0], answers[-1]) == (False, True)
-    assert running.now_ps() == LAUNCH + 100 * PS // 10**6
+    assert running.now_ps() == CALL + 100 * PS // 10**6
     assert torch.sim.current_stream(0).query()
 
 
@@ -419,8 +470,8 @@ def test_a_short_operation_still_starts_after_a_shorter_launch_gap(clock):
     first = clock.current_stream(0).end
     clock.advance(1)
     do(clock, size=1)
-    assert clock.current_stream(0).end - first == PS + LAUNCH
-    assert first == LAUNCH + round(seconds(clock, 1) * PS) >= LAUNCH + round(KERNEL_S * PS)
+    assert clock.current_stream(0).end - first == PS + CALL
+    assert first == CALL + round(seconds(clock, 1) * PS) >= CALL + round(KERNEL_S * PS)
 
 
 # -- threads ---------------------------------------------------------------------------------------------------------
@@ -489,4 +540,4 @@ def test_current_stream_is_each_threads_own(clock):
 def test_nothing_is_lost_when_threads_share_a_device(clock):
     in_threads(clock, lambda i: [do(clock) for _ in range(200)], 4)
     clock.synchronize()
-    assert clock.now_ps() == LAUNCH + 800 * round(seconds(clock) * PS)
+    assert clock.now_ps() == CALL + 800 * round(seconds(clock) * PS)

@@ -9,12 +9,12 @@ from d2lmini import sim, timing
 
 @pytest.fixture
 def gpus():
-    sim.enable(2, gpu="V100-SXM2-16GB")
+    sim.enable(2, gpu="V100-SXM2-16GB", link="PCIe3-x16")
     return [torch.device("sim", i) for i in range(2)]
 
 
 def product(device):
-    a = torch.ones(512, 512, device=device)
+    a = torch.ones(1024, 1024, device=device)
     return lambda: a @ a
 
 

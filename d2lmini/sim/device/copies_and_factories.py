@@ -11,10 +11,9 @@ from d2lmini.sim.device.dispatch import follow, handles
 from d2lmini.sim.device.random import draw
 from d2lmini.sim.device.state import state
 from d2lmini.sim.device.storage import is_pinned
-from d2lmini.sim.device.tensor import SimTensor, own, wrap
+from d2lmini.sim.device.tensor import SimTensor, numbers, own, wrap
 
 aten = torch.ops.aten
-_CPU = torch.device("cpu")
 _libraries = []
 
 
@@ -34,27 +33,27 @@ def register():
 def _empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
     def make():
         form = memory_format or torch.contiguous_format
-        return torch.empty(size, dtype=dtype, layout=layout, device=_CPU, memory_format=form)
+        return torch.empty(size, dtype=dtype, layout=layout, device=state.home, memory_format=form)
 
     return _new(make, _bytes(size, dtype), device, pin_memory)
 
 
 def _empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
     def make():
-        return torch.empty_strided(size, stride, dtype=dtype, layout=layout, device=_CPU)
+        return torch.empty_strided(size, stride, dtype=dtype, layout=layout, device=state.home)
 
     return _new(make, _bytes(size, dtype), device, pin_memory)
 
 
 def _efficientzerotensor(size, *, dtype=None, layout=None, device=None, pin_memory=None):
     """Autograd's zeros, which nobody writes to: one zero, seen from everywhere."""
-    return _new(lambda: torch.zeros((), dtype=dtype, device=_CPU).expand(size), 0, device, pin_memory)
+    return _new(lambda: torch.zeros((), dtype=dtype, device=state.home).expand(size), 0, device, pin_memory)
 
 
 def _triangle(operation):
     def kernel(row, col, offset=0, *, dtype=torch.int64, layout=None, device=None, pin_memory=None):
         nbytes = operation(row, col, offset, dtype=dtype, device="meta").nbytes
-        return _new(lambda: operation(row, col, offset, dtype=dtype, device=_CPU), nbytes, device, pin_memory)
+        return _new(lambda: operation(row, col, offset, dtype=dtype, device=state.home), nbytes, device, pin_memory)
 
     return kernel
 
@@ -81,8 +80,8 @@ def _places(args, kwargs):
     source = next((a._index for a in args if type(a) is SimTensor), None)
     device = kwargs.get("device")
     if device is None:
-        return source, source, _CPU
-    return (source, state.index(device), _CPU) if device.type == "sim" else (source, None, device)
+        return source, source, state.home
+    return (source, state.index(device), state.home) if device.type == "sim" else (source, None, device)
 
 
 def new_like(func, args, kwargs):
@@ -117,7 +116,7 @@ def to_copy(func, args, kwargs):
         raise RuntimeError("Only dense CPU tensors can be pinned")
     if target is not None and state.counting:
         state.gpus[target].memory.check(x.numel() * (kwargs.get("dtype") or x.dtype).itemsize)
-    real = x._real if type(x) is SimTensor else x
+    real = x._real if target is not None and type(x) is SimTensor else numbers(x)
     out = func(real, **kwargs)
     _report(func, index, target, (real,), out, real, kwargs.get("non_blocking", False))
     return out if target is None else wrap(out, target)
@@ -129,7 +128,8 @@ def copy_(func, args, kwargs):
     dst, src, *rest = args
     src = src if isinstance(src, torch.Tensor) else torch.tensor(src)
     places = [t._index if type(t) is SimTensor else None for t in (src, dst)]
-    real = [t._real if type(t) is SimTensor else t for t in (dst, src)]
+    real = [dst._real, src] if type(dst) is SimTensor else [dst, numbers(src)]
+    real[1] = src._real if type(src) is SimTensor else src
     real[0].copy_(real[1])
     _report(func, *places, tuple(real), real[0], real[1], kwargs.get("non_blocking", bool(rest and rest[0])))
     return dst
@@ -174,7 +174,7 @@ def item(func, args, kwargs):
     (x,) = args
     if state.clock is not None:
         state.clock.copy(x._index, None, x.element_size(), False, True)
-    return x._real.item()
+    return numbers(x).item()
 
 
 def _ctc_loss(log_probs, targets, input_lengths, target_lengths, *options):

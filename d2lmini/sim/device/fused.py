@@ -1,4 +1,4 @@
-"""Fused operations that torch picks for accelerators and has no CPU kernel for, written out on the real tensors.
+"""Operations that run otherwise on the real tensors: fused ones that torch picks for accelerators, without CPU kernel.
 
 They are what CUDA's kernels compute. Dropout gives the CPU's numbers; the cells add their four products in another
 order than the CPU's unfused ones, so that the last bit may differ, as it does on CUDA.
@@ -62,11 +62,20 @@ def gru_cell_backward(grad_hy, workspace, has_bias):
     return grad_input, grad_hidden, grad_hy * gate, *biases
 
 
+def convolution(x, *args):
+    """Return the convolution in x's order in memory, which torch's shapes alone leave out."""
+    out = aten.convolution(x, *args)
+    if out.is_meta and x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last):
+        return out.to(memory_format=torch.channels_last)
+    return out
+
+
 def _biased(gates, bias):
     return gates if bias is None else gates + bias
 
 
 KERNELS = batch_norm.KERNELS | {
+    aten.convolution.default: convolution,
     aten.native_dropout.default: dropout,
     aten._thnn_fused_lstm_cell.default: lstm_cell,
     aten._thnn_fused_lstm_cell_backward_impl.default: lstm_cell_backward,

@@ -15,13 +15,15 @@ def tensors():
     return [thing for thing in gc.get_objects() if type(thing) is SimTensor]
 
 
-def resize(count, capacity, counting):
+def resize(count, capacity, counting, home):
     """Keep `count` devices of `capacity` bytes, drop or add others, and count what is on them anew if `counting`.
 
-    Raises RuntimeError, and changes nothing, if a tensor is on a device that would go, or they take too much memory.
+    home: the torch.device on which the real tensors lie, "meta" for none but their shapes.
+    Raises RuntimeError, and changes nothing, if a tensor is on a device that would go, if they take too much memory, or
+    if they are there when `home` changes.
     """
-    found = _staying(count, capacity) if state.gpus else []
-    state.counting = counting
+    found = _staying(count, capacity, home) if state.gpus else []
+    state.counting, state.home = counting, home
     del state.gpus[count:]
     state.gpus += new(range(len(state.gpus), count), capacity)
     for gpu in state.gpus:
@@ -42,24 +44,29 @@ def new(indices, capacity):
     return made
 
 
-def _staying(count, capacity):
+def _staying(count, capacity, home):
     found = tensors()
-    if _problem(found, count, capacity):
+    if _problem(found, count, capacity, home):
         del found
         gc.collect()
         found = tensors()
-    problem = _problem(found, count, capacity)
+    problem = _problem(found, count, capacity, home)
     if problem:
         raise RuntimeError(problem)
     return found
 
 
-def _problem(tensors, count, capacity):
+def _problem(tensors, count, capacity, home):
     gone = [tensor for tensor in tensors if tensor._index >= count]
     if gone:
         return (
             f"expected no tensor on sim:{count} and above when they are taken away, found {len(gone)}, the first on "
             f"{gone[0].device} with shape {tuple(gone[0].shape)}: delete them first"
+        )
+    if tensors and home != state.home:
+        return (
+            f"expected no tensors on simulated GPUs when shapes_only changes, found {len(tensors)}, the first with "
+            f"shape {tuple(tensors[0].shape)}: delete them first"
         )
     for index in range(min(count, len(state.gpus))):
         storages = {s._cdata: s.nbytes() for t in tensors if t._index == index for s in [t._real.untyped_storage()]}

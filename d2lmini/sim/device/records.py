@@ -7,6 +7,8 @@ the numbers in its operands has no record.
 
 import torch
 
+from d2lmini.sim.model.work import circumstances
+
 _BY_VALUE = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 _BY_VALUE_NAMES = {"_pack_padded_sequence", "_pad_packed_sequence", "_ctc_loss"}  # without the tag that says so
 _NO_MATTER = ("number", "float", "Generator", "Storage")
@@ -35,13 +37,14 @@ class Records:
         self._found, self._tensors, self._lists = {}, tensors, lists
         decide = {place: argument for place, argument in enumerate(func._schema.arguments)
                   if not any(word in str(argument.type) for word in _NO_MATTER)}  # fmt: skip
+        self._more = circumstances(func)
         self._names = {argument.name for argument in decide.values()}
         self._plain = tuple(place for place, argument in decide.items()
                             if not argument.kwarg_only and place not in (*tensors, *lists))  # fmt: skip
 
     def find(self, args, kwargs):
         """Return the `Record` of a call, a new one if there is none; args, kwargs: with the real tensors."""
-        given, key = len(args), []
+        given, key = len(args), [*self._more(args)] if self._more else []
         for place in self._tensors:
             if place < given:
                 tensor = args[place]

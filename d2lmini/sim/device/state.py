@@ -26,6 +26,7 @@ class State:
 
     def __init__(self):
         self.gpus, self.clock, self.counting, self.machine = [], None, True, None
+        self.home = torch.device("cpu")  # where the real tensors lie; "meta" when the GPUs hold shapes only
         self.leads = False  # whether sim, and not a real accelerator, is what torch.accelerator names
         self.backward_ended = None  # called after each backward pass, where ranks are simulated
         self._thread = threading.local()

@@ -171,8 +171,21 @@ def shell(real, gpu):
 SimTensor.__name__ = "tensor"  # what torch prints in front of the numbers; type(x) still prints SimTensor
 
 
+def numbers(tensor):
+    """Return the real tensor of a shell, or a host tensor itself, for the host to read.
+
+    Raises RuntimeError where simulated GPUs hold shapes only.
+    """
+    real = tensor._real if type(tensor) is SimTensor else tensor
+    if real.is_meta:
+        raise RuntimeError("expected numbers, but the simulated GPUs hold shapes only: leave out what reads a tensor, "
+                           "as print, item and cpu do, or call sim.enable without shapes_only")  # fmt: skip
+    return real
+
+
 def text(tensor):
     """Return what print shows, as torch does for a CUDA tensor: it reads number by number, each time with a wait."""
+    numbers(tensor)  # raises where there are none
     is_parameter = getattr(tensor, "_is_param", False)
     shown = torch._tensor_str._str(tensor)
     return f"Parameter containing:\n{shown[len('Parameter('):-1]}" if is_parameter else shown

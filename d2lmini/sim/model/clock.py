@@ -3,11 +3,12 @@
 Time is kept in integer picoseconds. A cost is rounded once, when it is first worked out; after that there are only
 sums and maxima of integers, so no order of additions and no length of a run can make two results differ.
 
-    host      ──launch──launch──launch──────────wait──▶        each thread of the program has its own
-    stream         └─matmul──────┘└─add─┘└─copy─┘              each starts after the one before and after its launch
+    host      ───call───call────call────────────wait──▶        each thread of the program has its own
+    stream         └─matmul──────┘└─add─┘└─copy─┘              each starts after the one before and after its call
     wire                                 └─bytes─┘             one copy at a time in each direction, in order of asking
 
-The host goes on after a launch. It waits only where CUDA makes it wait: `synchronize`, a blocking copy from or to
+A call costs the host what `hardware.host_costs` says for the way that the step is run, less in autograd's backward than
+in Python, and then it goes on. It waits only where CUDA makes it wait: `synchronize`, a blocking copy from or to
 pinned memory, and any copy from or to pageable memory.
 
 Threads: see `threads`.
@@ -16,21 +17,30 @@ Threads: see `threads`.
 import contextlib
 import threading
 
+import torch
+
+from d2lmini.hardware.catalog import find
 from d2lmini.hardware.costs import LAUNCH_S, hop_seconds, operation_seconds
+from d2lmini.hardware.host_costs import HOST_COSTS
 from d2lmini.sim.model.streams import PS, Queue
 from d2lmini.sim.model.threads import Hosts
 from d2lmini.sim.model.timeline import Span, Trace
 from d2lmini.sim.model.work import measure, signature
 
 _LAUNCH, _ASK = round(LAUNCH_S * PS), PS // 10**6  # asking whether something is done takes a microsecond (assumed)
+_backward_task = torch._C._current_graph_task_id  # −1 outside autograd's backward
 _MOST_COSTS = 20_000  # remembered; past that they are worked out again
 
 
 class Clock:
-    """The clock of `machine`, a `machines.Machine`. Devices are 0 to machine.count − 1."""
+    """The clock of `machine`, a `machines.Machine`. Devices are 0 to machine.count − 1.
 
-    def __init__(self, machine):
-        self.machine, self.lock = machine, threading.RLock()
+    way: how steps are run, a name in `hardware.host_costs.HOST_COSTS`; raises ValueError for another.
+    """
+
+    def __init__(self, machine, way="eager"):
+        self.machine, self.way, self.lock = machine, find(HOST_COSTS, way, "way to run a step"), threading.RLock()
+        self._calls = round(self.way.forward_s * PS), round(self.way.backward_s * PS)
         self._default = [Queue(self, device, 0) for device in range(machine.count)]
         self._ends, self._numbers = [0] * machine.count, [0] * machine.count
         self._wires, self._costs, self._routes, self.traces = {}, {}, {}, ()
@@ -56,7 +66,8 @@ class Clock:
             return
         with self.lock:
             host = self._host()
-            launched = host.now = host.now + host.launch
+            call = self._calls[_backward_task() >= 0] if host.launch else 0
+            launched = host.now = host.now + call
             stream = host.streams.get(device) or self._default[device]
             start = stream.end if stream.end > launched else launched
             stream.end = end = start + cost[0]
@@ -64,8 +75,8 @@ class Clock:
                 self._ends[device] = end
             if self.traces:
                 name, nbytes = cost[1], cost[2]
-                if host.launch:
-                    self._log(Span("launch", "host", host.row_on(device), name, launched - _LAUNCH, launched, 0))
+                if call:
+                    self._log(Span("launch", "host", host.row_on(device), name, launched - call, launched, 0))
                 self._log(Span("operation", f"gpu{device}", stream.number, name, start, end, nbytes))
 
     def copy(self, src, dst, nbytes, pinned, blocking):
@@ -197,7 +208,8 @@ class Clock:
 
     def _price(self, key, func, args, kwargs, out):
         work = measure(func, args, kwargs, out)
-        seconds = operation_seconds(work.flops, work.nbytes, self.machine.gpu, work.kind, work.dtype)
+        gpu = self.machine.gpu
+        seconds = operation_seconds(work.flops, work.nbytes, gpu, work.kind, work.dtype, work.products)
         if len(self._costs) >= _MOST_COSTS:
             self._costs.clear()
         cost = self._costs[key] = (round(seconds * PS), work.name, work.nbytes)

@@ -1,8 +1,8 @@
 """What one PyTorch operation amounts to on a GPU: its kind, its arithmetic and its traffic in memory.
 
-Arithmetic comes from the formulas of `torch.utils.flop_counter`, rounded up to whole tiles of the result; operations
-without a formula are taken to move bytes only.
-Bytes are all tensors read and written, each once, as if caches kept nothing between operations.
+Products and convolutions are told as dense products with their sizes; attention's arithmetic comes from the formulas
+of `torch.utils.flop_counter`; other operations are taken to move bytes only. Bytes are all tensors read and written,
+each once, as if caches kept nothing between operations.
 """
 
 from collections import namedtuple
@@ -10,9 +10,10 @@ from collections import namedtuple
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from d2lmini.hardware.costs import padded
+from d2lmini.sim.model.dense import dense_products, moved
 
-Work = namedtuple("Work", "name kind flops nbytes dtype")
+Work = namedtuple("Work", "name kind flops nbytes dtype products")
+Work.__doc__ = """One operation: `products` are its dense products, of `products.Product`; `dtype` may be "tf32"."""
 
 # The CPU's attention has the CUDA kernel's arithmetic, and the counter knows only the latter.
 _aten = torch.ops.aten
@@ -20,29 +21,32 @@ _TWINS = {
     _aten._scaled_dot_product_flash_attention_for_cpu: _aten._scaled_dot_product_flash_attention,
     _aten._scaled_dot_product_flash_attention_for_cpu_backward: _aten._scaled_dot_product_flash_attention_backward,
 }
-_CONV = ("convolution", "conv2d")
+_ATTENTION = "scaled_dot_product"
 _REDUCTIONS = ("sum", "mean", "norm", "softmax", "pool", "max", "min", "loss", "var", "std", "prod", "sort", "topk")
-_GATHERS = ("embedding", "index_select", "gather", "index", "take", "nll_loss")
+_GATHERS = ("embedding", "index_select", "gather", "index", "take")
 _FILLS = ("fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_")
 # Shape, type and storage change hands, but no kernel runs. Views are found from the operation's own declaration.
 _FREE = ("empty", "detach", "lift", "unsafe_view", "resize_", "set_", "local_scalar_dense", "record_stream", "is_",
          "sym_", "efficientzerotensor", "new_empty", "alias", "record_function")  # fmt: skip
-_frees = {}  # per operation, whether it is free
+_PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
+_conv_tf32 = torch._C._get_cudnn_allow_tf32
+_starts = {}  # per operation, whether it is free, and its `circumstances`
 
 
 def signature(func, args, kwargs, out):
     """Return a key, the same for calls that cost the same; None for an operation that costs the device nothing.
 
-    The shapes and types of all tensors, results too, decide the cost. Plain numbers take no part: a convolution's
-    stride shows in its result's shape, and a learning rate that changes at every call must not make a key of its own.
+    The shapes and types of all tensors, results too, decide the cost. Of plain numbers only True takes part, as in
+    causal attention: a convolution's stride shows in its result's shape, and a learning rate that changes at every call
+    must not make a key of its own. For products the switches of TF32 count, for convolutions the order in memory.
     """
     try:
-        free = _frees[func]
+        free, more = _starts[func]
     except KeyError:
-        free = _frees[func] = _free(func)
+        free, more = _starts[func] = _free(func), circumstances(func)
     if free:
         return None
-    key = [func]
+    key = [func, *more(args)] if more else [func]
     _collect(args, key)
     if kwargs:
         _collect(kwargs.values(), key)
@@ -59,22 +63,30 @@ def measure(func, args, kwargs, out):
     """Return the `Work` of one call: `func` is an operator overload, `args`, `kwargs` and `out` its call's values."""
     packet = func._overloadpacket
     name = packet.__name__
-    read, written = _tensors((args, kwargs)), _tensors(out)
-    formula = flop_registry.get(_TWINS.get(packet, packet))
-    flops = _arithmetic(formula, name, args, kwargs, out) if formula else 0
+    products = dense_products(name, args, out)
+    read, written = _tensors((args, kwargs)), _tensors(out) or _changed(func, args)
     dtype = next((t.dtype for t in (*read, *written) if t.dtype.is_floating_point), torch.int64)
-    return Work(name, _kind(name, formula), flops, _traffic(name, read, written), str(dtype).removeprefix("torch."))
+    kind = _kind(name, products)
+    if kind == "attention":
+        formula = flop_registry[_TWINS.get(packet, packet)]
+        flops = formula(*args, **kwargs, out_val=out) // (2 if _causal(func, args, kwargs) else 1)
+    else:
+        flops = sum(2 * p.batch * p.m * p.n * p.k for p in products)
+    return Work(name.replace("_for_cpu", ""), kind, flops, _traffic(name, read, written), _type(dtype, kind), products)
 
 
-def _collect(values, key):
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            key.append(value.shape)
-            key.append(value.dtype)
-        elif value is None:  # a gradient that was not asked for is arithmetic that was not done
-            key.append(None)
-        elif isinstance(value, (list, tuple)) and value and not isinstance(value[0], (int, float)):
-            _collect(value, key)
+def circumstances(func):
+    """Return None, or a function of a call's arguments that tells what beside them decides the cost of `func`.
+
+    For products these are the switches of TF32, for convolutions too, and whether the pictures' channels lie last.
+    """
+    name = func._overloadpacket.__name__
+    if "convolution" in name:
+        return lambda args: [_conv_tf32(), *(t.dim() == 4 and t.is_contiguous(memory_format=torch.channels_last)
+                                             for t in args[:2])]  # fmt: skip
+    if name in _PRODUCTS or _ATTENTION in name:
+        return lambda args: [torch.get_float32_matmul_precision()]
+    return None
 
 
 def _free(func):
@@ -82,40 +94,61 @@ def _free(func):
     return func.is_view or torch.Tag.inplace_view in func.tags or name.startswith(_FREE)
 
 
-def _kind(name, formula):
-    if formula is not None:
-        return "conv" if any(word in name for word in _CONV) else "gemm"
+def _collect(values, key):
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            key.append(value.shape)
+            key.append(value.dtype)
+        elif value is None or value is True:  # a gradient that was not asked for is arithmetic that was not done
+            key.append(value)
+        elif isinstance(value, (list, tuple)) and value and not isinstance(value[0], (int, float)):
+            _collect(value, key)
+
+
+def _kind(name, products):
+    if products:
+        return "conv" if "convolution" in name else "gemm"
+    if _ATTENTION in name:
+        return "attention"
     if any(word in name for word in _GATHERS):
         return "gather"
     return "reduction" if any(word in name for word in _REDUCTIONS) else "pointwise"
 
 
-def _arithmetic(formula, name, args, kwargs, out):
-    flops = formula(*args, **kwargs, out_val=out)
-    if name == "convolution_backward":  # results: the input's gradient and the weight's, of equal arithmetic
-        results = [side for side, wanted in zip((1, 0), args[10]) if wanted]
-        weight = args[2].shape
-        return round(flops * sum(padded(weight[side]) for side in results) / len(results)) if results else 0
-    if not isinstance(out, torch.Tensor) or out.dim() < 2:
-        return flops
-    return round(flops * (padded(out.shape[1]) if name == "convolution" else padded(*out.shape[-2:])))
+def _type(dtype, kind):
+    """Return the type's name; "tf32" for float32 where PyTorch's switches let the tensor cores round it."""
+    allowed = {"conv": _conv_tf32(), "gemm": torch.get_float32_matmul_precision() != "highest"}
+    allowed["attention"] = allowed["gemm"]
+    return "tf32" if dtype == torch.float32 and allowed.get(kind) else str(dtype).removeprefix("torch.")
+
+
+def _causal(func, args, kwargs):
+    given = dict(zip((argument.name for argument in func._schema.arguments), args)) | kwargs
+    return given.get("is_causal", False)
 
 
 def _traffic(name, read, written):
-    result = sum(_nbytes(t) for t in written)
+    result = moved(*written)
     if name.endswith(_FILLS):
         return result
     if name == "copy_":  # reads the source only; what it writes over does not matter
-        return result + _nbytes(read[1])
+        return result + moved(read[1])
     if "batch_norm" in name:  # the statistics of a whole batch come before its first result: two passes over the input
-        return result + 2 * sum(_nbytes(t) for t in read)
+        return result + 2 * moved(*read)
+    if name.startswith("nll_loss"):  # one score of each row
+        return result + moved(*(t for t in read if not t.dtype.is_floating_point))
     if name in ("embedding", "index_select", "gather", "index"):  # reads the chosen rows, not the table
-        return 2 * result + sum(_nbytes(t) for t in read if not t.dtype.is_floating_point)
-    return result + sum(_nbytes(t) for t in read)
+        return 2 * result + moved(*(t for t in read if not t.dtype.is_floating_point))
+    return result + moved(*read)
 
 
-def _nbytes(tensor):
-    return tensor.numel() * tensor.element_size()
+def _changed(func, args):
+    """Return the tensors that an operation without a result writes to, as those on lists of tensors do.
+
+    Fused optimizers may also write to the gradients, but only to undo a scaling.
+    """
+    pairs = [(a, value) for a, value in zip(func._schema.arguments, args) if a.alias_info is not None]
+    return _tensors([value for a, value in pairs if a.alias_info.is_write and a.name != "grads"])
 
 
 def _tensors(value):

@@ -1,0 +1,55 @@
+"""Which share of a GPU's published figures operations reach, for each generation and kind of operation.
+
+Every share names what it was fitted on. Where a generation has no measurements of its own, the nearest stands in for
+it (`GENERATIONS`).
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What one generation of GPUs reaches.
+
+    arithmetic, traffic: a dense product's shares of peak FLOP/s and of the memory's bandwidth. l2: the share of its
+    multiprocessors that the L2 cache serves at full speed at once. product_s, split_s: seconds of the shortest
+    product, and of adding up a product whose k was split. conv, conv_tensor, attention: shares of peak FLOP/s of
+    convolutions, counted directly, on ordinary cores and on tensor cores, and of fused attention; algorithms that
+    multiply less make up for what the ordinary cores lose. stream, gather: shares of the memory's bandwidth of
+    operations that read in order, and of those whose rows the data choose.
+    fitted: the measurements behind them.
+    """
+
+    arithmetic: float
+    traffic: float
+    l2: float
+    product_s: float
+    split_s: float
+    conv: float
+    conv_tensor: float
+    attention: float
+    stream: float
+    gather: float
+    fitted: str
+
+
+SHARES = {
+    "Kepler": Shares(0.75, 0.78, 1, 2e-6, 2e-6, 0.54, 0.54, 0.54, 0.78, 0.5,
+                     "Table 7 of Shi et al. 2016 (float32, GTX 980 and one chip of a K80, both at base clock)"),
+    "Volta": Shares(0.82, 0.75, 0.5, 3e-6, 2e-6, 1, 0.76, 0.5, 0.9, 0.5,
+                    "training of ResNet-50, SSD300 and BERT on V100, one half of the rows of NVIDIA's "
+                    "DeepLearningExamples and Lambda's deeplearning-benchmark"),
+    "Ampere": Shares(0.908, 0.704, 0.358, 3.6e-6, 1.8e-6, 1, 0.9, 0.5, 0.92, 0.5,
+                     "products: one half of 800 bfloat16 products on A100; the others: training on RTX 3090, one half "
+                     "of Lambda's rows"),
+    "Hopper": Shares(0.855, 0.85, 0.809, 2.5e-6, 2.8e-6, 1, 0.855, 0.5, 0.91, 0.5,
+                     "products: one half of 300 bfloat16 products on H100; the others: ResNet-50 and BERT on H100, "
+                     "Lambda's rows"),
+}  # fmt: skip
+GENERATIONS = {"Fermi": "Kepler", "Kepler": "Kepler", "Maxwell": "Kepler", "Pascal": "Kepler", "Volta": "Volta",
+               "Turing": "Volta", "Ampere": "Ampere", "Ada": "Ampere", "Hopper": "Hopper"}  # fmt: skip
+
+
+def shares(gpu):
+    """Return the `Shares` that serve `gpu`, a `hardware.GPU`."""
+    return SHARES[GENERATIONS[gpu.generation]]

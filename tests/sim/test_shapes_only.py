@@ -1,0 +1,80 @@
+import pytest
+import torch
+
+from d2lmini import sim
+from d2lmini.models import GPT2, LeNet
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    yield
+    sim.disable()
+
+
+def step_of(make, *inputs):
+    """Return seconds and peak memory of a second training step of a model on ``sim``."""
+    model = make().to("sim")
+    with torch.device("sim"):
+        x, y = (torch.zeros(shape, dtype=dtype) for shape, dtype in inputs)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    for _ in range(2):
+        torch.sim.reset_peak_memory_stats()
+        with sim.trace() as trace:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x).flatten(0, -2), y.flatten()).backward()
+            optimizer.step()
+            torch.sim.synchronize()
+    return trace.seconds, torch.sim.max_memory_allocated()
+
+
+@pytest.mark.parametrize(("make", "inputs"), [
+    (LeNet, [((5, 1, 28, 28), torch.float32), ((5,), torch.int64)]),
+    (lambda: GPT2(32, 2, 2, 50, 16), [((3, 16), torch.int64), ((3, 16), torch.int64)]),
+])  # fmt: skip
+def test_a_step_of_shapes_costs_what_the_same_step_of_numbers_costs(make, inputs):
+    found = []
+    for shapes_only in (False, True):
+        sim.enable(1, gpu="V100-SXM2-16GB", shapes_only=shapes_only)
+        found.append(step_of(make, *inputs))
+        sim.disable()
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-9)
+    assert found[1][1] == pytest.approx(found[0][1], rel=0.01)  # kernels may order their results otherwise in memory
+
+
+def test_a_terabyte_fits_into_this_machine_but_not_onto_the_gpu():
+    sim.enable(1, gpu="V100-SXM2-16GB", shapes_only=True, memory=2**41)
+    x = torch.ones(2**38, device="sim")
+    assert (x + x).nbytes == 2**40
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.ones(2**39, device="sim")
+
+
+def test_what_reads_numbers_is_refused():
+    sim.enable(1, shapes_only=True)
+    x = torch.ones(2, device="sim")
+    for read in (torch.Tensor.cpu, lambda x: x.tolist(), str, lambda x: x.sum().item(), torch.zeros(2).copy_):
+        with pytest.raises(RuntimeError, match="shapes only"):
+            read(x)
+    assert torch.zeros(3).to("sim").shape == (3,)
+
+
+def test_tensors_neither_gain_nor_lose_their_numbers():
+    sim.enable(1)
+    x = torch.ones(2, device="sim")
+    with pytest.raises(RuntimeError, match="shapes_only"):
+        sim.enable(1, shapes_only=True)
+    assert x.tolist() == [1, 1]
+    del x
+    sim.enable(1, shapes_only=True)
+
+
+def test_the_way_a_step_is_run_decides_what_the_host_spends():
+    taken = {}
+    for way in ("eager", "compiled"):
+        sim.enable(1, way=way)
+        with sim.trace() as trace:
+            torch.ones(4, device="sim")
+        taken[way] = trace.seconds
+    assert taken["compiled"] < taken["eager"]
+    with pytest.raises(ValueError, match="choose one of eager"):
+        sim.enable(1, way="fast")
