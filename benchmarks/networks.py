@@ -42,3 +42,33 @@ NETWORKS = {
     "ResNet-56": (resnet56, (128, 3, 32, 32)),
     "LSTM": (LSTM, (STEPS, 128)),
 }
+
+
+class SSD300(nn.Module):
+    """Boxes in pictures of 300 × 300 (Liu et al., ECCV 2016), on the first three stages of ResNet-50.
+
+    As in NVIDIA's programs: the third stage keeps its size of 38 × 38, and five more shrink it to 1 × 1; each of the
+    six tells, for every place, 4 or 6 boxes of 4 numbers and 81 classes.
+    """
+
+    def __init__(self):
+        super().__init__()
+        body = list(resnet50(late_stride=True))
+        self.body = nn.Sequential(*body[:4 + 3 + 4 + 6])
+        first = self.body[4 + 3 + 4]
+        first.body[3].stride = first.shortcut[0].stride = (1, 1)
+        sizes = [(1024, 256, 512, 2, 1), (512, 256, 512, 2, 1), (512, 128, 256, 2, 1), (256, 128, 256, 1, 0),
+                 (256, 128, 256, 1, 0)]  # fmt: skip
+        self.more = nn.ModuleList(nn.Sequential(
+            nn.Conv2d(a, b, 1, bias=False), nn.BatchNorm2d(b), nn.ReLU(),
+            nn.Conv2d(b, c, 3, stride, padding, bias=False), nn.BatchNorm2d(c), nn.ReLU(),
+        ) for a, b, c, stride, padding in sizes)  # fmt: skip
+        boxes = zip([1024, *(size[2] for size in sizes)], (4, 6, 6, 6, 4, 4))
+        self.heads = nn.ModuleList(nn.Conv2d(c, n * (4 + 81), 3, padding=1) for c, n in boxes)
+
+    def forward(self, x):
+        """Return six maps of boxes, each (batch, boxes × 85, height, width), for pictures (batch, 3, 300, 300)."""
+        maps = [self.body(x)]
+        for block in self.more:
+            maps.append(block(maps[-1]))
+        return [head(x) for head, x in zip(self.heads, maps)]

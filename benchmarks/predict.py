@@ -1,157 +1,208 @@
-"""Predict the GPU columns of Table 7 of Shi et al. 2016 with the simulated clock, and say how far off it is.
+"""Predict published measurements with the simulated clock, print every one beside it, and say how far off it is.
 
-Run `python benchmarks/predict.py` from the repository's root; `--json FILE` writes the rows (the chapter on throughput
-draws those in chapters/results/predict.json), `--fit` searches the shares in `d2lmini/hardware/costs.py` anew.
-Tensors live on the meta device: operations have shapes but no data, so a step takes no memory and a second or so.
+    python benchmarks/predict.py --rows FILE --json OUT
 
-Both cards run at base clock: a K80 boosts only while its power budget lasts, and the table's ratio of the two cards in
-FCN-R and FCN-S, 1.75 to 2.0, fits 4.61 to 2.81 TFLOPS (base) better than 4.98 to 4.37 (boost).
-
-Two networks have a published best that cannot have done the work costed here, and are far off for that reason:
-- LSTM: CNTK's 0.186 s on one CPU core would be 480 GFLOP/s, several times what any core of the time can do.
-- AlexNet-S: MXNet's 0.020 s on a GTX 980 would be 5 TFLOP/s by the direct algorithm, more than the card's peak. In the
-  authors' published script (hclhkbu/dlbench, synthetic/experiments/mxnet/cnn/alexnet/symbol_alexnet.py) the last
-  pooling reads the third convolution and the last layer reads that pooling, so four layers take no part.
+FILE is a table (CSV) of one of three forms, told by its first line: products of matrices (gpu, m, n, k, latency_ms),
+collectives (gpu, op_name, nccl_dtype, num_gpus, bytes, latency_ms), or runs of networks and links (system, gpu, count,
+network, precision, batch, metric, value, source). OUT is a list in the file's order. A row that cannot be predicted is
+printed with the reason and counted as missed. Where the source of a run leaves something open, `runs` says what is
+assumed; what the host spends on an operation is known least, so both ends of it are printed at the end.
 """
 
 import argparse
 import csv
-import itertools
 import json
+import re
 import statistics
-from collections import Counter
-from functools import partial
-from pathlib import Path
+import sys
+from collections import defaultdict
 
-import torch
-from networks import NETWORKS
-from torch.utils.flop_counter import FlopCounterMode
+import runs
 
-from d2lmini import sim
-from d2lmini.hardware import costs
-from d2lmini.hardware.machines import build, slower
-from d2lmini.measuring.operations import Reporting
-from d2lmini.measuring.throughput import foresee
+from d2lmini.hardware import GPUS, HOST_COSTS, collective_costs
+from d2lmini.hardware.costs import operation_seconds
+from d2lmini.hardware.products import Product
 
-TABLE = Path(__file__).parent.parent / "chapters" / "data" / "shi2016_table7.csv"
-GRID = [share / 20 for share in range(8, 19)]
-CARDS = {"gtx980": "GTX 980", "k80": "K80 (one of two chips)"}
+METRICS = "images_per_s, sequences_per_s, tokens_per_s, tokens_per_s_per_gpu, ms_per_step, busbw_GB_s, TFLOPS_achieved"
+COLUMNS = ("published", "simulated", "error", "band", "stack", "reason")
 
 
-def make(name):
-    """Return a network on the meta device with its optimizer and one batch: inputs and targets."""
-    module, shape = NETWORKS[name]
-    with torch.device("meta"):
-        model = module()
-        inputs = torch.empty(shape, dtype=torch.int64) if name == "LSTM" else torch.empty(shape)
-        targets = torch.empty(shape[0] * shape[1] if name == "LSTM" else shape[0], dtype=torch.int64)
-    return model, torch.optim.SGD(model.parameters(), lr=0.01), inputs, targets
+def predict(rows):
+    """Return one dictionary with the keys `COLUMNS` for each row; raises ValueError for a form that is not known."""
+    form = next((form for names, form in FORMS.items() if rows and set(names) <= set(rows[0])), None)
+    if form is None:
+        known = "; ".join(", ".join(names) for names in FORMS)
+        raise ValueError(f"unknown form of file: expected rows with the columns {known}")
+    return [_judged(row, form) for row in rows]
 
 
-def step(model, optimizer, inputs, targets):
-    """Run one training step as the tools of 2016 did: zero the gradients, forward, backward that adds, update."""
-    optimizer.zero_grad(set_to_none=False)
-    torch.nn.functional.cross_entropy(model(inputs), targets).backward()
-    optimizer.step()
+def _judged(row, form):
+    published = float(row.get("latency_ms") or row["value"])
+    result = dict.fromkeys(COLUMNS) | {"published": published, "band": "?", "stack": row.get("system", "library")}
+    try:
+        result |= form(row)
+        result["error"] = result["simulated"] / published - 1
+    except ValueError as error:
+        result["reason"] = str(error)
+    return result
 
 
-def simulate(name, card):
-    """Return the simulated seconds of one training step on `card`, from pageable inputs to the last update's end."""
-    everything = make(name)
-    inputs = everything[2]
-    return foresee(partial(step, *everything), slower(build(1, card)), inputs.numel() * inputs.element_size()).seconds
+# -- the three forms -------------------------------------------------------------------------------------------------
 
 
-def flops(name):
-    """Return the floating-point operations of one training step, a convolution by its direct algorithm."""
-    everything = make(name)
-    with FlopCounterMode(display=False) as counter:
-        step(*everything)
-    return counter.get_total_flops()
+def product(row):
+    """Predict one product of bfloat16 matrices, in milliseconds."""
+    m, n, k = (int(row[name]) for name in "mnk")
+    return {"simulated": _product_seconds(runs.card(row["gpu"]), m, n, k) * 1e3, "stack": "cuBLAS",
+            "band": f"product {row['gpu']} {_size(m)}"}  # fmt: skip
 
 
-def published():
-    """Return, for each network and card, the tool with the shortest published step and its seconds."""
-    best = {}
-    with open(TABLE, encoding="utf-8") as file:
-        for row in csv.DictReader(line for line in file if not line.startswith("#")):
-            for card in CARDS:
-                if row["network"] in NETWORKS and row[card]:
-                    found = (float(row[card]), row["tool"])
-                    best[row["network"], card] = min(best.get((row["network"], card), found), found)
-    return best
+def _product_seconds(gpu, m, n, k):
+    product = Product(1, m, n, k, 2 * (m * k + k * n + m * n))
+    return operation_seconds(2 * m * n * k, product.nbytes, GPUS[gpu], "gemm", "bfloat16", (product,))
 
 
-def rows():
-    """Return one dictionary for each network and card: simulated and published seconds and the relative error."""
-    table = []
-    for (name, card), (seconds, tool) in sorted(published().items(), key=_order):
-        simulated = simulate(name, CARDS[card])
-        table.append({"network": name, "gpu": CARDS[card], "simulated_s": simulated, "published_s": seconds,
-                      "tool": tool, "error": simulated / seconds - 1, "flops": flops(name)})  # fmt: skip
-    return table
+def _size(m):
+    return next((f"m to {most}" for most in (16, 128, 512) if m <= most), "m above 512")
 
 
-def _order(item):
-    (name, card), _ = item
-    return list(NETWORKS).index(name), card
+def collective(row):
+    """Predict one collective, in milliseconds."""
+    nbytes, gpus = int(row["bytes"]), int(row["num_gpus"])
+    seconds = collective_costs.row_seconds(row["gpu"], row["op_name"], row["nccl_dtype"], gpus, nbytes)
+    return {"simulated": seconds * 1e3, "stack": "NCCL", "band": f"{row['op_name']} {row['gpu']} {_bytes(nbytes)}"}
 
 
-def show(table):
-    """Print the rows and the median of the absolute relative errors."""
-    print(f"{'network':10} {'simulated':>10} {'published':>10} {'error':>7}  best tool, GPU (base clock)")
-    for row in table:
-        print(f"{row['network']:10} {row['simulated_s']:9.4f}s {row['published_s']:9.3f}s {row['error']:+7.1%}  "
-              f"{row['tool']}, {row['gpu']}")  # fmt: skip
-    print(f"median relative error: {median(table):.1%} of {len(table)} rows")
+def _bytes(nbytes):
+    return "to 64 KiB" if nbytes <= 2**16 else "to 8 MiB" if nbytes <= 2**23 else "above 8 MiB"
 
 
-def median(table):
-    """Return the median of the absolute relative errors."""
-    return statistics.median(abs(row["error"]) for row in table)
+def run(row):
+    """Predict one row of runs and links, in the unit of its metric."""
+    if row["metric"].startswith("TFLOPS"):
+        gpu = runs.card(row["gpu"])
+        best = max(2 * n**3 / _product_seconds(gpu, n, n, n) for n in range(1024, 16385, 1024))
+        return {"simulated": best / 1e12, "band": "best product"}
+    if row["metric"].startswith(("busbw", "GB_s")):
+        return _link(row)
+    wanted = runs.read(row)
+    rate = runs.simulate(wanted)
+    kind = "training" if wanted.training else "inference"
+    gpus = "1 GPU" if wanted.count == 1 else f"{wanted.count} GPUs"
+    found = {"stack": wanted.stack.name, "band": f"{kind} {wanted.precision} {gpus}"}
+    if row["metric"].startswith("ms_per"):
+        tokens = int(re.match(r"\d+", row["batch"])[0])
+        return found | {"simulated": tokens / rate * 1e3}
+    if not re.match(r"(images|sequences|tokens)_per_s", row["metric"]):
+        raise ValueError(f"unknown metric {row['metric']!r}: choose one of {METRICS}")
+    return found | {"simulated": rate / (wanted.count if "per_gpu" in row["metric"] else 1)}
 
 
-def fit():
-    """Try every combination of the efficiency figures on a grid and print the best ten, by their median error."""
-    works, found = {name: _works(name) for name in NETWORKS}, []
-    gpus = {card: slower(build(1, name)).gpu for card, name in CARDS.items()}
-    for gemm, conv, memory in itertools.product(GRID, GRID, GRID):
-        costs.ARITHMETIC.update(gemm=gemm, conv=conv)
-        costs.MEMORY.update(pointwise=memory, reduction=memory)
-        errors = [_seconds(works[name], gpus[card]) / seconds - 1 for (name, card), (seconds, _) in published().items()]
-        found.append((statistics.median(map(abs, errors)), gemm, conv, memory))
-    print("median error, gemm, conv, memory")
-    for row in sorted(found)[:10]:
-        print("  ".join(f"{value:.3f}" for value in row))
+def _link(row):
+    """Predict a bus bandwidth as nccl-tests defines it, in GB/s."""
+    found = re.match(r"(\d+) ?(MB)?$", row["batch"])
+    if not found:
+        raise ValueError(f"expected bytes, or MB, of a collective in the column batch, got {row['batch']!r}")
+    nbytes, gpus = int(found[1]) * (10**6 if found[2] else 1), int(row["count"])
+    seconds = collective_costs.row_seconds(row["gpu"], row["network"], "float", gpus, nbytes)
+    twice = 2 if row["network"] == "all_reduce" else 1
+    rate = twice * (gpus - 1) / gpus * nbytes / seconds
+    band = f"{row['network']} {'over nodes' if gpus > 8 else 'in a node'}"
+    return {"simulated": rate / 1e9, "stack": "NCCL", "band": band}
 
 
-def _works(name):
-    """Return how often each distinct piece of work occurs in one training step."""
-    found, everything = Counter(), make(name)
-    step(*everything)
-    with Reporting(lambda *call: found.update([sim.work(*call)])):
-        step(*everything)
-    del found[None]  # what costs nothing
+FORMS = {
+    ("gpu", "m", "n", "k", "latency_ms"): product,
+    ("gpu", "op_name", "nccl_dtype", "num_gpus", "bytes", "latency_ms"): collective,
+    ("system", "gpu", "count", "network", "precision", "batch", "metric", "value", "source"): run,
+}
+
+
+# -- what is printed -------------------------------------------------------------------------------------------------
+
+
+def show(rows, results):
+    """Print every row, then the bands, then the ratios."""
+    for row, result in zip(rows, results):
+        error = "missed" if result["error"] is None else f"{result['error']:+.1%}"
+        simulated = "" if result["simulated"] is None else f"{result['simulated']:.5g}"
+        named = " ".join(value for name, value in row.items() if name not in ("latency_ms", "value", "source"))
+        print(f"{result['published']:>10.5g} {simulated:>10} {error:>8}  {named} | {result['stack']} | "
+              f"{result['reason'] or row.get('source', '')}")  # fmt: skip
+    bands = defaultdict(list)
+    for result in results:
+        bands[result["band"]].append(result["error"])
+    print(f"\n{'band':45} {'rows':>5} {'missed':>6} {'median':>7} {'worst':>7}")
+    for band, errors in sorted(bands.items()):
+        known = [abs(error) for error in errors if error is not None]
+        middle = f"{statistics.median(known):7.1%} {max(known):7.1%}" if known else ""
+        print(f"{band:45} {len(errors):5} {len(errors) - len(known):6} {middle}")
+    for cost in HOST_COSTS.values() if "network" in rows[0] else ():
+        told = [f"{1e6 * s:.0f}" for s in (cost.forward_s, cost.low_s, cost.high_s, cost.backward_s)]
+        print("host, {}: {} µs for an operation that Python calls, elsewhere {} to {}; {} in backward".format(
+            cost.name, *told))  # fmt: skip
+    for name, pairs in ratios(rows, results).items():
+        if pairs:
+            off = [abs(simulated / published - 1) for published, simulated in pairs]
+            print(f"ratio, {name:38} {len(pairs):5} {'':6} {statistics.median(off):7.1%} {max(off):7.1%}")
+
+
+def ratios(rows, results):
+    """Return name → [(published, simulated)]: quotients of two runs of one system that differ in one thing."""
+    known = [(row, result) for row, result in zip(rows, results) if result["error"] is not None and "network" in row]
+    found = {"more GPUs to 1": [], "16 bits to 32": [], "batch to 1": []}
+    for row, result in known:
+        for other, base in known:
+            name = _differs(row, other)
+            if name:
+                found[name].append((result["published"] / base["published"], result["simulated"] / base["simulated"]))
     return found
 
 
-def _seconds(works, gpu):
-    """Return a step's seconds without the clock: the device's or the host's, whichever is longer."""
-    busy = sum(n * costs.operation_seconds(w.flops, w.nbytes, gpu, w.kind, w.dtype) for w, n in works.items())
-    return max(busy, sum(works.values()) * costs.LAUNCH_S)
+def _differs(row, other):
+    """Return in what a row goes beyond another that is the same run otherwise, None for other pairs."""
+    if any(row[name] != other[name] for name in ("network", "metric", "source")) or _card(row) != _card(other):
+        return None
+    same = {name for name in ("count", "precision") if row[name] == other[name]}
+    if "count" not in same and "precision" in same and other["count"] == "1":
+        return "more GPUs to 1"
+    if same == {"count"} and other["precision"].startswith("FP32") and row["precision"].startswith("AMP"):
+        return "16 bits to 32"
+    return "batch to 1" if len(same) == 2 and other["batch"] == "1" != row["batch"] else None
+
+
+def _card(row):
+    return re.sub(r"\d+x ?", "", row["gpu"])
+
+
+def read(path):
+    """Return the rows of a file; raises ValueError for one that is not there or holds no rows."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    if not rows:
+        raise ValueError(f"expected rows in {path}, found none")
+    return rows
+
+
+def main(arguments=None):
+    """Read the rows, predict and print them, and write what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", metavar="FILE", required=True, help="published measurements, CSV")
+    parser.add_argument("--json", metavar="OUT", help="write the predictions here as well")
+    options = parser.parse_args(arguments)
+    try:
+        rows = read(options.rows)
+        results = predict(rows)
+    except ValueError as error:
+        sys.exit(f"predict.py: {error}")
+    show(rows, results)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1, ensure_ascii=False)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", metavar="FILE", help="write the rows here as well")
-    parser.add_argument("--fit", action="store_true", help="search the efficiency figures instead of predicting")
-    options = parser.parse_args()
-    if options.fit:
-        fit()
-    else:
-        result = rows()
-        show(result)
-        if options.json:
-            where = f"simulated on a GTX 980 and one chip of a K80, both at base clock, torch {torch.__version__}"
-            told = {"where": where, "rows": result, "median_error": median(result)}
-            Path(options.json).write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    main()

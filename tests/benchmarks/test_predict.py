@@ -1,46 +1,77 @@
+import csv
 import json
 import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import predict
-from networks import NETWORKS
+import runs
+
+RUN = {"system": "DGX A100", "gpu": "A100-80GB", "count": "1", "network": "ResNet-50 inference", "precision": "TF32",
+       "batch": "1", "metric": "images_per_s", "value": "96", "source": "NVIDIA/DeepLearningExamples"}  # fmt: skip
+PRODUCT = {"gpu": "H100", "m": "4096", "n": "4096", "k": "4096", "latency_ms": "0.2"}
+COLLECTIVE = {"gpu": "A100-SXM4-80GB", "op_name": "all_reduce", "nccl_dtype": "half", "num_gpus": "8",
+              "bytes": "1048576", "latency_ms": "0.05"}  # fmt: skip
 
 
-# Parameters of the published networks; the LSTM's are 2·4·(256·256·2 + 2·256) besides two tables of 10,000 × 256.
-@pytest.mark.parametrize(("name", "millions"), [
-    ("FCN-S", 118.00), ("AlexNet-S", 62.38), ("ResNet-50", 25.557), ("FCN-R", 14.206), ("ResNet-56", 0.856),
-    ("LSTM", 6.183),
+def write(path, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return str(path)
+
+
+@pytest.mark.parametrize("row", [PRODUCT, COLLECTIVE, RUN])
+def test_every_form_gives_a_list_in_the_files_order(row, tmp_path, capsys):
+    rows = [row, row | {"gpu": "Abacus 1"}, row]
+    out = tmp_path / "out.json"
+    predict.main(["--rows", write(tmp_path / "rows.csv", rows), "--json", str(out)])
+    first, missed, last = json.loads(out.read_text("utf-8"))
+    assert first == last
+    assert set(first) == set(predict.COLUMNS)
+    assert first["error"] == pytest.approx(first["simulated"] / first["published"] - 1)
+    assert abs(first["error"]) < 0.5
+    assert missed["error"] is None
+    assert "GTX 980" in missed["reason"] + "GTX 980" * ("choose" in missed["reason"])
+    assert "missed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("wrong", [
+    {"network": "ELIZA"}, {"precision": "FP4"}, {"system": "x", "source": "y"}, {"metric": "jokes_per_s"},
+    {"batch": "some MB", "metric": "busbw_GB_s"},
 ])  # fmt: skip
-def test_networks_have_their_published_size(name, millions):
-    model = predict.make(name)[0]
-    assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.005)
+def test_what_is_not_known_is_missed_with_what_there_is(wrong):
+    (result,) = predict.predict([RUN | wrong])
+    assert result["simulated"] is result["error"] is None
+    assert any(word in result["reason"] for word in ("choose one of", "expected"))
+    assert "\n" not in result["reason"]
 
 
-@pytest.mark.parametrize("name", ["ResNet-56", "FCN-R", "LSTM"])
-def test_shapes_on_the_meta_device_are_those_of_real_data(name):
-    module, shape = NETWORKS[name]
-    small = (2, *shape[1:]) if name != "LSTM" else (3, 2)
-    real = module()(torch.zeros(small, dtype=torch.int64 if name == "LSTM" else torch.float32))
-    assert real.shape == (small[0] if name != "LSTM" else 6, predict.make(name)[0](predict.make(name)[2]).shape[1])
+def test_files_that_cannot_be_read_are_refused(tmp_path):
+    for rows in ("nowhere.csv", write(tmp_path / "form.csv", [{"a": 1}])):
+        with pytest.raises(SystemExit, match="predict"):
+            predict.main(["--rows", rows])
+    empty = tmp_path / "empty.csv"
+    empty.write_text("a,b\n")
+    with pytest.raises(SystemExit, match="none"):
+        predict.main(["--rows", str(empty)])
 
 
-@pytest.mark.slow
-def test_published_table_and_prediction():
-    best = predict.published()
-    assert best["FCN-S", "gtx980"] == (0.040, "Torch")
-    assert best["ResNet-56", "k80"] == (0.270, "MXNet")
-    table = predict.rows()
-    assert [row["network"] for row in table[::2]] == list(NETWORKS)
-    assert len(table) == 12
-    assert predict.median(table) <= 0.30
-    recorded = json.loads((predict.TABLE.parent.parent / "results" / "predict.json").read_text(encoding="utf-8"))
-    again = "no longer what the code gives: run python benchmarks/predict.py --json chapters/results/predict.json"
-    assert (recorded["rows"], recorded["median_error"]) == (table, predict.median(table)), again
+def test_ratios_compare_runs_that_differ_in_one_thing():
+    told = (("A", "1", "FP32", "1", "10"), ("A", "8", "FP32", "1", "80"), ("B", "1", "FP32", "8", "10"),
+            ("B", "1", "AMP", "16", "30"), ("C", "1", "TF32", "1", "10"), ("C", "1", "TF32", "4", "20"))
+    names = ("network", "count", "precision", "batch", "value")
+    rows = [RUN | dict(zip(names, row)) for row in told]
+    results = [{"published": float(row["value"]), "simulated": 2 * float(row["value"]), "error": 1} for row in rows]
+    assert predict.ratios(rows, results) == {"more GPUs to 1": [(8, 8)], "16 bits to 32": [(3, 3)],
+                                             "batch to 1": [(2, 2)]}  # fmt: skip
 
 
-def test_prediction_is_the_same_every_time():
-    assert predict.simulate("FCN-R", "K40") == predict.simulate("FCN-R", "K40")
+def test_gradients_hidden_behind_backward_cost_nothing():
+    run = runs.read(RUN | {"network": "BERT-base SQuAD", "count": "8", "batch": "global 64", "precision": "AMP"})
+    assert (run.batch, run.network) == (8, "BERT-base SQuAD")
+    assert runs.gradients_seconds(run, 10**8) > 0
+    assert runs.gradients_seconds(runs.replace(run, count=1), 10**8) == 0
