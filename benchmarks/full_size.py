@@ -14,7 +14,6 @@ from torch.nn.functional import cross_entropy
 
 from d2lmini import sim
 from d2lmini.models import GPT2, Llama, resnet50
-from d2lmini.sim.ranks.spawn import spawn
 
 
 def two_steps(step):
@@ -52,7 +51,7 @@ def llama():
     The GPUs are given all the memory they want: without recomputing activations the step does not fit into 80 GB.
     """
     sim.enable(8, gpu="H100-SXM5-80GB", shapes_only=True, memory=2**40)
-    return spawn(_llama_rank)[0]
+    return sim.spawn(_llama_rank)[0]
 
 
 def _llama_rank(rank):

@@ -28,6 +28,7 @@ def test_shapes_on_the_meta_device_are_those_of_real_data(name):
     assert real.shape == (small[0] if name != "LSTM" else 6, table7.make(name)[0](table7.make(name)[2]).shape[1])
 
 
+@pytest.mark.slow
 def test_published_table_and_prediction():
     best = table7.published()
     assert best["FCN-S", "gtx980"] == (0.040, "Torch")
