@@ -3,19 +3,14 @@
 Samples are made on the CPU and copied; what an operation does to random numbers starts from the same seed. An operation
 counts as deterministic when the CPU gives the same bits again; where ours differ, the CPU is asked forty times more,
 with its tensors at other addresses, on which some of LAPACK's results depend.
-
-Run as a program it prints the table: ``python tests/sim/opinfo.py [first] [last] [samples]``.
 """
 
 import itertools
-import sys
 import warnings
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_map
-
-from d2lmini import sim
 
 DEVICE = "sim:1"
 
@@ -24,8 +19,9 @@ def name(op):
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
 
 
-def runs_on_cpu(op):
-    return torch.float32 in op.supported_dtypes("cpu")
+def operations():
+    """Return those of the table that the CPU can run."""
+    return [op for op in op_db if torch.float32 in op.supported_dtypes("cpu")]
 
 
 # What torch asks to be on the host on CUDA too, or what is not defined: new memory that nobody has written to.
@@ -160,10 +156,3 @@ def table(ops, first=None, report=print):
             if result:
                 report(f"{'backward' if way else 'forward'} {name(op)}: {result}")
     return tuple(counts)
-
-
-if __name__ == "__main__":
-    sim.enable(2, clock=False)
-    low, high, samples = [int(a) for a in sys.argv[1:]] + [0, len(op_db), None][len(sys.argv) - 1 :]
-    counts = table([op for op in op_db[low:high] if runs_on_cpu(op)], samples)
-    print("{} of {} forward, {} of {} backward".format(*counts))

@@ -27,11 +27,10 @@ def check(opinfo, ops, first, capsys):
 
 @pytest.mark.slow
 def test_a_sample_of_the_table(opinfo, capsys):
-    ops = [op for op in opinfo.op_db if opinfo.runs_on_cpu(op)]
-    check(opinfo, random.Random(0).sample(ops, 200), 2, capsys)
+    check(opinfo, random.Random(0).sample(opinfo.operations(), 200), 2, capsys)
 
 
 @pytest.mark.slow_opinfo
 def test_the_whole_table(opinfo, capsys):
     sim.enable(2, memory=2**30, clock=False)
-    check(opinfo, [op for op in opinfo.op_db if opinfo.runs_on_cpu(op)], None, capsys)
+    check(opinfo, opinfo.operations(), None, capsys)

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+from process_cases import Stopped, Stopping
 from torch import nn
 
 from d2lmini import sim
@@ -146,22 +147,8 @@ def test_on_real_cuda_compiled_lenet_learns_the_digits_as_without(mode):
 @needs_compiler
 @pytest.mark.slow_compile
 def test_a_compiled_run_in_two_parts_is_the_run_in_one_with_dropout_too(tmp_path):
-    class Stopped(Exception):
-        pass
-
-    class Stopping(Batches):
-        """Stops the program in the middle of the second epoch."""
-
-        def __iter__(self):
-            pairs = super().__iter__()
-            for i in range(3):
-                if (self.epoch, i) == (2, 2):
-                    raise Stopped
-                yield next(pairs)
-
     whole = trained("default", model=linear(0.5))
-    data = batches()
-    cut = Stopping(data.images, data.labels, 8, shuffle=True)
+    cut = Stopping(batches(), 3 + 2)  # in the second epoch
     with pytest.raises(Stopped):
         Trainer(linear(0.5), MEAN, SGD, ["cpu"], compile="default").fit(cut, 3, checkpoint=tmp_path / "c.pt", every=1)
     torch._dynamo.reset()  # another process has compiled nothing yet

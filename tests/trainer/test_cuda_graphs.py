@@ -249,12 +249,6 @@ def test_processes_are_not_recorded():
         assert (found is None) == (engine == "replicas")
 
 
-def test_other_modes_are_not_recorded(monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
-    trainer = Trainer(net(), MEAN, SGD, ["cpu"], compile="default")
-    assert not isinstance(trainer.engine.learn, cuda_graphs.Recorded)
-
-
 @pytest.mark.parametrize(("mode", "beneath"), [("cuda-graph", []), ("compiled-cuda-graph", ["default"])])
 def test_what_is_recorded_is_compiled_if_so_named(on_cpu, monkeypatch, mode, beneath):
     modes = []

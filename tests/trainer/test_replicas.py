@@ -6,8 +6,10 @@ In float64, so that only mistakes make a difference: rounding stays below 1e-12.
 import copy
 from functools import partial
 
+import process_cases
 import pytest
 import torch
+from process_cases import network
 from torch import nn
 
 from d2lmini import sim
@@ -47,16 +49,9 @@ def gpus():
     sim.enable(8, clock=False)
 
 
-def network():
-    torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3)).double()
-
-
-def data(n=25, batch=10):
+def data(n=25):
     """Batches of 10, 10 and 5: 3 and 4 devices get uneven shards, and 8 devices have three idle in the last."""
-    generator = torch.Generator().manual_seed(0)
-    X, y = torch.randn(n, 6, generator=generator, dtype=torch.float64), torch.randint(3, (n,), generator=generator)
-    return list(zip(X.split(batch), y.split(batch), strict=True))
+    return process_cases.batches(n)
 
 
 def by_hand(model, loss, optimizer, batches, epochs, clip=None, accumulate=1):

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+from process_cases import Stopped, Stopping
 from torch import nn
 
 from d2lmini import sim
@@ -79,20 +80,6 @@ def test_training_on_resident_data_is_training_on_the_hosts(devices):
         assert torch.equal(p, q)
 
 
-class Stopped(BaseException):
-    """Stands in for Ctrl-C."""
-
-
-class Stopping(Batches):
-    """Stops the program in the middle of its second epoch."""
-
-    def __iter__(self):
-        for i, pair in enumerate(super().__iter__()):
-            if (self.epoch, i) == (2, 2):
-                raise Stopped
-            yield pair
-
-
 @pytest.mark.parametrize("first", ["sim:0", "cpu"])
 def test_stopped_in_an_epoch_and_resumed_is_never_stopped(tmp_path, first):
     """The data may even lie elsewhere before the stop: the order is the same."""
@@ -105,10 +92,9 @@ def test_stopped_in_an_epoch_and_resumed_is_never_stopped(tmp_path, first):
 
     whole, cut, resumed = trainer(), trainer(), None
     whole.fit(batches(device="sim:0", shuffle=True), 3)
-    data = batches(device=first)
     torch.sim.manual_seed_all(0)
-    with pytest.raises(Stopped):
-        cut.fit(Stopping(data.images, data.labels, 5, shuffle=True), 3, checkpoint=tmp_path / "c.pt", every=1)
+    with pytest.raises(Stopped):  # in its second epoch
+        cut.fit(Stopping(batches(device=first, shuffle=True), 5 + 2), 3, checkpoint=tmp_path / "c.pt", every=1)
     torch.sim.manual_seed_all(99)
     resumed = trainer()
     resumed.fit(batches(device="sim:0", shuffle=True), 3, checkpoint=tmp_path / "c.pt", resume=True)
@@ -126,14 +112,6 @@ def test_the_command_line_puts_the_data_on_the_first_device(capsys):
     assert float(lines[1][3]) < float(lines[0][3])  # simulated seconds: no copies from the host
 
 
-def test_the_command_line_refuses_what_cannot_be_compiled(capsys):
-    assert cli.main(["--kind", "sim", "--epochs", "1", "--compile", "default"]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("python -m d2lmini.train: error: compile: simulated GPUs")
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["--compile", "fast"])
-    assert ended.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("python -m d2lmini.train: error: argument --compile: invalid choice: 'fast'")
+def test_the_command_line_compiles():
     options = cli.arguments.parse(["--compile", "reduce-overhead"])
     assert cli.make_trainer(options, [torch.device("cpu")]).settings.compile == "reduce-overhead"

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from process_cases import InDouble, Stopped, Stopping
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from d2lmini import sim
-from d2lmini.data.datasets import Batches
 from d2lmini.trainer import rng
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.errors import CheckpointError
@@ -38,30 +38,6 @@ def test_killed_at_any_moment_and_resumed_is_never_killed(tmp_path, kind, step):
     assert left_over == "left over: nothing"
 
 
-class Stopped(BaseException):
-    """Stands in for Ctrl-C."""
-
-
-class Stopping:
-    """An iterator that stops the program after so many batches in all; every batch counts, in whatever epoch."""
-
-    def __init__(self, batches, after):
-        self.batches, self.left = batches, after
-
-    def __getattr__(self, name):
-        return getattr(self.batches, name)
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __iter__(self):
-        for pair in self.batches:
-            if not self.left:
-                raise Stopped
-            self.left -= 1
-            yield pair
-
-
 def network(dropout=0.0, norm=False):
     torch.manual_seed(0)
     layers = [nn.Flatten(), nn.Linear(16, 8), *([nn.BatchNorm1d(8)] if norm else []), nn.Dropout(dropout)]
@@ -71,23 +47,7 @@ def network(dropout=0.0, norm=False):
 def batches(batch_size=5):
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(256, (33, 1, 4, 4), generator=generator, dtype=torch.uint8)
-    return Doubled(Batches(images, torch.arange(33) % 3, batch_size, shuffle=True))
-
-
-class Doubled:
-    """The batches of another iterator in float64."""
-
-    def __init__(self, inner):
-        self.inner, self.num_examples, self.batch_size, self.seed = inner, 33, inner.batch_size, inner.seed
-        self.labels = inner.labels
-
-    epoch = property(lambda self: self.inner.epoch, lambda self, epoch: setattr(self.inner, "epoch", epoch))
-
-    def __len__(self):
-        return len(self.inner)
-
-    def __iter__(self):
-        return ((X.double(), y) for X, y in self.inner)
+    return InDouble(images, torch.arange(33) % 3, batch_size, shuffle=True)
 
 
 def parameters(trainer):
