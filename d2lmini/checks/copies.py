@@ -94,6 +94,7 @@ class _Watch:
         self.seen, self.places, self.asked, self.marks, self.freed = [], [], [], [], {}
 
     def yielded(self, batch):
+        """Note where a batch lies, how many copies were asked for by now, and when its memory is given up."""
         i = len(self.seen)
         self.places.append(range(batch.data_ptr(), batch.data_ptr() + batch.nbytes))
         self.asked.append(self._copies())
@@ -102,6 +103,7 @@ class _Watch:
         self.seen.append(batch.clone())
 
     def record_stream(self, batch, stream):
+        """Note that the allocator was told of a stream that uses a batch."""
         self._marks(batch).append(stream)
 
     def overwritten(self, j, i):

@@ -1,6 +1,6 @@
 """Pictures and explorable figures of the chapters.
 
-    plots               axes and curves as SVG                timelines         functions on simulated GPUs
+    plots               axes and curves as SVG                timeline_figures  functions on simulated GPUs
     widgets             explore: one figure with controls, plain HTML in the page, widgets in Jupyter
     tables              rows under headings: HTML in page and notebook, text elsewhere
     schedule_frames     a collective, step by step        reuse_frames      tilings and systolic arrays
@@ -10,8 +10,8 @@
 from d2lmini.figures.plots import axes, show
 from d2lmini.figures.reuse_frames import systolic_alt, systolic_array, tiling, tiling_alt
 from d2lmini.figures.tables import table
-from d2lmini.figures.timelines import timelines
+from d2lmini.figures.timeline_figures import show_timelines
 from d2lmini.figures.widgets import choice, explore
 
-__all__ = ["axes", "choice", "explore", "show", "systolic_alt", "systolic_array", "table", "tiling", "tiling_alt",
-           "timelines"]  # fmt: skip
+__all__ = ["axes", "choice", "explore", "show", "show_timelines", "systolic_alt", "systolic_array", "table", "tiling",
+           "tiling_alt"]  # fmt: skip

@@ -8,11 +8,11 @@ from d2lmini.figures import plots
 UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 
 
-def rates(curves, marks=(), title=None):
+def rates(curves, marks=(), title=None, limits=None):
     """Return a figure of the rate of a copy, bytes ÷ seconds, against its size, both on logarithmic axes.
 
     curves: for each name the sizes in bytes and the seconds; the name stands above the curve's highest point. marks:
-    points (bytes, bytes a second, name) to draw as dots.
+    points (bytes, bytes a second, name) to draw as dots. limits: of the axis of rates, in GB/s.
     """
     figure, ax = plots.axes("bytes in one copy", "GB/s", title, figsize=(5.5, 3.2))
     for i, (name, (sizes, seconds)) in enumerate(curves.items()):
@@ -25,6 +25,7 @@ def rates(curves, marks=(), title=None):
         ax.annotate(name, (nbytes, bytes_per_s / 1e9), (8, -12), textcoords="offset points", color="tab:red")
     _sizes_along(ax, *zip(*[(sizes[0], sizes[-1]) for sizes, _ in curves.values()]))
     ax.margins(y=0.12)
+    ax.set_ylim(limits)
     _values_along(ax)
     return figure
 

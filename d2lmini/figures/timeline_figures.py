@@ -11,7 +11,7 @@ from d2lmini.timing import human
 WIDTH, ROW, FRAME = 5.5, 0.24, 0.45  # inches: of the figure; the height of a row; what a title and its space take
 
 
-def timelines(*functions):
+def show_timelines(*functions):
     """Run each function on idle simulated GPUs, show their timelines in one figure, and return their `Trace`s.
 
     A panel is titled with the function's name, words in place of underscores, and the simulated time that it took.

@@ -1,0 +1,62 @@
+"""Figures about copies and timelines: what stands on the axes, where the dots lie, and who is named in the legend."""
+
+import re
+
+import pytest
+import torch
+
+from d2lmini import sim
+from d2lmini.figures import copy_figures, timeline_figures
+from d2lmini.measuring import line_fit, transfers
+
+
+def labels(axis):
+    axis.axes.figure.draw_without_rendering()
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+@pytest.fixture
+def copies():
+    sim.enable(2)
+    return transfers.measure_route(transfers.Route(torch.device("cpu"), torch.device("sim:0")), most=2**20)
+
+
+def test_rates_are_bytes_by_seconds_with_their_names(copies):
+    figure = copy_figures.rates({"one": (copies.sizes, copies.seconds)}, [(2**15, 2e9, "half")])
+    (ax,) = figure.axes
+    curve, dot = ax.lines
+    assert list(curve.get_ydata()) == pytest.approx([n / t / 1e9 for n, t in zip(copies.sizes, copies.seconds)])
+    assert (dot.get_xdata()[0], dot.get_ydata()[0]) == (2**15, 2)
+    assert {text.get_text() for text in ax.texts} == {"one", "half"}
+    assert {"1 KiB", "32 KiB", "1 MiB"} <= set(labels(ax.xaxis))
+    assert sum(bool(re.fullmatch("[0-9.]+", label)) for label in labels(ax.yaxis)) > 1
+
+
+def test_residuals_stand_below_the_line(copies):
+    line = line_fit.fit(copies.sizes, [t * (1.1 if n == 2**12 else 1) for n, t in zip(copies.sizes, copies.seconds)])
+    top, below = copy_figures.line_and_residuals(copies, line).axes
+    assert list(top.lines[0].get_ydata()) == pytest.approx([1e6 * t for t in line.predict(copies.sizes)])
+    assert list(below.lines[1].get_ydata()) == pytest.approx([100 * r for r in line.residuals])
+
+
+def test_timelines_share_one_axis_of_time_and_one_legend(monkeypatch):
+    sim.enable(2)
+    shown = []
+    monkeypatch.setattr(timeline_figures.plots, "show", lambda *call: shown.append(call))
+    x = torch.ones(2**18)
+
+    def long_copy():
+        x.to("sim:0")
+
+    def a_sum():
+        torch.ones(4, device="sim:1").sum()
+
+    traces = timeline_figures.show_timelines(long_copy, a_sum)
+    ((figure, alt),) = shown
+    assert [ax.get_xlim() for ax in figure.axes] == [figure.axes[0].get_xlim()] * 2
+    assert [ax.get_title(loc="left").split(":")[0] for ax in figure.axes] == ["long copy", "a sum"]
+    named = {text.get_text() for text in figure.legends[0].texts}
+    assert named == {"copy on a link", "wait of the host", "launch by the host", "operation on the GPU"}
+    assert [{span.kind for span in trace.spans} for trace in traces] == [{"copy", "wait"}, {"launch", "operation"}]
+    assert "long copy, simulated on" in alt
+    assert "a sum, simulated on" in alt
