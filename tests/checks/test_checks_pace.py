@@ -1,6 +1,10 @@
 """The checks of the exercises on throughput: right answers of other kinds pass, wrong ones are told what is wrong."""
 
+import math
+
+import numpy as np
 import pytest
+import torch
 
 from d2lmini import checks
 from d2lmini.measuring import line_fit, loading
@@ -24,19 +28,43 @@ def counted(load, step, cores):
     return [workers, loading.utilisation(load, step, workers)]
 
 
-def test_other_right_answers_pass(capsys):
-    assert told(checks.batch_for, searched, capsys).startswith("✓")
-    assert told(checks.worker_plan, counted, capsys).startswith("✓")
-    assert told(checks.bounded_queue, loading.finish_times, capsys).startswith("✓")
+def plain_line(batches, seconds, share):
+    t1, t0 = np.polyfit(batches, seconds, 1)
+    return np.ceil(share / (1 - share) * t0 / t1).astype(int)
+
+
+def middle_slope(batches, seconds, share):
+    points = list(zip(batches, seconds))
+    t1 = np.median([(u - t) / (c - b) for b, t in points for c, u in points if c > b])
+    t0 = np.median([t - t1 * b for b, t in points])
+    return torch.tensor(math.ceil(share / (1 - share) * t0 / t1))
+
+
+def shares_solved(threads, seconds):
+    rows = torch.tensor([[1.0, 1 / p] for p in threads], dtype=torch.float64)
+    stays, shared = torch.linalg.lstsq(rows, torch.tensor(seconds, dtype=torch.float64)[:, None]).solution[:, 0]
+    return stays / (stays + shared)
+
+
+@pytest.mark.parametrize(("check", "answer"), [
+    (checks.batch_for, searched), (checks.batch_for, plain_line), (checks.batch_for, middle_slope),
+    (checks.worker_plan, counted), (checks.worker_plan, lambda *given: np.array(counted(*given))),
+    (checks.worker_plan, lambda *given: (np.int64(counted(*given)[0]), torch.tensor(counted(*given)[1]))),
+    (checks.serial_share, shares_solved),
+    (checks.bounded_queue, loading.finish_times), (checks.bounded_queue, lambda *g: np.array(loading.finish_times(*g))),
+    (checks.bounded_queue, lambda *g: torch.tensor(loading.finish_times(*g))),
+])  # fmt: skip
+def test_other_right_answers_pass(check, answer, capsys):
+    assert told(check, answer, capsys).startswith("✓")
 
 
 @pytest.mark.parametrize(("check", "answer", "message"), [
-    (checks.batch_for, lambda b, t, s: 15.0, "expected a batch of 15, an int, got 15"),
+    (checks.batch_for, lambda b, t, s: 15.0, "expected a batch of 15, an int, got 15 (float)"),
     (checks.batch_for, lambda b, t, s: None, "nothing was returned"),
-    (checks.worker_plan, lambda *given: 4, "expected a pair (workers, utilisation), got 4"),
-    (checks.worker_plan, lambda *given: (4, 0.5), "4 workers keep the device busy for 100.0% of the time, you say"),
+    (checks.worker_plan, lambda *given: 4, "expected a pair of numbers (workers, utilisation), got 4"),
+    (checks.worker_plan, lambda *given: (4, 0.5), "4 workers keep the device busy for 1 of the time, you say 0.5"),
     (checks.worker_plan, lambda *given: (5, 1.0), "load 624 µs, step 171 µs, 16 cores: expected 4 workers, got 5"),
-    (checks.serial_share, lambda p, t: "0", "expected 0.0, got '0'"),
+    (checks.serial_share, lambda p, t: "0", "expected the number 0.0, got '0' (str)"),
     (checks.serial_share, lambda p, t: float("nan"), "expected 0.0, got nan"),
     (checks.bounded_queue, lambda *given: [], "expected a list of 3 times, got []"),
     (checks.bounded_queue, lambda *given: [3, 5, 8], "step 2 ends at 7, you say 8"),

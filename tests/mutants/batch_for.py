@@ -8,7 +8,8 @@ EDITS = [
     ("t1 ÷ t0", "t0 / t1)", "t1 / t0)"),
     ("rounded down", "math.ceil(", "math.floor("),
     ("not a whole number", "math.ceil(share / (1 - share) * t0 / t1)", "share / (1 - share) * t0 / t1"),
-    ("ordinary least squares", "np.stack([1 / t, b / t], axis=1)", "np.stack([1 / t, b / t], axis=1) ** 2"),
+    ("squared weights on one side alone", "np.stack([1 / t, b / t], axis=1)", "np.stack([1 / t, b / t], axis=1) ** 2"),
+    ("a float", "math.ceil(share / (1 - share) * t0 / t1)", "float(math.ceil(share / (1 - share) * t0 / t1))"),
     ("t0 is left out", "[1 / t, b / t]", "[0 * t, b / t]"),
     ("nothing is returned", "return math", "math"),
 ]
@@ -21,6 +22,39 @@ FUNCTIONS = [
 def batch_for(batches, seconds, share):
     limit = (batches[-1] - batches[-2]) / (seconds[-1] - seconds[-2])
     return next(b for b, t in zip(batches, seconds) if b / t >= share * limit)
+""",
+    ),
+    (
+        "a line through the first point and the last",
+        """
+def batch_for(batches, seconds, share):
+    t1 = (seconds[-1] - seconds[0]) / (batches[-1] - batches[0])
+    return math.ceil(share / (1 - share) * (seconds[0] - batches[0] * t1) / t1)
+""",
+    ),
+    (
+        "a line through the first two points",
+        """
+def batch_for(batches, seconds, share):
+    t1 = (seconds[1] - seconds[0]) / (batches[1] - batches[0])
+    return math.ceil(share / (1 - share) * (seconds[0] - batches[0] * t1) / t1)
+""",
+    ),
+    (
+        "a line through the last two points",
+        """
+def batch_for(batches, seconds, share):
+    t1 = (seconds[-1] - seconds[-2]) / (batches[-1] - batches[-2])
+    return math.ceil(share / (1 - share) * (seconds[-2] - batches[-2] * t1) / t1)
+""",
+    ),
+    (
+        "the best rate that was measured as the limit",
+        """
+def batch_for(batches, seconds, share):
+    t1, t0 = np.polyfit(batches, seconds, 1)
+    limit = max(b / t for b, t in zip(batches, seconds))
+    return next(b for b in range(1, 10**6) if b / (t0 + b * t1) >= share * limit)
 """,
     ),
 ]
