@@ -99,7 +99,7 @@ def _score_ring(function, world_size, n):
     bound = bound_seconds(4 * n, world_size, rate)
     time = f"{seconds * 1e3:.2f} ms, the bound is {bound * 1e3:.2f} ms"
     memory = f"{beside / 2**20:.2f} MiB beside the buffer, one chunk is {4 * n / world_size / 2**20:.2f} MiB"
-    return f"every rank holds the mean. Score on simulated {RING.name}, 4 MiB a rank: {time}; {memory}"
+    return f"every rank holds the mean. Score on simulated {RING.name}, 4 MiB on each rank: {time}; {memory}"
 
 
 @check
@@ -151,7 +151,7 @@ def _score_steps(schedule):
     (hop,) = SWITCH.route(0, 1)
     bound = 3 * costs.copy_seconds(0, hop.link) * 1e6
     score = f"{yours:.0f} µs, three messages in a row take {bound:.0f} µs (tree {tree:.0f} µs, ring {ring:.0f} µs)"
-    return f"every contribution arrives once. Score on simulated {SWITCH.name}, 1 KiB a rank: {score}"
+    return f"every contribution arrives once. Score on simulated {SWITCH.name}, 1 KiB on each rank: {score}"
 
 
 def _simulated(machine, judge):

@@ -26,7 +26,7 @@ def ring_mean(tensors, streets=lambda ring: ring, cut=torch.tensor_split):
 def score(capsys):
     line = capsys.readouterr().out
     assert line.startswith("✓"), line
-    return float(line.partition("4 MiB a rank: ")[2].partition(" ms")[0])
+    return float(line.partition("4 MiB on each rank: ")[2].partition(" ms")[0])
 
 
 def test_the_order_of_the_copies_decides_the_score(capsys):
