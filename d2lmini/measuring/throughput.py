@@ -9,7 +9,6 @@ single processor approach to achieving large scale computing capabilities", AFIP
 1967): with p of them, p ÷ (1 + s·(p − 1)) times.
 """
 
-import textwrap
 from dataclasses import dataclass
 
 import torch
@@ -18,22 +17,17 @@ from d2lmini import sim
 from d2lmini.devices import threads
 from d2lmini.measuring import line_fit
 from d2lmini.measuring.operations import Reporting
-from d2lmini.timing import Measurement, Timer, human, measure, provenance, simulated
+from d2lmini.timing import Measurement, Timer, measure, simulated
 
 BATCHES = tuple(2**k for k in range(11))
-WIDTH = 70  # characters in a line of text
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Steps on batches of several sizes: for each of `batches`, in examples, a `timing.Measurement` of one step.
-
-    origin: what `timing.provenance` says, a simulated machine or this one.
-    """
+    """Steps on batches of several sizes: for each of `batches`, in examples, a `timing.Measurement` of one step."""
 
     batches: tuple
     measurements: tuple
-    origin: str
 
     @property
     def seconds(self):
@@ -50,11 +44,6 @@ class Sweep:
         points = [(b, t) for b, t in zip(self.batches, self.seconds) if b >= least]
         return line_fit.fit(*map(list, zip(*points)))
 
-    def __str__(self):
-        lines = ["examples   a step   examples/s"]
-        lines += [f"{b:8}  {human(t):>7}  {r:11,.0f}" for b, t, r in zip(self.batches, self.seconds, self.rates)]
-        return "\n".join(lines + textwrap.wrap(self.origin, WIDTH))
-
 
 def measure_sweep(prepare, batches=BATCHES, device="cpu", repeat=7):
     """Measure steps on batches of several sizes and return the `Sweep`.
@@ -66,7 +55,7 @@ def measure_sweep(prepare, batches=BATCHES, device="cpu", repeat=7):
         raise ValueError(f"a batch has at least one example, got a batch size of {min(batches)}")
     repeat, warmup = (6, 1) if simulated([device]) else (repeat, 2)
     done = [measure(prepare(batch), repeat, warmup, [device]) for batch in batches]
-    return Sweep(tuple(batches), tuple(done), provenance([device]))
+    return Sweep(tuple(batches), tuple(done))
 
 
 def training_step(model, X, y, lr=0.01):

@@ -12,7 +12,7 @@ from d2lmini.hardware.host_costs import HOST_COSTS
 from d2lmini.hardware.machines import build
 from d2lmini.measuring import throughput
 from d2lmini.models import LeNet
-from d2lmini.timing import Measurement, provenance
+from d2lmini.timing import Measurement
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def lenet_step(batch, device):
 
 
 def exact(batches, seconds):
-    return throughput.Sweep(tuple(batches), tuple(Measurement((seconds(b),) * 6) for b in batches), "made up")
+    return throughput.Sweep(tuple(batches), tuple(Measurement((seconds(b),) * 6) for b in batches))
 
 
 def test_sweep_of_an_exact_line_gives_it_back():
@@ -38,7 +38,6 @@ def test_sweep_of_an_exact_line_gives_it_back():
     line = sweep.fit()
     assert (line.alpha, 1 / line.beta, line.half) == pytest.approx((0.01, 0.002, 5))
     assert sweep.rates == pytest.approx([1 / 0.012, 2 / 0.014, 8 / 0.026, 100 / 0.21])
-    assert "     100   210 ms          476" in str(sweep)
 
 
 def test_fit_leaves_out_batches_below_the_least():
@@ -49,7 +48,6 @@ def test_fit_leaves_out_batches_below_the_least():
 def test_measured_sweep_is_of_the_right_device_and_batches(gpu):
     sweep = throughput.measure_sweep(partial(lenet_step, device=gpu), [1, 64], gpu)
     assert sweep.batches == (1, 64)
-    assert sweep.origin == provenance([gpu]) == "simulated on 1 × V100-SXM2-16GB, NVLink2"
     assert sweep.seconds[0] < sweep.seconds[1] < 64 * sweep.seconds[0]
     with pytest.raises(ValueError, match="got a batch size of 0"):
         throughput.measure_sweep(lambda batch: None, [4, 0])
