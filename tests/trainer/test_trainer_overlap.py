@@ -165,7 +165,7 @@ def test_it_is_never_slower(make, buckets):
         assert counts(trace[1]) == counts(trace[0])
         assert trace[1].seconds <= trace[0].seconds
         if buckets > 10**7:  # one bucket leaves when all gradients are there, and the update waits for it
-            assert trace[1].seconds == pytest.approx(trace[0].seconds, rel=0.05)  # but for an operation asked in backward
+            assert trace[1].seconds == pytest.approx(trace[0].seconds, rel=0.05)  # asked in backward
 
 
 def test_what_makes_no_sense_is_refused_in_one_line():
