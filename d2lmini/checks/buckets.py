@@ -5,7 +5,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, number, typed
 
 SIZES = (([8, 8, 8], 16), ([400, 40, 4000, 40], 4000), ([5, 3, 4, 8, 1], 8), ([7], 10), ([7], 3), ([9, 9, 2, 9], 4),
          ([1] * 5, 100), ([], 10))  # fmt: skip
@@ -16,10 +16,12 @@ def bucket_plan(function):
     """``function(sizes, limit)``: buckets of places, from the last place to the first, each as full as may be."""
     for sizes, limit in SIZES:
         given = f"sizes {brief(sizes)}, limit {limit}"
-        got, want = attempt(function, list(sizes), limit, given=given), _plan(sizes, limit)
-        rows = isinstance(got, (list, tuple)) and all(isinstance(bucket, (list, tuple)) for bucket in got)
-        if not rows or [list(bucket) for bucket in got] != want:
-            raise Wrong(f"{given}: expected {want}, got {brief(got)}{_slip(got, want, sizes, limit) if rows else ''}")
+        answer, want = attempt(function, list(sizes), limit, given=given), _plan(sizes, limit)
+        got = _buckets(answer)
+        if got is None:
+            raise Wrong(f"{given}: expected {want}, lists of places; got {typed(answer)}")
+        if got != want:
+            raise Wrong(f"{given}: expected {want}, got {brief(got)}{_slip(got, sizes, limit)}")
     return "buckets go from the last gradient to the first, are as full as may be, and a large gradient has its own"
 
 
@@ -32,71 +34,89 @@ def _plan(sizes, limit):
     return buckets
 
 
-def _slip(got, want, sizes, limit):
+def _buckets(answer):
+    """Return the answer as lists of numbers, whoever made lists and numbers; None where it is something else."""
+    rows = listed(answer)
+    lists = [None] if rows is None else [listed(row) for row in rows]
+    if None in lists:
+        return None
+    buckets = [[number(place) for place in places] for places in lists]
+    return None if any(None in bucket for bucket in buckets) else buckets
+
+
+def _slip(got, sizes, limit):
     """Return a hint on what is wrong with these buckets."""
     places = [place for bucket in got for place in bucket]
     if sorted(places) != list(range(len(sizes))):
         return " (every place must be in one bucket, once)"
-    if [] in [list(bucket) for bucket in got]:
+    if [] in got:
         return " (a bucket is empty)"
     if places != sorted(places, reverse=True):
         return " (places must go from the last to the first: that is the order in which gradients come)"
-    heavy = [b for b in got if len(b) > 1 and sum(sizes[place] for place in b) > limit]
+    heavy = [b for b in got if len(b) > 1 and sum(sizes[int(place)] for place in b) > limit]
     return f" ({heavy[0]} has more than {limit} bytes)" if heavy else " (a bucket could hold more)"
+
+
+# Widths of a chain of layers, the layers' places in the list of parameters, and buckets. Gradients come from the last
+# layer to the first, so the buckets fill up in their order, but here not one by one, there not in a bucket's order.
+NETS = (((2, 3, 2, 4, 2), [0, 1, 2, 3], [[3, 2], [1, 0]]), ((2, 3, 2, 4, 2), [0, 1, 2, 3], [[3], [2, 1], [0]]),
+        ((2, 3, 2), [0, 1], [[1, 0]]), ((2, 3, 2), [0, 1], [[0, 1]]), ((2, 3, 2, 4, 2), [3, 0, 2, 1], [[1, 2], [0, 3]]),
+        ((2, 3, 2, 4, 2, 5, 2), [2, 5, 0, 3, 1, 4], [[3, 4], [5, 1], [0, 2]]))  # fmt: skip
 
 
 @check
 def bucket_hook(function):
     """``function(parameters, buckets, launch)``: hooks that call ``launch(number, gradients)`` for a full bucket."""
-    for widths, buckets in (((2, 3, 2), [[3, 2], [1, 0]]), ((2, 3, 2), [[3], [2, 1], [0]]), ((2, 2), [[1, 0]]),
-                            ((3, 2, 4, 2), [[5, 4, 3], [2], [1, 0]])):  # fmt: skip
-        _try_hook(function, widths, buckets)
+    for widths, order, buckets in NETS:
+        _try_hook(function, widths, order, buckets)
     return "each bucket goes off once a step, with its gradients, as soon as the last of them is there"
 
 
-def _try_hook(function, widths, buckets):
+def _try_hook(function, widths, order, buckets):
     torch.manual_seed(0)
-    net = nn.Sequential(*(nn.Linear(a, b) for a, b in pairwise(widths)))
-    parameters, launched = list(net.parameters()), []
+    net = nn.Sequential(*(nn.Linear(a, b, bias=False) for a, b in pairwise(widths)))
+    parameters, arrived, launched = [None] * len(order), [], []
+    for layer, place in enumerate(order):
+        parameters[place] = net[layer].weight
+        net[layer].weight.register_post_accumulate_grad_hook(lambda _, place=place: arrived.append(place))
 
     def launch(number, gradients):
-        started = [bucket for bucket in buckets[buckets.index(buckets[number]) + 1 :] if bucket]
-        late = [place for bucket in started for place in bucket if fresh(place)]
-        launched.append((number, [g.clone() if torch.is_tensor(g) else g for g in gradients], late))
-
-    def fresh(place):
-        return parameters[place].grad is not None and bool(parameters[place].grad.any())
+        copies = [g.clone() if torch.is_tensor(g) else g for g in gradients]
+        launched.append((number, copies, list(arrived)))
 
     given = f"{many(len(parameters), 'parameter')}, buckets {buckets}"
-    try:
-        function(list(parameters), [list(bucket) for bucket in buckets], launch)
-    except Exception as error:
-        raise Wrong(f"{given}: your code raised {type(error).__name__}: {error}") from error
-    for step in range(3):
-        net.zero_grad(set_to_none=step != 1)
+    attempt(lambda: [function(list(parameters), [list(bucket) for bucket in buckets], launch)], given=given)
+    for step in range(4):
+        here = f"{given}: in step {step}" + (step == 3) * ", which adds to the gradients of the step before,"
+        if step < 3:
+            net.zero_grad(set_to_none=step != 1)
+        arrived.clear()
         launched.clear()
         try:
             (net(torch.ones(1, widths[0]) + step) ** 2).sum().backward()
         except Exception as error:
-            raise Wrong(f"{given}: in step {step}, backward raised {type(error).__name__}: {error}") from error
-        _compare(f"{given}: in step {step}", launched, parameters, buckets)
+            raise Wrong(f"{here} backward raised {type(error).__name__}: {error}") from error
+        _compare(here, launched, parameters, buckets)
 
 
 def _compare(given, launched, parameters, buckets):
-    numbers = [number for number, *_ in launched]
+    numbers = [number(told) for told, *_ in launched]
     if numbers != list(range(len(buckets))):
-        raise Wrong(f"{given} expected the buckets {list(range(len(buckets)))} to go off in this order, got {numbers}")
-    for number, gradients, late in launched:
-        want = [parameters[place].grad for place in buckets[number]]
+        told = brief([told for told, *_ in launched])
+        raise Wrong(f"{given} expected the buckets {list(range(len(buckets)))} to go off in this order, got {told}")
+    for bucket, (_, gradients, arrived) in zip(buckets, launched):
+        name = f"bucket {buckets.index(bucket)}"
+        want = [parameters[place].grad for place in bucket]
+        missing = [place for place in bucket if place not in arrived]
+        early = f" (it went off before the gradient of {missing[0]} was there)" if missing else ""
         if len(gradients) != len(want) or not all(torch.is_tensor(g) for g in gradients):
-            raise Wrong(f"{given} expected {many(len(want), 'gradient')} in bucket {number}, got {brief(gradients)}")
-        values = [parameters[place].detach() for place in buckets[number]]
-        if _equal(gradients, values):
-            raise Wrong(f"{given} bucket {number} holds parameters: a hook gets the parameter, its gradient is .grad")
+            raise Wrong(f"{given} expected {many(len(want), 'gradient')} in {name}, got {brief(gradients)}{early}")
+        if _equal(gradients, [parameters[place].detach() for place in bucket]):
+            raise Wrong(f"{given} {name} holds parameters: a hook gets the parameter, its gradient is .grad")
         if not _equal(gradients, want):
-            raise Wrong(f"{given} bucket {number} holds other numbers than its gradients, in the bucket's order")
-        if late:
-            raise Wrong(f"{given} bucket {number} went off only after the gradients of later buckets were there")
+            raise Wrong(f"{given} {name} should hold .grad of {bucket}, in this order; its numbers are others{early}")
+        if not missing and arrived[-1] not in bucket:
+            raise Wrong(f"{given} {name} went off only after the gradient of {arrived[-1]}, which is not in it")
 
 
 def _equal(ours, theirs):

@@ -12,7 +12,7 @@ from unittest import mock
 import torch
 
 from d2lmini import sim
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, typed
 from d2lmini.hardware import machines
 
 ROWS, FEATURES, OUTPUTS = 256, 1024, 128
@@ -212,9 +212,9 @@ def fit_line(function):
 def _try_fit(function, name, sizes, seconds, alpha, beta, tolerance):
     given = f"{name} made with alpha = {alpha:g} s, beta = {beta:g} bytes/s"
     got = attempt(function, list(sizes), list(seconds), given=given)
-    pair = got.tolist() if hasattr(got, "tolist") else got  # an array or a tensor of two numbers is a pair too
-    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
-        raise Wrong(f"{given}: expected the pair (alpha, beta), got {brief(got)}")
+    pair = listed(got)
+    if pair is None or len(pair) != 2:
+        raise Wrong(f"{given}: expected the pair (alpha, beta), got {typed(got)}")
     for what, unit, want, found in zip(("alpha", "beta"), ("s", "bytes/s"), (alpha, beta), map(float, pair)):
         if not abs(found - want) <= tolerance * want:
             raise Wrong(f"{given}: expected {what} = {want:g} {unit} within {tolerance:.2%}, got {found:g}")

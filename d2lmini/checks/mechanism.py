@@ -11,6 +11,7 @@ are uneven, and gradients differ by powers of ten.
 
 import copy
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 
@@ -101,6 +102,13 @@ def number(value):
     if getattr(value, "ndim", None) == 0:
         value = value.item()
     return value if isinstance(value, Real) and not isinstance(value, bool) else None
+
+
+def listed(value):
+    """Return the list that an answer is: of a list, a tuple, an array or a tensor; None where it is no list."""
+    if getattr(value, "ndim", 0) > 0:
+        value = value.tolist()
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else None
 
 
 def typed(value):

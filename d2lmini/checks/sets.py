@@ -1,11 +1,12 @@
 """Checks of the exercises on working sets: separable convolutions, layers too large, largest batch, checkpoints."""
 
+import math
 from itertools import pairwise
 
 import torch
 from torch import nn
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, number, typed
 from d2lmini.measuring.layer_costs import profile
 from d2lmini.models.alexnet import alexnet
 from d2lmini.models.lenet import LeNet
@@ -20,16 +21,24 @@ def separable_macs(function):
         with torch.device("meta"):
             each = nn.Conv2d(inputs, inputs, kernel, padding=kernel // 2, groups=inputs)
             rows = profile(nn.Sequential(each, nn.Conv2d(inputs, outputs, 1)), torch.empty(1, inputs, height, width))
-        got = attempt(function, inputs, outputs, kernel, height, width, given=given)
-        if isinstance(got, bool) or got != rows.macs:
+        got = _number(attempt(function, inputs, outputs, kernel, height, width, given=given), given, "MACs")
+        if not math.isclose(got, rows.macs, rel_tol=1e-6):  # as much as float32 holds
             parts = f"{rows[0].macs} for the depthwise and {rows[1].macs} for the 1×1 convolution"
-            raise Wrong(f"{given}: expected {parts}, {rows.macs}; got {brief(got)}")
+            raise Wrong(f"{given}: expected {parts}, {rows.macs}; got {got:.10g}")
     return "the MACs of both convolutions, as a profile of the two counts them"
 
 
-def _shared():
-    layer = nn.Linear(40, 40)
-    return nn.Sequential(layer, nn.ReLU(), layer, nn.Flatten(0))
+def _number(answer, given, unit):
+    got = number(answer)
+    if got is None:
+        raise Wrong(f"{given}: expected a number of {unit}, got {typed(answer)}")
+    return got
+
+
+def _shared(*widths):
+    """Return linear layers with one activation for all, which is called on as many numbers as each of them makes."""
+    activation = nn.ReLU()
+    return nn.Sequential(*(layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), activation)))
 
 
 @check
@@ -39,23 +48,24 @@ def too_large(function):
         cases = {"LeNet, 2 images": profile(LeNet(), torch.empty(2, 1, 28, 28)),
                  "AlexNet, 1 image": profile(alexnet(), torch.empty(1, 3, 224, 224)),
                  "AlexNet, 64 images": profile(alexnet(), torch.empty(64, 3, 224, 224)),
-                 "a layer used twice": profile(_shared(), torch.empty(3, 40))}  # fmt: skip
+                 "a layer used twice, first on more": profile(_shared(8, 200, 4), torch.empty(50, 8)),
+                 "a layer used twice, first on less": profile(_shared(8, 4, 200), torch.empty(50, 8))}  # fmt: skip
     for what, rows in cases.items():
         sizes = sorted(row.working_set for row in rows)
-        for nbytes in (0, sizes[0], sizes[len(sizes) // 2], sizes[-1] - 1, sizes[-1]):
+        for nbytes in (0, *sizes, sizes[-1] - 1):
             given = f"{what}, {nbytes} bytes"
             got = attempt(function, list(rows), nbytes, given=given)
             _try_names(given, got, rows, nbytes)
     return "the layers whose inputs, outputs and weights together do not fit, the largest first"
 
 
-def _try_names(given, got, rows, nbytes):
-    size = {}
+def _try_names(given, answer, rows, nbytes):
+    got, size = listed(answer), {}
     for row in rows:
         size[row.name] = max(row.working_set, size.get(row.name, 0))
     want = {name for name in size if size[name] > nbytes}
-    if not isinstance(got, (list, tuple)) or not all(name in size for name in got):
-        raise Wrong(f"{given}: expected a list of names of layers, got {brief(got)}")
+    if got is None or not all(isinstance(name, str) and name in size for name in got):
+        raise Wrong(f"{given}: expected a list of names of layers, got {typed(answer)}")
     if len(set(got)) != len(got):
         raise Wrong(f"{given}: a name is there twice in {brief(got)}")
     if set(got) != want:
@@ -77,10 +87,10 @@ def largest_batch(function):
         for optimizer, count in copies.items():
             given = f"{capacity} bytes, {parameters} parameters, {per_image} bytes an image, {optimizer}"
             want = max(0, (capacity - 4 * count * parameters) // per_image)
-            got = attempt(function, capacity, parameters, per_image, optimizer, given=given)
-            if isinstance(got, bool) or not isinstance(got, (int, float)) or got != want:
+            got = _number(attempt(function, capacity, parameters, per_image, optimizer, given=given), given, "images")
+            if got != want:
                 raise Wrong(f"{given}: the network takes {4 * count * parameters} bytes, so expected {want} images, "
-                            f"got {brief(got)}")  # fmt: skip
+                            f"got {got:.10g}")  # fmt: skip
     return "what the network and its optimiser leave, in whole images, and none where they leave nothing"
 
 
@@ -92,10 +102,10 @@ def checkpointed_peak(function):
         for k in (1, 2, 3, 4, len(saved), len(saved) + 3):
             given = f"saved = {saved}, k = {k}"
             kept = _kept_by_segments(saved, k)
-            got = attempt(function, list(saved), k, given=given)
-            if isinstance(got, bool) or got != max(kept):
+            got = _number(attempt(function, list(saved), k, given=given), given, "bytes")
+            if got != max(kept):
                 raise Wrong(f"{given}: backward through the segments, the last one first, keeps {brief(kept)} bytes, "
-                            f"at most {max(kept)}; got {brief(got)}")  # fmt: skip
+                            f"at most {max(kept)}; got {got:.10g}")  # fmt: skip
     return "checkpoints and one recomputed segment at a time, uneven layers and remainders too"
 
 

@@ -1,13 +1,31 @@
 """Checks of the exercises on shards: cutting a batch, and putting the shards' gradients together again."""
 
 import torch
+from torch.overrides import TorchFunctionMode
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many, must_refuse
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many, must_refuse, typed
+
+
+class _Cuts(TorchFunctionMode):
+    """The names of torch's functions for cutting a tensor that are called in here, like tensor_split and chunk."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        name = getattr(function, "__name__", "")
+        if "split" in name or "chunk" in name:
+            self.seen.append(name)
+        return function(*args, **(kwargs or {}))
 
 
 @check
 def split_batch(function):
-    """``function(X, y, devices)``: the shards of X and of y, one a device, in order, sizes as torch.tensor_split's."""
+    """``function(X, y, devices)``: shards of X and of y for each device, in order, sizes as tensor_split's; by slices.
+
+    Torch's functions that split, and `chunk`, are refused.
+    """
     for examples, count in ((4, 2), (7, 3), (10, 4), (5, 2), (3, 3), (1, 1)):
         _try_split(function, examples, [torch.device("cpu")] * count)
     # The meta device holds no numbers, but every machine has it: it shows who forgot to move a shard.
@@ -30,14 +48,22 @@ def _try_split(function, examples, devices):
     names = f" ({', '.join(map(str, devices))})" if any(device.type == "meta" for device in devices) else ""
     given = f"{many(examples, 'example')} on {many(len(devices), 'device')}{names}"
     X, y = _batch(examples)
-    result = attempt(function, X, y, list(devices), given=given)
+    cuts = _Cuts()
+
+    def watched(*inputs):
+        with cuts:
+            return function(*inputs)
+
+    result = attempt(watched, X, y, list(devices), given=given)
+    if cuts.seen:
+        raise Wrong(f"{given}: your code called {cuts.seen[0]}; cut the batch with slices, like X[start:stop]")
     if not isinstance(result, (list, tuple)) or len(result) != 2:
-        raise Wrong(f"{given}: expected two lists, the shards of X and those of y; got {brief(result)}")
+        raise Wrong(f"{given}: expected two lists, the shards of X and those of y; got {typed(result)}")
     for name, whole, shards in zip("Xy", (X, y), result):
         if not isinstance(shards, (list, tuple)) or not all(isinstance(shard, torch.Tensor) for shard in shards):
-            raise Wrong(f"{given}: expected a list of tensors for {name}, got {brief(shards)}")
+            raise Wrong(f"{given}: expected a list of tensors for {name}, got {typed(shards)}")
         if len(shards) != len(devices):
-            raise Wrong(f"{given}: expected one shard of {name} a device, got {many(len(shards), 'shard')}")
+            raise Wrong(f"{given}: expected one shard of {name} for each device, got {many(len(shards), 'shard')}")
         for rank, (want, got) in enumerate(zip(whole.tensor_split(len(devices)), shards)):
             _compare_shard(f"{given}: device {rank}", name, want.to(devices[rank]), got)
 
@@ -77,7 +103,7 @@ def _try_mean(function, sizes, shape, dtype):
     given = f"shards of {', '.join(map(str, sizes))} examples with gradients {', '.join(brief(g) for g in gradients)}"
     got = attempt(function, list(gradients), list(sizes), given=given)
     if not isinstance(got, torch.Tensor):
-        raise Wrong(f"{given}: expected a tensor, got {brief(got)}")
+        raise Wrong(f"{given}: expected a tensor, got {typed(got)}")
     if got.shape != place.shape or got.dtype != dtype or got.device != place.device:
         raise Wrong(f"{given}: expected a tensor like the gradients, shape {list(shape)}, {dtype}, {place.device}; "
                     f"got shape {list(got.shape)}, {got.dtype}, {got.device}")  # fmt: skip

@@ -110,24 +110,11 @@ def test_verdict_shows_nothing_in_a_notebook():
     assert truth.text == "False\n"
 
 
-def test_the_packages_split_batch_is_right(capsys):
-    assert checks.split_batch(split_batch)
-    assert capsys.readouterr().out.startswith("✓ split_batch: every example")
-
-
-def test_tuples_and_views_are_right():
-    def tuples(X, y, devices):
-        split_batch(X, y, devices)
-        return tuple(tuple(t.to(d) for t, d in zip(w.tensor_split(len(devices)), devices)) for w in (X, y))
-
-    assert checks.split_batch(tuples)
-
-
 @pytest.mark.parametrize(
     ("answer", "line"),
     [
         (lambda X, y, devices: X, "got a tensor of shape [4, 2]"),
-        (lambda X, y, devices: ([X], [y]), "4 examples on 2 devices: expected one shard of X a device, got 1 shard"),
+        (lambda X, y, devices: ([X], [y]), "4 examples on 2 devices: expected one shard of X for each device, got 1"),
         (lambda X, y, devices: (X, y), "expected a list of tensors for X, got a tensor of shape [4, 2]"),
         (lambda X, y, devices: (X.tolist(), y.tolist()), "expected a list of tensors for X, got [[0, 0.5], [1, 1.5]"),
         (lambda X, y, devices: ([X[0], X[1]], [y[0], y[1]]), "a shard of X like [2, 2], torch.float32; got [2], "),

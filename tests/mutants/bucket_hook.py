@@ -51,4 +51,78 @@ def bucket_hook(parameters, buckets, launch):
             parameters[place].register_post_accumulate_grad_hook(ready)
 """,
     ),
+    (
+        "a hook on the last parameter of each bucket alone",
+        """
+def bucket_hook(parameters, buckets, launch):
+    for number, bucket in enumerate(buckets):
+        def ready(parameter, number=number):
+            launch(number, [parameters[place].grad for place in buckets[number]])
+        parameters[bucket[-1]].register_post_accumulate_grad_hook(ready)
+""",
+    ),
+    (
+        "a hook on the first layer's parameter of each bucket alone",
+        """
+def bucket_hook(parameters, buckets, launch):
+    for number, bucket in enumerate(buckets):
+        def ready(parameter, number=number):
+            launch(number, [parameters[place].grad for place in buckets[number]])
+        parameters[min(bucket)].register_post_accumulate_grad_hook(ready)
+""",
+    ),
+    (
+        "a hook on the last gradient to come alone",
+        """
+def bucket_hook(parameters, buckets, launch):
+    def ready(parameter):
+        for number, bucket in enumerate(buckets):
+            launch(number, [parameters[place].grad for place in bucket])
+    parameters[0].register_post_accumulate_grad_hook(ready)
+""",
+    ),
+    (
+        "gradients in the order in which they came",
+        """
+def bucket_hook(parameters, buckets, launch):
+    here = [[] for _ in buckets]
+    for number, bucket in enumerate(buckets):
+        def ready(parameter, number=number):
+            here[number].append(parameter.grad)
+            if len(here[number]) == len(buckets[number]):
+                launch(number, here[number])
+                here[number] = []
+        for place in bucket:
+            parameters[place].register_post_accumulate_grad_hook(ready)
+""",
+    ),
+    (
+        "buckets are taken to fill up one after the other",
+        """
+def bucket_hook(parameters, buckets, launch):
+    came = [0, 0]
+    def ready(parameter):
+        came[1] += 1
+        if came[1] == len(buckets[came[0]]):
+            launch(came[0], [parameters[place].grad for place in buckets[came[0]]])
+            came[:] = (came[0] + 1) % len(buckets), 0
+    for parameter in parameters:
+        parameter.register_post_accumulate_grad_hook(ready)
+""",
+    ),
+    (
+        "the incoming gradient, without what .grad had before",
+        """
+def bucket_hook(parameters, buckets, launch):
+    here = [{} for _ in buckets]
+    for number, bucket in enumerate(buckets):
+        for place in bucket:
+            def ready(gradient, number=number, place=place):
+                here[number][place] = gradient
+                if len(here[number]) == len(buckets[number]):
+                    launch(number, [here[number][place] for place in buckets[number]])
+                    here[number].clear()
+            parameters[place].register_hook(ready)
+""",
+    ),
 ]

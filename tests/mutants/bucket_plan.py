@@ -54,4 +54,33 @@ def bucket_plan(sizes, limit):
     return [bucket[::-1] for bucket in buckets[::-1]]
 """,
     ),
+    (
+        "a gradient goes into any bucket that has room",
+        """
+def bucket_plan(sizes, limit):
+    buckets = []
+    for place in reversed(range(len(sizes))):
+        for bucket in buckets:
+            if sum(sizes[other] for other in bucket) + sizes[place] <= limit:
+                bucket.append(place)
+                break
+        else:
+            buckets.append([place])
+    return buckets
+""",
+    ),
+    (
+        "one list without buckets",
+        """
+def bucket_plan(sizes, limit):
+    return list(reversed(range(len(sizes))))
+""",
+    ),
+    (
+        "texts in place of numbers",
+        """
+def bucket_plan(sizes, limit):
+    return [[str(place)] for place in reversed(range(len(sizes)))]
+""",
+    ),
 ]

@@ -10,5 +10,6 @@ EDITS = [
     ("every layer before is a checkpoint", "saved[: start + 1 : k]", "saved[: start + 1]"),
     ("the last segment only", "most = max(most, checkpoints + segment)", "most = checkpoints + segment"),
     ("nothing is recomputed", "checkpoints + segment)", "checkpoints)"),
+    ("a text", "return most", "return str(most)"),
     ("a remainder is no segment", "range(0, len(saved), k)", "range(0, len(saved) // k * k, k)"),
 ]

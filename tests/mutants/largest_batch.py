@@ -11,5 +11,6 @@ EDITS = [
     ("at least one", "max(0,", "max(1,"),
     ("parts of images", "free // per_image", "free / per_image"),
     ("rounded up", "free // per_image", "-(-free // per_image)"),
+    ("a text", "max(0, free // per_image)", "str(max(0, free // per_image))"),
     ("one image left free", "free // per_image", "free // per_image - 1"),
 ]

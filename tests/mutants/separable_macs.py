@@ -10,5 +10,7 @@ EDITS = [
     ("the pointwise one has a window too", "inputs * outputs", "inputs * outputs * kernel**2"),
     ("FLOPs in place of MACs", "return height", "return 2 * height"),
     ("the picture shrinks as without padding", "height * width *", "(height - kernel + 1) * (width - kernel + 1) *"),
+    ("a text", "return height * width * (depthwise + pointwise)", "return str(depthwise + pointwise)"),
+    ("one too many", "(depthwise + pointwise)", "(depthwise + pointwise) + 1"),
     ("nothing is returned", "return height", "height"),
 ]

@@ -30,54 +30,37 @@ EDITS = [
     ),
     ("the list of devices is used up", "enumerate(devices)", "enumerate(iter(lambda: devices.pop(0), None))"),
     ("the shards' values are changed in place", "X[start:stop]", "X[start:stop].mul_(2)"),
+    (
+        "shards of earlier calls come back too (stale)",
+        "X_shards, y_shards, start = [], [], 0",
+        "start, (X_shards, y_shards) = 0, globals().setdefault('kept', ([], []))",
+    ),
+    ("too small a batch raises another error", 'ValueError(f"{n} examples for', 'RuntimeError(f"{n} examples for'),
+    ("the error says nothing", 'ValueError(f"{n} examples for {k} devices")', "ValueError"),
+    ("every device gets the whole batch (aliased)", "X[start:stop].to(device)", "X"),
 ]
 
 # what is wrong, a whole function
 FUNCTIONS = [
     (
-        "shards of earlier calls come back too (stale)",
-        """
-def split_batch(X, y, devices, X_shards=[], y_shards=[]):
-    if len(X) != len(y) or len(X) < len(devices):
-        raise ValueError("a label an example and an example a device, please")
-    X_shards += [t.to(d) for t, d in zip(X.tensor_split(len(devices)), devices)]
-    y_shards += [t.to(d) for t, d in zip(y.tensor_split(len(devices)), devices)]
-    return X_shards, y_shards
-""",
-    ),
-    (
-        "chunk makes 3, 3 and 1 of 7",
-        """
+        f"{what}, which is not a slice",
+        f"""
+import torch
+
 def split_batch(X, y, devices):
-    if len(X) != len(y) or len(X) < len(devices):
-        raise ValueError("a label an example and an example a device, please")
-    return [[t.to(d) for t, d in zip(whole.chunk(len(devices)), devices)] for whole in (X, y)]
+    n, k = len(X), len(devices)
+    if len(y) != n or n < k:
+        raise ValueError(f"{{n}} examples and {{len(y)}} labels for {{k}} devices")
+    sizes = [n // k + (i < n % k) for i in range(k)]
+    return [[t.to(d) for t, d in zip({call}, devices)] for whole in (X, y)]
 """,
-    ),
-    (
-        "every device gets the whole batch (aliased)",
-        """
-def split_batch(X, y, devices):
-    if len(X) != len(y) or len(X) < len(devices):
-        raise ValueError("a label an example and an example a device, please")
-    return [X] * len(devices), [y] * len(devices)
-""",
-    ),
-    (
-        "a batch that is too small raises another error",
-        """
-def split_batch(X, y, devices):
-    assert len(X) == len(y) and len(X) >= len(devices)
-    return [[t.to(d) for t, d in zip(whole.tensor_split(len(devices)), devices)] for whole in (X, y)]
-""",
-    ),
-    (
-        "the error says nothing",
-        """
-def split_batch(X, y, devices):
-    if len(X) != len(y) or len(X) < len(devices):
-        raise ValueError
-    return [[t.to(d) for t, d in zip(whole.tensor_split(len(devices)), devices)] for whole in (X, y)]
-""",
-    ),
+    )
+    for what, call in (
+        ("tensor_split", "whole.tensor_split(k)"),
+        ("tensor_split, the function", "torch.tensor_split(whole, k)"),
+        ("chunk, which makes 3, 3 and 1 of 7", "whole.chunk(k)"),
+        ("chunk into single examples", "[torch.cat(whole.chunk(n)[sum(sizes[:i]) :][: sizes[i]]) for i in range(k)]"),
+        ("split with the right sizes", "whole.split(sizes)"),
+        ("split, the function", "torch.split(whole, sizes)"),
+    )
 ]

@@ -1,0 +1,85 @@
+"""The checks on working sets accept right answers in unusual form, and say which type a wrong one has."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from d2lmini import checks
+
+NUMBERS = [int, float, np.int64, np.float64, np.array, torch.tensor]
+
+
+def macs(inputs, outputs, kernel, height, width):
+    return height * width * (inputs * kernel**2 + inputs * outputs)
+
+
+def images(capacity, parameters, per_image, optimizer):
+    return max(0, (capacity - 4 * {"sgd": 2, "momentum": 3, "adam": 4}[optimizer] * parameters) // per_image)
+
+
+def peak(saved, k):
+    return max(sum(saved[: s + 1 : k]) + sum(saved[s + 1 : s + k]) for s in range(0, len(saved), k))
+
+
+ANSWERS = [(checks.separable_macs, macs), (checks.largest_batch, images), (checks.checkpointed_peak, peak)]
+
+
+@pytest.mark.parametrize("turned", NUMBERS)
+@pytest.mark.parametrize(("check", "right"), ANSWERS)
+def test_a_number_in_any_form(check, right, turned, capsys):
+    assert check(lambda *given: turned(right(*given)))
+
+
+@pytest.mark.parametrize(("turned", "kind"), [(str, "str"), (lambda x: [x], "list"), (lambda x: x > 0, "bool"),
+                                              (lambda x: torch.tensor([x]), "Tensor")])  # fmt: skip
+@pytest.mark.parametrize(("check", "right"), ANSWERS)
+def test_what_is_no_number_is_told_with_its_type(check, right, turned, kind, capsys):
+    assert check(lambda *given: turned(right(*given))).sentence.endswith(f"({kind})")
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(("check", "right"), ANSWERS)
+def test_what_is_no_finite_number_is_refused(check, right, odd, capsys):
+    assert "got" in check(lambda *given: odd).sentence
+
+
+def test_macs_by_the_factor_that_is_saved(capsys):
+    """A formula whose division rounds: k² MACs of a full convolution, less by 1 / outputs + 1 / k²."""
+    assert checks.separable_macs(lambda a, b, k, h, w: h * w * k**2 * a * b * (1 / b + 1 / k**2))
+
+
+def test_images_rounded_down_from_a_quotient(capsys):
+    def largest(capacity, parameters, per_image, optimizer):
+        numbers = 1 + ["", "sgd", "momentum", "adam"].index(optimizer)
+        return np.floor(np.maximum(capacity - 4 * numbers * parameters, 0) / per_image)
+
+    assert checks.largest_batch(largest)
+
+
+def names(rows, nbytes):
+    size = {}
+    for row in rows:
+        size[row.name] = max(row.working_set, size.get(row.name, 0))
+    return sorted((name for name in size if size[name] > nbytes), key=size.get, reverse=True)
+
+
+@pytest.mark.parametrize("turned", [list, tuple, np.array])
+def test_names_in_any_list(turned, capsys):
+    assert checks.too_large(lambda rows, nbytes: turned(names(rows, nbytes)))
+
+
+@pytest.mark.parametrize(("turned", "kind"), [(set, "set"), (" ".join, "str"), (len, "int"),
+                                              (lambda found: [[name] for name in found], "list")])  # fmt: skip
+def test_what_is_no_list_of_names_is_told_with_its_type(turned, kind, capsys):
+    assert checks.too_large(lambda rows, nbytes: turned(names(rows, nbytes))).sentence.endswith(f"({kind})")
+
+
+@pytest.mark.parametrize("kept", [lambda sizes: sizes[-1], lambda sizes: sizes[0], sum, min])
+def test_a_layer_called_twice_counts_with_its_larger_call(kept, capsys):
+    def too_large(rows, nbytes):
+        sizes = {row.name: kept([other.working_set for other in rows if other.name == row.name]) for row in rows}
+        return sorted((name for name in sizes if sizes[name] > nbytes), key=sizes.get, reverse=True)
+
+    assert "a layer used twice" in checks.too_large(too_large).sentence
