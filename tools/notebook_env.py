@@ -13,6 +13,8 @@ ENVIRONMENT = {
     "MKL_CBWR": "COMPATIBLE",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
     "PYTHONHASHSEED": "0",
+    # A warning of the C++ library would bring the time and a thread into the output.
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
     # A progress bar is of no use in a stored output.
     "TQDM_DISABLE": "1",
     # The stored outputs are those of simulated GPUs, the same on every machine.
