@@ -142,12 +142,12 @@ def traced(make, X, devices=2, **options):
 @pytest.mark.parametrize("machine", [{"gpus": 2, "gpu": "V100-SXM2-16GB", "link": "PCIe3-x16"},
                                      {"machine": "DGX-1-V100"}], ids=["PCIe", "NVLink"])  # fmt: skip
 def test_what_can_be_hidden_is(machine):
-    sim.enable(**machine)
+    sim.enable(**machine, way="compiled")  # eagerly the host sets the pace, and hides the messages by itself
     X = torch.ones(2048, 768)
     afterwards, meanwhile = (traced(dense, X, buckets=3 * 2**20, overlap=overlap) for overlap in (False, True))
     assert meanwhile.link_bytes() == afterwards.link_bytes()
     assert counts(meanwhile) == counts(afterwards)
-    assert meanwhile.seconds < 0.87 * afterwards.seconds
+    assert meanwhile.seconds < 0.9 * afterwards.seconds
     busy = [s for s in meanwhile.spans if (s.place, s.row, s.kind) == ("gpu0", 0, "operation")]
     assert len({s.row for s in meanwhile.spans if s.place == "gpu0"}) > 1  # a second stream
     assert meanwhile.seconds > sum(s.end - s.start for s in busy) / 1e12  # arithmetic is not hidden by anything
