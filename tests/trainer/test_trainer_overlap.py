@@ -139,15 +139,15 @@ def traced(make, X, devices=2, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("machine", [{"gpus": 2, "gpu": "V100-SXM2-16GB", "link": "PCIe3-x16"},
-                                     {"machine": "DGX-1-V100"}], ids=["PCIe", "NVLink"])  # fmt: skip
-def test_what_can_be_hidden_is(machine):
+@pytest.mark.parametrize(("n", "machine"), [(2048, {"gpus": 2, "gpu": "V100-SXM2-16GB", "link": "PCIe3-x16"}),
+                                            (1536, {"machine": "DGX-1-V100"})], ids=["PCIe", "NVLink"])  # fmt: skip
+def test_what_can_be_hidden_is(n, machine):
     sim.enable(**machine, way="compiled")  # eagerly the host sets the pace, and hides the messages by itself
-    X = torch.ones(2048, 768)
+    X = torch.ones(n, 768)
     afterwards, meanwhile = (traced(dense, X, buckets=3 * 2**20, overlap=overlap) for overlap in (False, True))
     assert meanwhile.link_bytes() == afterwards.link_bytes()
     assert counts(meanwhile) == counts(afterwards)
-    assert meanwhile.seconds < 0.9 * afterwards.seconds
+    assert meanwhile.seconds < 0.87 * afterwards.seconds
     busy = [s for s in meanwhile.spans if (s.place, s.row, s.kind) == ("gpu0", 0, "operation")]
     assert len({s.row for s in meanwhile.spans if s.place == "gpu0"}) > 1  # a second stream
     assert meanwhile.seconds > sum(s.end - s.start for s in busy) / 1e12  # arithmetic is not hidden by anything
@@ -159,13 +159,17 @@ def counts(trace):
 
 @pytest.mark.parametrize("buckets", [0, 10**5, 25 * 2**20])
 @pytest.mark.parametrize("make", [lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), d2l.LeNet])
-def test_it_is_never_slower(make, buckets):
+@pytest.mark.parametrize("way", ["eager", "compiled"])
+def test_it_is_never_slower(make, buckets, way):
+    sim.enable(8, way=way)
     for devices in (1, 2, 3):
         trace = [traced(make, torch.ones(64, 1, 28, 28), devices, buckets=buckets, overlap=o) for o in (False, True)]
         assert counts(trace[1]) == counts(trace[0])
         assert trace[1].seconds <= trace[0].seconds
-        if buckets > 10**7:  # one bucket leaves when all gradients are there, and the update waits for it
-            assert trace[1].seconds == pytest.approx(trace[0].seconds, rel=0.05)  # asked in backward
+        # One bucket leaves when all gradients are there, and the update waits for it. Eagerly an operation costs the
+        # host less inside backward, where the bucket is packed then; compiled it costs the same.
+        if buckets > 10**7 and way == "compiled":
+            assert trace[1].seconds == trace[0].seconds
 
 
 def test_what_makes_no_sense_is_refused_in_one_line():
