@@ -16,6 +16,7 @@ _HOMES = {
                      "split_batch train_batch",
     "trainer": "CheckpointError DivergedError History Trainer",
     "figures.plots": "Animator",
+    "figures.questions": "ask",
     "figures.tables": "table",
     "figures.widgets": "explore",
 }

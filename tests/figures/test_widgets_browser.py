@@ -5,6 +5,7 @@ import shutil
 import pytest
 from matplotlib.figure import Figure
 
+from d2lmini.figures import ask
 from d2lmini.figures.widgets import choice, explore
 
 pytestmark = pytest.mark.browser
@@ -94,3 +95,15 @@ def test_figure_shrinks_to_a_phone(open_page):
     box = page.locator(".frames img").bounding_box()
     assert box["width"] > 200
     assert box["width"] / box["height"] == pytest.approx(3 / 2, rel=0.02)
+
+
+def test_a_question_opens_one_reply_at_a_time_by_keyboard(open_page):
+    page = open_page(ask("How long?", {"half": "reply 1", "the same": "reply 2"}, "half"))
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.get_by_text("reply 1").is_visible()
+    assert not page.get_by_text("reply 2").is_visible()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    assert page.get_by_text("reply 2").is_visible()
+    assert not page.get_by_text("reply 1").is_visible()
