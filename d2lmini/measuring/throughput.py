@@ -63,7 +63,8 @@ def training_step(model, X, y, lr=0.01):
 
     It is plain SGD, and nobody looks at the loss: the host need not wait.
     """
-    optimizer = torch.optim.SGD(model.parameters(), lr)
+    lists = True if X.is_meta else None  # as accelerators do it by default; torch does not take meta tensors for one
+    optimizer = torch.optim.SGD(model.parameters(), lr, foreach=lists)
 
     def step():
         loss = torch.nn.functional.cross_entropy(model(X), y)

@@ -40,7 +40,7 @@ def mixed():
 OPTIMIZERS = {
     "sgd": partial(torch.optim.SGD, lr=0.1),
     "momentum": partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=1e-4),
-    "adam": torch.optim.Adam,
+    "adam": partial(torch.optim.Adam, foreach=True),  # a device's default, but not the meta device's
 }
 
 

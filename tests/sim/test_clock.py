@@ -541,3 +541,16 @@ def test_nothing_is_lost_when_threads_share_a_device(clock):
     in_threads(clock, lambda i: [do(clock) for _ in range(200)], 4)
     clock.synchronize()
     assert clock.now_ps() == CALL + 800 * round(seconds(clock) * PS)
+
+
+@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.AdamW])
+def test_optimizers_step_over_lists_by_default_as_on_cuda(make):
+    sim.enable(1)
+    counts = []
+    for layers in (1, 5):
+        net = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(layers))).to("sim:0")
+        net(torch.ones(2, 4, device="sim:0")).sum().backward()
+        with sim.trace() as trace:
+            make(net.parameters(), lr=0.1).step()
+        counts.append(sum("_foreach" in span.name for span in trace.spans if span.kind == "operation"))
+    assert counts[0] == counts[1] > 0

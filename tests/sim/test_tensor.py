@@ -203,7 +203,7 @@ OPTIMIZERS = [
     (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}), (torch.optim.SGD, {"lr": 0.1, "foreach": False}),
     (torch.optim.SGD, {"lr": 0.1, "fused": True}), (torch.optim.Adam, {}), (torch.optim.Adam, {"foreach": False}),
     (torch.optim.Adam, {"fused": True}), (torch.optim.AdamW, {"lr": torch.tensor(0.01)}), (torch.optim.RMSprop, {}),
-    (torch.optim.Adagrad, {}), (torch.optim.NAdam, {}),
+    (torch.optim.Adagrad, {}), (torch.optim.NAdam, {"foreach": True}),
 ]  # fmt: skip
 
 

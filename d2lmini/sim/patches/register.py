@@ -8,7 +8,8 @@ import sys
 import warnings
 
 import torch
-from torch.utils import _device, backend_registration
+from torch.optim.optimizer import _foreach_supported_types as optimizer_types
+from torch.utils import _device, _foreach_utils, backend_registration
 
 from d2lmini.sim.device import attention, copies_and_factories, guard, signals, unsupported
 from d2lmini.sim.device.tensor import SimTensor
@@ -42,7 +43,9 @@ def register(module):
     for kernels in (copies_and_factories, attention, unsupported, autocast):
         kernels.register()
     torch.serialization.register_package(19, storages.tag, storages.restore)
-    torch.utils._foreach_utils._foreach_supported_types.append(SimTensor)
+    # As on CUDA, gradients are clipped and optimizers step over lists of tensors unless something else is asked for.
+    for types in (_foreach_utils._foreach_supported_types, optimizer_types):
+        types.append(SimTensor)
     # Python need not name the accelerator any more, but must here: without a name torch's kernels would ask for ours.
     warnings.filterwarnings("ignore", "The argument 'device' of Tensor.*pin.* is deprecated")
     _device._device_constructors()  # keeps torch's own functions, by which `with torch.device` knows them
