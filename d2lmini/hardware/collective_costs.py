@@ -26,7 +26,8 @@ from d2lmini.hardware.machines import MACHINES, build, cluster
 from d2lmini.hardware.ring_rates import busiest_seconds_per_byte, group
 
 US = 1e-6
-OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall")
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "gather", "scatter")
+_DIRECT = ("alltoall", "gather", "scatter")  # messages straight between two GPUs
 DTYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double",
           "f8e4m3", "f8e5m2")  # fmt: skip
 
@@ -76,7 +77,7 @@ class Estimate:
 
 
 def seconds(operation, machine, gpus, nbytes):
-    """Return the seconds of one collective over GPUs 0 to gpus − 1 of `machine`; see `estimate`."""
+    """Return the seconds of one collective over some GPUs of `machine`; see `estimate`."""
     return estimate(operation, machine, gpus, nbytes).seconds
 
 
@@ -91,24 +92,52 @@ def row_seconds(gpu, op_name, nccl_dtype, num_gpus, nbytes):
     return seconds(op_name, _machine_of(gpu_named(gpu).name, num_gpus), num_gpus, nbytes)
 
 
-def estimate(operation, machine, gpus, nbytes):
-    """Return the `Estimate` of one collective over GPUs 0 to gpus − 1 of `machine`, a `Machine` or `Cluster`.
+def estimate(operation, machine, gpus, nbytes, root=0, algorithm=None):
+    """Return the `Estimate` of one collective over some GPUs of `machine`, a `Machine` or `Cluster`.
 
-    nbytes: a rank's whole buffer. One GPU alone has nothing to do: 0 seconds. Raises ValueError for an unknown
-    operation, for more GPUs than there are, for part of a node of a cluster, and for a negative number of bytes.
+    gpus: how many, of the first ones, or a tuple of their numbers. nbytes: a rank's whole buffer; the root's in a
+    gather or scatter, whose place among the GPUs is `root`. algorithm: the one to take, as one forces it with
+    ``NCCL_ALGO``; by default what NCCL would choose. One GPU alone has nothing to do: 0 seconds.
+
+    A reduce takes as long as a broadcast, its way reversed; a gather or scatter is as many messages at once, as in
+    PyTorch. No published row was at hand for these three.
+
+    Raises ValueError for an unknown operation or algorithm, one that the machine has not for the operation, for GPUs
+    that the machine does not have, and for a negative number of bytes.
     """
     find(dict.fromkeys(OPERATIONS), operation, "operation")
     if nbytes < 0:
         raise ValueError(f"a collective's bytes must not be negative, got {nbytes}")
-    if not 1 <= gpus <= machine.count:
-        raise ValueError(f"{machine.name} has {machine.count} GPUs, got a collective over {gpus}")
-    if gpus == 1:
+    gpus = _numbers(machine, gpus)
+    if len(gpus) == 1:
         return Estimate(0.0, "none", "none")
     ranks = group(machine, gpus)
-    if operation == "alltoall":
-        return Estimate(_direct_seconds(ranks, nbytes, busiest_seconds_per_byte(machine, gpus)), "direct", "Simple")
-    candidates = [*_rings(operation, ranks, nbytes), *(_trees(ranks, nbytes) if operation == "all_reduce" else ())]
-    return min(candidates, key=lambda candidate: candidate[0])[1]
+    if operation in _DIRECT:
+        pace = busiest_seconds_per_byte(machine, gpus, None if operation == "alltoall" else root)
+        candidates = [(0, Estimate(_direct_seconds(ranks, nbytes, pace), "direct", "Simple"))]
+    else:
+        candidates = [*_rings(operation, ranks, nbytes), *(_trees(ranks, nbytes) if operation == "all_reduce" else ())]
+    return _best(candidates, operation, algorithm)
+
+
+def _numbers(machine, gpus):
+    """Return the numbers of the GPUs that `gpus` means; raises ValueError where the machine does not have them."""
+    if isinstance(gpus, int):
+        if not 1 <= gpus <= machine.count:
+            raise ValueError(f"{machine.name} has {machine.count} GPUs, got a collective over {gpus}")
+        return tuple(range(gpus))
+    if not gpus or len(set(gpus)) < len(gpus) or not all(0 <= gpu < machine.count for gpu in gpus):
+        raise ValueError(f"expected different GPUs among 0 to {machine.count - 1} of {machine.name}, got {list(gpus)}")
+    return tuple(gpus)
+
+
+def _best(candidates, operation, algorithm):
+    """Return what NCCL believes to be the fastest, among those of one algorithm if it is given."""
+    there = dict.fromkeys(found.algorithm for _, found in candidates)
+    if algorithm is not None:
+        find(there, algorithm, f"algorithm for {operation} over these GPUs")
+    fit = [candidate for candidate in candidates if algorithm in (None, candidate[1].algorithm)]
+    return min(fit, key=lambda candidate: candidate[0])[1]
 
 
 # -- candidates: (what NCCL believes, what it takes) -----------------------------------------------------------------
@@ -117,9 +146,9 @@ def estimate(operation, machine, gpus, nbytes):
 def _rings(operation, ranks, nbytes):
     """Yield a candidate for each protocol of rings: every rank sends to the next, P − 1 times or twice that."""
     others, rounds = ranks.gpus - 1, 2 if operation == "all_reduce" else 1
-    broadcast = operation == "broadcast"  # a chain: everything passes every link, and no chunk stays
-    passing = nbytes if broadcast else rounds * others / ranks.gpus * nbytes
-    staying = 0 if broadcast else nbytes / ranks.gpus
+    chain = operation in ("broadcast", "reduce")  # everything passes every link, and no chunk stays
+    passing = nbytes if chain else rounds * others / ranks.gpus * nbytes
+    staying = 0 if chain else nbytes / ranks.gpus
     across = rounds * (ranks.nodes - 1)
     for protocol in _protocols(ranks):
         hops = {ranks.inside: rounds * others - across, "ring": across}
@@ -129,10 +158,10 @@ def _rings(operation, ranks, nbytes):
 def _trees(ranks, nbytes):
     """Yield what else NCCL has for an all_reduce: the switch's additions, and trees over several nodes."""
     levels = math.ceil(math.log2(ranks.nodes))
-    if ranks.sharp and ranks.gpus // ranks.nodes >= SHARP_RANKS:
+    if ranks.sharp and min(map(len, ranks.parts)) >= SHARP_RANKS:
         yield _sharp(ranks, nbytes, levels)
     for protocol in _protocols(ranks) if ranks.nodes > 1 else ():
-        hops = {ranks.inside: 2 * (ranks.gpus // ranks.nodes - 1), "tree": 2 * levels}
+        hops = {ranks.inside: 2 * (max(map(len, ranks.parts)) - 1), "tree": 2 * levels}
         yield _candidate("tree", protocol, ranks, hops, 2 * nbytes / TREE_SHARE, 0)
 
 
@@ -198,6 +227,8 @@ def _machine_of(card, gpus):
     """Return a machine with so many GPUs of a card: one node, or several of the kind in `MACHINES`."""
     if gpus <= 8:
         return build(gpus, card)
+    if gpus % 8:
+        raise ValueError(f"expected whole nodes of 8 GPUs, got {gpus}")
     nodes = [node for node in MACHINES.values() if node.gpu.name == card and node.adapters]
     if not nodes:
         known = sorted({node.gpu.name for node in MACHINES.values() if node.adapters})

@@ -30,10 +30,13 @@ def test_published_bus_bandwidth(machine, gpus, nbytes, gigabytes):
 @pytest.mark.parametrize("machine", [A100, H100, DGX1, PCIE, cluster(A100, 2), cluster(H100, 4)], ids=lambda m: m.name)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_nothing_beats_the_links(machine, operation):
-    """A rank must receive (P − 1)/P of a gathered buffer, all of a broadcast one, and more in a ring's all-reduce."""
+    """A rank must receive (P − 1)/P of a gathered buffer, all of a broadcast one, and more in a ring's all-reduce.
+
+    What one root gathers comes through its own links, and from other nodes through its adapter.
+    """
     for gpus in {2, machine.count} - {2 if machine.count > 8 else 0}:
         ranks = group(machine, gpus)
-        least = {"all_reduce": 1, "broadcast": 1}.get(operation, (gpus - 1) / gpus) * GIB
+        least = {"all_reduce": 1, "broadcast": 1, "reduce": 1}.get(operation, (gpus - 1) / gpus) * GIB
         if operation == "alltoall" and ranks.nodes > 1:  # all but what stays in the node goes through the adapters
             least = machine.node.count * (gpus - machine.node.count) / gpus * GIB
         assert seconds(operation, machine, gpus, GIB) > least / ranks.bytes_per_s
@@ -104,6 +107,55 @@ def test_where_no_ring_follows_the_links_all_goes_over_pcie():
 def test_rings_over_nodes_share_all_adapters():
     ranks = group(cluster(A100, 2), 16)
     assert ranks.bytes_per_s == 8 * payload_bytes_per_s(A100.network) < group(A100, 8).bytes_per_s
+
+
+@pytest.mark.parametrize("gpus", [(0, 1), (5, 2), (9, 8), (14, 11)])
+def test_any_two_gpus_of_a_node_with_a_switch_are_as_the_first_two(gpus):
+    assert seconds("all_reduce", cluster(A100, 2), gpus, MIB) == seconds("all_reduce", A100, 2, MIB)
+
+
+def test_a_group_uses_the_adapters_that_its_gpus_have_on_every_node():
+    pair, adapter = cluster(A100, 4), payload_bytes_per_s(A100.network)
+    rates = [group(pair, gpus).bytes_per_s for gpus in ((3, 11), (3, 11, 19, 27), (2, 3, 10, 11), (0, 1, 2, 8))]
+    assert rates == pytest.approx([adapter, adapter, 2 * adapter, adapter])
+    shared = group(cluster(DGX1, 2), (0, 1, 8, 9))  # two GPUs to an adapter
+    assert shared.bytes_per_s == pytest.approx(payload_bytes_per_s(DGX1.network))
+
+
+@pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "broadcast", "alltoall"])
+def test_an_uneven_group_is_no_faster_than_any_part_of_it_that_is_even(operation):
+    nodes = cluster(H100, 3)
+    for nbytes in (KIB, MIB, GIB):
+        uneven = seconds(operation, nodes, 18, nbytes)
+        assert uneven >= seconds(operation, nodes, (0, 1, 8, 9, 16, 17), nbytes)
+
+
+@pytest.mark.parametrize("gpus", [(0, 3), (2, 1), (4, 7, 5, 6), (1, 2, 3), (7, 6, 5, 4, 3, 2, 1, 0)])
+def test_any_gpus_of_a_cube_mesh_take_their_own_links(gpus):
+    """The slowest is the one with the fewest links to others of the group, of which each has one or two."""
+    counts = [sum(count for pair, count in DGX1.pairs if gpu in pair and set(pair) <= set(gpus)) for gpu in gpus]
+    assert group(DGX1, gpus).bytes_per_s == pytest.approx(min(counts) * payload_bytes_per_s(DGX1.pair_link))
+
+
+@pytest.mark.parametrize("operation", ["gather", "scatter"])
+def test_a_root_of_few_bytes_waits_for_each_message(operation):
+    assert seconds(operation, A100, 8, 0) > seconds(operation, A100, 2, 0)
+    assert estimate(operation, PCIE, 8, GIB).seconds > GIB * 7 / 8 / PCIE.host_link.bytes_per_s_per_direction
+
+
+def test_an_algorithm_can_be_forced():
+    for algorithm in ("ring", "sharp"):
+        assert estimate("all_reduce", H100, 8, GIB, algorithm=algorithm).algorithm == algorithm
+    assert estimate("all_reduce", cluster(A100, 2), 16, 8, algorithm="ring").seconds > seconds(
+        "all_reduce", cluster(A100, 2), 16, 8)  # fmt: skip
+    with pytest.raises(ValueError, match=r"unknown algorithm .*'sharp': choose one of ring"):
+        estimate("all_reduce", A100, 8, GIB, algorithm="sharp")
+
+
+@pytest.mark.parametrize("gpus", [(), (0, 0), (0, 8), (-1, 2)])
+def test_gpus_that_are_not_there_are_refused(gpus):
+    with pytest.raises(ValueError, match="among 0 to 7"):
+        estimate("all_reduce", A100, gpus, 8)
 
 
 def test_one_gpu_has_nothing_to_do():

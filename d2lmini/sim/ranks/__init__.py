@@ -5,7 +5,7 @@
       └── group ── work            the process group that torch calls, and what each call gives back
             └── exchange           where the ranks' calls meet and are compared
                   ├── values, schedules ── reductions    what a collective does with the tensors
-                  └── costs                              what it takes on the machine's wires
+                  └── costs ── paths, schedules          what it takes, and on which wires
     patches                        what is replaced in torch meanwhile
     reducer, tracker               what DDP's reducer and DTensor's random numbers need
     functional                     torch's operations for collectives on tensors of simulated GPUs

@@ -1,54 +1,25 @@
-"""What a collective costs on a machine's wires: rings and chains of messages, as NCCL's large-message algorithms.
+"""What a collective costs on a machine, and which wires it holds meanwhile.
 
-    all_reduce                   2(P − 1) steps around a ring, a P-th of the bytes on each edge
-    all_gather, reduce_scatter   P − 1 such steps; nbytes is the size of the whole
-    broadcast, reduce            along the ring from or to the root, cut into pieces that follow one another
-    all_to_all                   P − 1 steps: in step t rank r sends to rank r + t; nbytes is a table, from and to
-    gather, scatter              P − 1 steps: the root and one other
-
-A step takes as long as its busiest wire. A collective holds all its wires from its first step to its last.
+By default that is what a library's collective takes, `hardware.collective_costs`, with the algorithm and protocol that
+it would choose; it goes by the links that `paths` says. An all-reduce that a schedule carries takes its own steps, each
+as long as its busiest wire. A message from rank to rank takes its route. A collective holds all its wires from its
+beginning to its end.
 """
 
 from collections import defaultdict, namedtuple
 
+from d2lmini.hardware.collective_costs import estimate
 from d2lmini.hardware.costs import copy_seconds
+from d2lmini.hardware.ring_rates import group
 from d2lmini.sim.model import messages
 from d2lmini.sim.model.streams import PS
-from d2lmini.sim.ranks import schedules, values
+from d2lmini.sim.ranks import paths, schedules, values
 
-PIECES = 8  # assumed: into how many a broadcast is cut, so that all edges of its chain are busy at once
+_OPERATIONS = {"all_to_all": "alltoall", "barrier": "all_reduce", "monitored_barrier": "all_reduce"}
 
-Step = namedtuple("Step", "count sends")  # so many steps alike; sends: (from, to, bytes) between places of the group
-
-
-def steps(name, size, nbytes, root=0):
-    """Return the `Step`s of a collective between `size` ranks."""
-    if name == "all_to_all":
-        shifted = [[(place, (place + t) % size) for place in range(size)] for t in range(1, size)]
-        return [Step(1, [(*edge, nbytes[edge[0]][edge[1]]) for edge in edges]) for edges in shifted]
-    share = [nbytes // size + (place < nbytes % size) for place in range(size)]
-    around = [(place, (place + 1) % size, share[place]) for place in range(size)]
-    if size == 1:
-        return []
-    if name in ("all_reduce", "barrier", "monitored_barrier"):
-        return [Step(2 * (size - 1), around)]
-    if name in ("all_gather", "reduce_scatter"):
-        return [Step(size - 1, around)]
-    if name in ("gather", "scatter"):
-        others = [place for place in range(size) if place != root]
-        return [Step(1, [(place, root, share[place]) if name == "gather" else (root, place, share[place])])
-                for place in others]  # fmt: skip
-    return _chain(name, size, nbytes, root)
-
-
-def _chain(name, size, nbytes, root):
-    """A broadcast from the root along the ring, or a reduction, which goes the same way back."""
-    pieces = [nbytes // PIECES + (i < nbytes % PIECES) for i in range(PIECES)]
-    edges = [((root + i) % size, (root + i + 1) % size) for i in range(size - 1)]
-    if name == "reduce":
-        edges = [edge[::-1] for edge in reversed(edges)]
-    return [Step(1, [(*edge, pieces[t - i]) for i, edge in enumerate(edges) if 0 <= t - i < PIECES])
-            for t in range(size - 1 + PIECES - 1)]  # fmt: skip
+# how: what carries it, in words. steps: one after the other.
+Plan = namedtuple("Plan", "how steps")
+Step = namedtuple("Step", "took sent carried")  # picoseconds; bytes by GPU, in all and that it sends; bytes by wire
 
 
 class Prices:
@@ -68,20 +39,14 @@ class Prices:
         key = call.name, devices, nbytes, call.root or 0, call.schedule
         plan = self._known.get(key) or self._known.setdefault(key, self._plan(*key))
         streams = [owner.stream(call.where) for owner in owners]
-        duration, wires = sum(step.count * took for step, took, _ in plan), {w for _, _, used in plan for w in used}
-        start = messages.carry(self._clock, streams, wires, max(call.ready for call in calls), duration)
-        if self._clock.traces:
-            self._write(str(call), plan, streams, start)
-        return start + duration
+        name = f"{call}, {_size(_whole(nbytes))}{plan.how}"
+        return self._occupy(plan, streams, max(call.ready for call in calls), name)
 
     def alone(self, name, size, nbytes):
         """Return the picoseconds that a collective of the first `size` GPUs takes, or a message between two of them."""
         if name == "send":
-            plan = self._priced([Step(1, [(0, 1, nbytes)])], (0, 1)) if size > 1 else ()
-        else:
-            table = ((nbytes // size,) * size,) * size if name == "all_to_all" else nbytes
-            plan = self._plan(name, tuple(range(size)), table, 0, None)
-        return sum(step.count * took for step, took, _ in plan)
+            return self._step([(0, 1, nbytes)]).took if size > 1 else 0
+        return round(estimate(_OPERATIONS.get(name, name), self._clock.machine, size, nbytes).seconds * PS)
 
     def message(self, sending, receiving, sender, receiver):
         """Occupy both ends' streams for this pair and the wires between them; return when the message is there."""
@@ -89,50 +54,73 @@ class Prices:
         if self._clock is None or sender is receiver:
             return ready
         ends = sender.number, receiver.number
-        plan = self._priced([Step(1, [(0, 1, sending.nbytes)])], ends)
         pair = f"{sending.where} {min(ends)}–{max(ends)}"
-        streams, (_, duration, wires) = [sender.stream(pair), receiver.stream(pair)], plan[0]
+        streams = [sender.stream(pair), receiver.stream(pair)]
+        name = f"send {sending.rank}→{receiving.rank} in {sending.where}"
+        return self._occupy(Plan("", [self._step([(*ends, sending.nbytes)])]), streams, ready, name)
+
+    def _occupy(self, plan, streams, ready, name):
+        duration = sum(step.took for step in plan.steps)
+        wires = {wire for step in plan.steps for wire in step.carried}
         start = messages.carry(self._clock, streams, wires, ready, duration)
         if self._clock.traces:
-            self._write(f"send {sending.rank}→{receiving.rank} in {sending.where}", plan, streams, start)
+            self._write(name, plan.steps, {stream.device: stream for stream in streams}, start)
         return start + duration
 
+    # -- what is planned ---------------------------------------------------------------------------------------------
+
     def _plan(self, name, devices, nbytes, root, schedule):
-        if schedule is not None:
-            return self._priced([Step(1, sends) for sends in schedules.sizes(schedule, nbytes)], devices)
-        return self._priced(steps(name, len(devices), nbytes, root), devices)
+        if schedule is None or isinstance(schedule, str):
+            return self._library(name, devices, nbytes, root, schedule)
+        return Plan("", [self._step([(devices[a], devices[b], part) for a, b, part in sends])
+                         for sends in schedules.sizes(schedule, nbytes)])  # fmt: skip
 
-    def _priced(self, steps, devices):
-        """Return for each Step: itself, the picoseconds that one of it takes, and {wire: bytes}."""
-        plan = []
-        for step in steps:
-            longest, busy, carried = 0.0, defaultdict(float), defaultdict(int)
-            for source, target, nbytes in step.sends:
-                hops = self._clock.machine.route(devices[source], devices[target])
-                took = [copy_seconds(nbytes, hop.link) for hop in hops]
-                longest = max(longest, sum(took))
-                for hop, seconds in zip(hops, took):
-                    for wire in hop.wires:
-                        busy[wire] += seconds
-                        carried[wire] += nbytes
-            plan.append((step, round(max(longest, *busy.values()) * PS), carried))
-        return plan
+    def _library(self, name, devices, nbytes, root, algorithm):
+        name, machine = _OPERATIONS.get(name, name), self._clock.machine
+        found = estimate(name, machine, devices, _whole(nbytes), root, algorithm)
+        sends = paths.sends(found.algorithm, name, machine, devices, nbytes, root)
+        how = "" if found.algorithm == "none" else f", {found.algorithm} {found.protocol}"
+        routed = machine if found.algorithm == "direct" else group(machine, devices).machine
+        return Plan(how, [self._step(sends, routed)._replace(took=round(found.seconds * PS))])
 
-    def _write(self, name, plan, streams, start):
-        """Write spans: for each step, one for each rank that sends and one for each wire."""
-        total, number = sum(step.count for step, _, _ in plan), 0
-        for step, took, carried in plan:
-            sent = defaultdict(int)
-            for source, target, nbytes in step.sends:
-                sent[source] += nbytes
-                sent[target] += 0
-            for _ in range(step.count):
-                number += 1
-                label, end = f"{name}, step {number} of {total}", start + took
-                for place, nbytes in sorted(sent.items()):
-                    stream = streams[place]
-                    messages.note(self._clock, "communication", f"gpu{stream.device}", stream.number, label, start,
-                                  end, nbytes)  # fmt: skip
-                for wire, nbytes in carried.items():
-                    messages.note(self._clock, "copy", wire, 0, label, start, end, nbytes)
-                start = end
+    def _step(self, sends, machine=None):
+        """Return the `Step` of messages sent at once, which takes as long as the busiest wire."""
+        machine = machine or self._clock.machine
+        longest, busy, sent, carried = 0.0, defaultdict(float), defaultdict(int), defaultdict(int)
+        for source, target, nbytes in sends:
+            sent[source] += nbytes
+            sent[target] += 0
+            hops = machine.route(source, target)
+            took = [copy_seconds(nbytes, hop.link) for hop in hops]
+            longest = max(longest, sum(took))
+            for hop, seconds in zip(hops, took):
+                for wire in hop.wires:
+                    busy[wire] += seconds
+                    carried[wire] += nbytes
+        return Step(round(max(longest, *busy.values()) * PS) if busy else 0, dict(sent), dict(carried))
+
+    def _write(self, name, steps, streams, start):
+        """Write spans: for each step, one for each rank that sends or receives and one for each wire."""
+        for number, step in enumerate(steps, 1):
+            label = name if len(steps) == 1 else f"{name}, step {number} of {len(steps)}"
+            end = start + step.took
+            for gpu, nbytes in sorted(step.sent.items()):
+                messages.note(self._clock, "communication", f"gpu{gpu}", streams[gpu].number, label, start, end,
+                              nbytes)  # fmt: skip
+            for wire, nbytes in step.carried.items():
+                messages.note(self._clock, "copy", wire, 0, label, start, end, nbytes)
+            start = end
+
+
+def _size(nbytes):
+    power = next((power for power in (3, 2, 1) if nbytes >= 1024**power), 0)
+    return f"{nbytes / 1024**power:.4g} {('B', 'KiB', 'MiB', 'GiB')[power]}"
+
+
+def _whole(nbytes):
+    """Return the size of a rank's buffer; in an all_to_all, of one that loads all as the busiest rank is loaded."""
+    if isinstance(nbytes, int):
+        return nbytes
+    size = len(nbytes)
+    moved = [max(sum(row) - row[i], sum(other[i] for other in nbytes) - row[i]) for i, row in enumerate(nbytes)]
+    return -(-max(moved) * size // (size - 1)) if size > 1 else sum(nbytes[0])

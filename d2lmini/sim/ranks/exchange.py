@@ -20,7 +20,8 @@ class Call:
     name: of the collective. sent, received: the real tensors, or lists of them, that it gives and wants filled.
     same: {word: value} that must agree among the ranks. act: does it, given all ranks' calls. nbytes: what the cost
     counts. results: what its Work returns. on_host: whether the tensors are the host's. root: a place in the group.
-    reduction: a ReduceOp. schedule: what carries it, None for the built-in algorithm.
+    reduction: a ReduceOp. schedule: what carries it, or an algorithm's name; None for what a
+    library would choose.
     """
 
     name: str

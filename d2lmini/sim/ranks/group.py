@@ -180,7 +180,7 @@ class SimGroup(dist.ProcessGroup):
         same, schedule = {"shapes": _shapes(tensors)}, None
         if name == "all_reduce" and self._size > 1:
             schedule = self._owner.world.schedule(self._size)
-        act = schedules.act(schedule) if schedule else values.reduced(root)
+        act = values.reduced(root) if schedule is None or isinstance(schedule, str) else schedules.act(schedule)
         return self._join(name, tensors, tensors, act, values.nbytes(tensors), same, root, op=op, schedule=schedule)
 
     def _join(self, name, sent, received, act, nbytes, same=None, root=None, results=None, op=None, schedule=None):

@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 
 from d2lmini.sim.model import messages
+from d2lmini.sim.model.clock import Clock
 from d2lmini.sim.ranks.here import enter
 from d2lmini.sim.ranks.process import Process
 
@@ -43,7 +44,7 @@ class Rank:
     def stream(self, name):
         """Return the communication stream for a group or a pair, as NCCL has one for each communicator."""
         if name not in self._streams:
-            self._streams[name] = self.clock.stream(self.device)
+            self._streams[name] = Clock.stream(self.clock, self.number)  # of all GPUs, whichever rank asks
         return self._streams[name]
 
     def depart(self, call):

@@ -39,8 +39,9 @@ def spawn(fn, args=(), nprocs=None, allreduce=None):
     with whatever backend, is content with it. The ranks are threads that take turns; each has for itself what a process
     would have: its process groups, its random numbers. The results are the same in every run.
 
-    allreduce: ``allreduce(n)`` returns the schedule that carries every all-reduce of n ranks, those of DDP's buckets
-    too; see `schedules`. By default a ring, as `costs` prices it.
+    allreduce: what carries every all-reduce, those of DDP's buckets too: the name of an algorithm, "ring", "tree" or
+    "sharp", or a function ``allreduce(n)`` that returns the schedule for n ranks; see `schedules`. By default what a
+    library would choose, as `hardware.collective_costs` says.
 
     Raises RankError when `fn` raises, with the first such error as its cause; MismatchError and DeadlockError when the
     ranks' calls do not fit together, or wait for one another; ValueError for a number of ranks without GPUs;
@@ -58,7 +59,7 @@ class World:
     """The ranks of one call to `spawn`."""
 
     def __init__(self, size, allreduce):
-        self.schedule = cache(allreduce) if allreduce else lambda size: None
+        self.schedule = cache(allreduce) if callable(allreduce) else lambda size: allreduce
         self.size, self.results, self._exchanges, self._errors = size, [None] * size, {}, []
         self.baton, self._prices = Baton(size, self._explain), Prices(state.clock)
         self.ranks = [Rank(first + i, i, self, state.clock, gpus) for first, gpus in _nodes(size)

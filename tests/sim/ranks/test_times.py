@@ -191,10 +191,11 @@ def test_our_schedules_carry_the_buckets_of_ddp(schedule):
     wanted = sum(step.stop - step.start for sends in schedule(3).steps for step in sends) * 40 * 4 / schedule(3).chunks
     sums = [s for s in trace.spans if s.kind == "communication" and s.name.startswith("all_reduce")]
     bucket = [s for s in sums if s.name.split(",")[0] == sums[0].name.split(",")[0]]
+    assert bucket[-1].name.endswith(f", step {len(schedule(3).steps)} of {len(schedule(3).steps)}")
     assert sum(s.nbytes for s in bucket) == pytest.approx(wanted, abs=16)
 
 
-def test_a_trace_names_collective_group_bytes_and_step(tmp_path):
+def test_a_trace_names_collective_group_bytes_and_algorithm(tmp_path):
     def run(rank):
         pair = dist.new_group([1, 3])
         if rank in (1, 3):
@@ -204,8 +205,8 @@ def test_a_trace_names_collective_group_bytes_and_step(tmp_path):
 
     trace = traced(run)
     spans = [s for s in trace.spans if s.kind == "communication"]
-    assert [(s.place, s.nbytes) for s in spans] == [("gpu1", MIB // 2), ("gpu3", MIB // 2)] * 2
-    assert spans[-1].name == "all_reduce #1 of group [1, 3], step 2 of 2"
+    assert [(s.place, s.nbytes) for s in spans] == [("gpu1", MIB), ("gpu3", MIB)]
+    assert spans[-1].name == "all_reduce #1 of group [1, 3], 1 MiB, ring Simple"
     assert {s.row for s in trace.spans if s.place == "host"} == {1, 2, 3, 4}
     trace.save(tmp_path / "trace.json")
     names = {event["name"] for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]}
