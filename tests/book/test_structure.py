@@ -18,7 +18,7 @@ FLOORS = [
     {"devices"},
     {"timing"},
     {"measuring", "collectives"},
-    {"data_parallel", "distributed"},
+    {"data_parallel", "distributed", "parallel"},
     {"trainer"},
     {"figures", "checks", "lessons", "train"},
 ]

@@ -1,0 +1,52 @@
+"""Asynchronous updates: workers that fetch parameters, compute a gradient and hand it in, without waiting for others.
+
+    worker 0   ├── gradient ──┤├── gradient ──┤      each gradient is of parameters that others
+    worker 1   ├────── gradient ──────┤├─────        have changed meanwhile: its *staleness* counts how often
+
+What runs on a cluster as chance has it is a plan here, worked out from the workers' speeds; so a run can be repeated.
+"""
+
+import heapq
+from collections import namedtuple
+
+import torch
+
+Update = namedtuple("Update", "seconds worker staleness")
+Update.__doc__ = "When an update is made, by which worker, and how many came since that worker read the parameters."
+
+
+def arrivals(seconds, updates):
+    """Return the first `updates` updates, in order, of workers that never wait.
+
+    seconds: what each worker takes for a gradient. Of two that end at the
+    same time the lower number comes first. Raises ValueError with no
+    worker, or when one takes no time.
+    """
+    if not seconds or min(seconds) <= 0:
+        raise ValueError(
+            f"expected each worker's seconds, above 0, got {seconds}"
+        )
+    read = [0] * len(seconds)  # the number of updates that a worker saw
+    coming = [(time, worker) for worker, time in enumerate(seconds)]
+    heapq.heapify(coming)
+    plan = []
+    for done in range(updates):
+        time, worker = heapq.heappop(coming)
+        plan.append(Update(time, worker, done - read[worker]))
+        read[worker] = done + 1
+        heapq.heappush(coming, (time + seconds[worker], worker))
+    return plan
+
+
+def train_asynchronously(parameters, gradient, plan, rate):
+    """Make a plan's updates, each with a gradient of older parameters.
+
+    gradient(parameters, i): that of update i, as a vector like
+    `parameters`. Return the parameters, before the first update and after
+    each.
+    """
+    versions = [parameters]
+    for i, update in enumerate(plan):
+        read = versions[i - update.staleness]
+        versions.append(versions[i] - rate * gradient(read, i))
+    return torch.stack(versions)

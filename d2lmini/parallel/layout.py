@@ -1,0 +1,164 @@
+"""Which layout of a transformer over GPUs fits into memory, and what a step takes: by formula, in no time.
+
+A layout cuts each layer over `tensor` ranks (the innermost, inside a node), the layers over `pipeline` stages, and the
+batch over `data` replicas. Numbers have 16 bits; Adam keeps 32-bit parameters and two more numbers for each.
+"""
+
+from dataclasses import dataclass
+
+from d2lmini.hardware.costs import operation_seconds
+from d2lmini.hardware.products import Product
+
+WEIGHT, STATE = 2, 12  # bytes a parameter: 16-bit weights; 32-bit parameters and Adam's two moments
+# Bytes that norms and sums pass to and from memory in forward, for each number of the width, and how many times that in
+# backward: each one kernel (True), or as eager PyTorch has them, with norms in 32 bits.
+PASSED = {True: (28, 2.0), False: (84, 2.6)}
+SCORE = 10  # bytes a score, at the peak: 16 bits, the 32-bit logarithm of its softmax, and that one's gradient
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A transformer like `models.Llama`, with its sizes, on sequences of `length`.
+
+    tied: the scores' weight is the words'.
+    """
+
+    width: int
+    layers: int
+    heads: int
+    key_heads: int
+    hidden: int
+    words: int
+    length: int
+    tied: bool = False
+
+    @property
+    def products(self):
+        """The (inputs, outputs) of a layer's linear layers, those cut by columns and those cut by rows."""
+        keys = self.width // self.heads * self.key_heads
+        return ([(self.width, n) for n in (self.width, keys, keys, self.hidden, self.hidden)],
+                [(self.width, self.width), (self.hidden, self.width)])  # fmt: skip
+
+    @property
+    def layer(self):
+        """The parameters of one layer, its two norms included."""
+        return sum(a * b for cut in self.products for a, b in cut) + 2 * self.width
+
+    @property
+    def parameters(self):
+        """All parameters."""
+        return self.layers * self.layer + (1 if self.tied else 2) * self.words * self.width + self.width
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a step is laid out over ``data × tensor × pipeline`` GPUs.
+
+    level: of ZeRO, 0 to 3. batch: sequences in a micro-batch. batches: how many of these a replica takes a step.
+    again: the share of forward that backward computes again. gradient: bytes of one. fused: a norm is one kernel.
+    """
+
+    data: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    level: int = 0
+    batch: int = 1
+    batches: int = 1
+    again: float = 0.0
+    gradient: int = 2
+    fused: bool = True
+
+    @property
+    def gpus(self):
+        """How many GPUs it needs."""
+        return self.data * self.tensor * self.pipeline
+
+
+def held(shape, layout):
+    """Return the parameters of the first stage's ranks, which have the words too; a single stage also has the scores.
+
+    Raises ValueError where tensor ranks do not divide the heads, or the stages the layers.
+    """
+    if shape.heads % layout.tensor or shape.layers % layout.pipeline:
+        raise ValueError(f"{shape.heads} heads and {shape.layers} layers cannot be cut for {layout.tensor} tensor "
+                         f"ranks and {layout.pipeline} stages")  # fmt: skip
+    ends = shape.words * shape.width * (1 if layout.pipeline > 1 or shape.tied else 2)
+    return (shape.layers // layout.pipeline * shape.layer + ends) / layout.tensor
+
+
+def memory_bytes(shape, layout):
+    """Return {what: bytes} of the fullest GPU: weights, gradients, optimizer, activations.
+
+    States: Rajbhandari et al., SC 2020. Activations: what backward reads, counted from a layer's operations with fused
+    attention; a micro-batch of the first stage is held until as many as there are stages are under way (1F1B).
+    """
+    mine, parts = held(shape, layout), [layout.data if layout.level >= level else 1 for level in (3, 2, 1)]
+    weights, gradients, state = WEIGHT / parts[0], layout.gradient / parts[1], STATE / parts[2]
+    gathered = 2 * WEIGHT * shape.layer / layout.tensor if layout.level == 3 else 0  # this layer, and the next one
+    tokens, under_way = layout.batch * shape.length, min(layout.pipeline, layout.batches)
+    keys = 2 * shape.key_heads / shape.heads
+    inside = (2 * shape.width * (2 + keys) + 8 * shape.hidden) / layout.tensor  # q, k, v, mixed; gate, up, both after
+    kept = 2 * shape.width + (1 - layout.again) * (6 * shape.width + inside)
+    activations = tokens * kept * shape.layers / layout.pipeline
+    scores = tokens * SCORE * shape.words / layout.tensor
+    fullest = max(activations * under_way + (scores if layout.pipeline == 1 else 0), activations + scores)
+    return {"weights": mine * weights + gathered, "gradients": mine * gradients, "optimizer": mine * state,
+            "activations": fullest}  # fmt: skip
+
+
+def layer_seconds(shape, layout, gpu):
+    """Return the seconds of a layer's forward and of its backward, of one micro-batch on one GPU, without messages."""
+    tokens, columns, rows = layout.batch * shape.length, *shape.products
+    cut = [(a, b / layout.tensor) for a, b in columns] + [(a / layout.tensor, b) for a, b in rows]
+    products = [sum(_product(tokens, *sides[::way], gpu) for sides in cut) for way in (1, -1)]
+    weights = sum(_product(a, tokens, b, gpu) for a, b in cut)
+    flops = 4 * tokens * shape.length * shape.width / layout.tensor / 2  # causal: half of the pairs
+    fused = [operation_seconds(n * flops, 0, gpu, "attention", "bfloat16") for n in (1, 2.5)]
+    norms, times = PASSED[layout.fused]
+    inside = (28 * shape.width + 10 * shape.hidden) / layout.tensor  # turning queries and keys; the gate
+    small = operation_seconds(0, tokens * (norms * shape.width + inside), gpu, "pointwise")
+    return products[0] + fused[0] + small, products[1] + weights + fused[1] + times * small
+
+
+def _product(m, k, n, gpu):
+    m, n, k = round(m), round(n), round(k)
+    product = Product(1, m, n, k, 2 * (m * k + k * n + m * n))
+    return operation_seconds(2 * m * n * k, product.nbytes, gpu, "gemm", "bfloat16", (product,))
+
+
+def step_seconds(shape, layout, gpu, collective):
+    """Return {what: seconds} of one step: compute, tensor, bubble, data (what backward does not hide), update.
+
+    collective(operation, gpus, bytes): the seconds of one on the cluster, as `collective_costs.seconds`. Ranks of one
+    layer are neighbours; a collective of replicas shares the wires with its neighbours', so all count as one.
+    """
+    tokens, layers = layout.batch * shape.length, shape.layers / layout.pipeline
+    forward, backward = layer_seconds(shape, layout, gpu)
+    scores = _product(tokens, shape.width, shape.words / layout.tensor, gpu)
+    ends = 3 * scores + operation_seconds(0, 2 * SCORE * tokens * shape.words / layout.tensor, gpu, "pointwise")
+    one = layers * (forward * (1 + layout.again) + backward) + ends / layout.pipeline
+    messages = (4 + 2 * layout.again) * layers * collective("all_reduce", layout.tensor, 2 * tokens * shape.width)
+    messages *= layout.tensor > 1
+    compute, waiting = layout.batches * one, (layout.pipeline - 1) * (one + messages)
+    mine = held(shape, layout)
+    moved = 30 * mine / (layout.data if layout.level else 1)  # Adam: reads 4 numbers, writes 3 and the weight
+    return {"compute": compute, "tensor": layout.batches * messages, "bubble": waiting,
+            "data": _exposed(shape, layout, collective, mine, layers * forward, layers * backward),
+            "update": operation_seconds(0, moved, gpu, "pointwise")}  # fmt: skip
+
+
+def _exposed(shape, layout, collective, mine, forward, backward):
+    """Return the seconds of the replicas' collectives beside which nothing is computed."""
+    if layout.data == 1:
+        return 0.0
+
+    def whole(operation, nbytes):
+        return collective(operation, layout.data * layout.tensor, layout.tensor * nbytes)
+
+    gradients, weights = layout.gradient * mine, WEIGHT * mine
+    if layout.level == 0:
+        return max(0.0, whole("all_reduce", gradients) - backward)
+    scatter, gather = whole("reduce_scatter", gradients), whole("all_gather", weights)
+    if layout.level < 3:
+        return max(0.0, scatter - backward) + gather
+    return layout.batches * (max(0.0, gather - forward) + max(0.0, gather + scatter - backward))

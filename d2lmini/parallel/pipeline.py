@@ -1,0 +1,113 @@
+"""Pipelines: each rank has some of the layers, and a batch goes through them in micro-batches.
+
+    GPipe, 3 stages, 4 micro-batches (Huang et al., 2019)    1F1B (Narayanan et al., PipeDream, 2019)
+    F0 F1 F2 F3             B0 B1 B2 B3                      F0 F1 F2       B0 F3 B1    B2    B3
+       F0 F1 F2 F3       B0 B1 B2 B3                            F0 F1    B0 F2 B1 F3 B2    B3
+          F0 F1 F2 F3 B0 B1 B2 B3                                  F0 B0 F1 B1 F2 B2 F3 B3
+
+A schedule is data: for each stage the order of its steps, pairs of "F" or "B" and a micro-batch's number. Both idle for
+as long; but GPipe keeps the activations of all micro-batches, and 1F1B those of at most as many as there are stages.
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def gpipe(stages, batches):
+    """Return each stage's order: all micro-batches forward, then back."""
+    order = [(way, i) for way in "FB" for i in range(batches)]
+    return [list(order) for _ in range(stages)]
+
+
+def one_f_one_b(stages, batches):
+    """Return each stage's order: one forward, one backward, in turn.
+
+    A stage first runs ahead, by as many as the first needs to come back.
+    """
+    orders = []
+    for stage in range(stages):
+        ahead = min(stages - stage, batches)
+        order = [("F", i) for i in range(ahead)]
+        for i in range(batches):
+            order.append(("B", i))
+            if ahead + i < batches:
+                order.append(("F", ahead + i))
+        orders.append(order)
+    return orders
+
+
+def starts(orders, forward=1.0, backward=2.0):
+    """Return {(stage, way, micro-batch): when it starts}, messages taking no time.
+
+    forward, backward: what a micro-batch takes in one stage. Raises ValueError for a schedule whose stages wait for one
+    another, and names the first step that never starts.
+    """
+    begin, free, todo = {}, [0.0] * len(orders), [list(order) for order in orders]
+    while any(todo):
+        ready = [stage for stage, order in enumerate(todo) if order and _before(stage, order[0], len(orders)) in
+                 (*begin, None)]  # fmt: skip
+        if not ready:
+            stage = next(stage for stage, order in enumerate(todo) if order)
+            raise ValueError(f"the schedule does not end: stage {stage} waits for {''.join(map(str, todo[stage][0]))}")
+        for stage in ready:
+            way, i = todo[stage].pop(0)
+            before = _before(stage, (way, i), len(orders))
+            took = forward if before and before[1] == "F" else backward
+            arrived = begin[before] + took if before else 0.0
+            begin[stage, way, i] = max(free[stage], arrived)
+            free[stage] = begin[stage, way, i] + (forward if way == "F" else backward)
+    return begin
+
+
+def _before(stage, step, stages):
+    """Return the step whose result a step needs, None for the first stage's forward."""
+    way, i = step
+    if way == "F":
+        return (stage - 1, "F", i) if stage else None
+    return (stage, "F", i) if stage == stages - 1 else (stage + 1, "B", i)
+
+
+def bubble(orders, forward=1.0, backward=2.0):
+    """Return the share of the time from first to last step in which a stage is idle, on average.
+
+    With m micro-batches on p stages GPipe and 1F1B both have (p − 1) ÷ (m + p − 1).
+    """
+    begin, cost = starts(orders, forward, backward), {"F": forward, "B": backward}
+    busy = sum(cost[way] for order in orders for way, _ in order) / len(orders)
+    return 1 - busy / max(at + cost[way] for (_, way, _), at in begin.items())
+
+
+def run_stage(stage, order, batches, loss, like):
+    """Run one step of this rank's stage; return the losses, on the last.
+
+    order: the schedule's, for this rank. batches: the first stage's inputs,
+    one a micro-batch. loss(output, i): the last stage's. like: a tensor as
+    one that travels. Gradients add up in the stage's parameters.
+    """
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    kept, sent, losses = {}, [], []
+    for way, i in order:
+        if way == "F":
+            x = received(like, rank - 1) if rank else batches[i]
+            y = stage(x)
+            if rank < last:
+                sent.append(dist.isend(y.detach(), rank + 1))
+            else:
+                y = loss(y, i)
+                losses.append(y.detach())
+            kept[i] = x, y
+        else:
+            x, y = kept.pop(i)
+            y.backward(received(like, rank + 1) if rank < last else None)
+            if rank:
+                sent.append(dist.isend(x.grad, rank - 1))
+    for work in sent:
+        work.wait()
+    return losses
+
+
+def received(like, source):
+    """Return a tensor from a rank, whose gradient will be wanted."""
+    x = torch.empty_like(like)
+    dist.recv(x, source)
+    return x.requires_grad_()

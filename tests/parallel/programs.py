@@ -1,0 +1,115 @@
+"""One small transformer, trained by one device and, cut in every way, by simulated ranks."""
+
+import torch
+import torch.distributed as dist
+from torch.nn.functional import cross_entropy
+
+from d2lmini.models import Llama
+from d2lmini.parallel import cut_layer, gpipe, one_f_one_b, run_stage, shard
+
+STEPS, BATCH, LENGTH, WORDS, WIDTH = 2, 8, 6, 24, 16
+SIZES = {"width": WIDTH, "layers": 4, "heads": 4, "key_heads": 4, "hidden": 32, "words": WORDS}
+
+
+def model():
+    torch.manual_seed(0)
+    return Llama(**SIZES)
+
+
+def tokens():
+    numbers = torch.Generator().manual_seed(1)
+    return torch.randint(WORDS, (BATCH, LENGTH + 1), generator=numbers)
+
+
+def loss_of(scores, text):
+    return cross_entropy(scores.flatten(0, 1), text[:, 1:].flatten())
+
+
+def optimizer(parameters):
+    return torch.optim.SGD(parameters, lr=0.3, momentum=0.9)
+
+
+def steps(net, text, optimize, before_step=lambda: None, after_step=lambda: None):
+    losses = []
+    for _ in range(STEPS):
+        loss = loss_of(net(text[:, :-1]), text)
+        loss.backward()
+        before_step()
+        optimize.step()
+        optimize.zero_grad()
+        after_step()
+        losses.append(loss.item())
+    return losses
+
+
+def alone():
+    """Return the losses and the parameters of one device."""
+    net = model()
+    losses = steps(net, tokens(), optimizer(net.parameters()))
+    return losses, {name: p.detach() for name, p in net.named_parameters()}
+
+
+def cut(name, whole, rank, size):
+    """Return a rank's part of a parameter under tensor parallelism."""
+    if name.split(".")[-2] in ("q", "k", "v", "gate", "up"):
+        return whole.chunk(size)[rank]
+    return whole.chunk(size, 1)[rank] if name.split(".")[-2] in ("out", "down") else whole
+
+
+def tensor_parallel(rank):
+    net = model()
+    for layer in net.layers:
+        cut_layer(layer)
+    net.to("sim")
+    losses = steps(net, tokens().to("sim"), optimizer(net.parameters()))
+    return losses, {name.replace(".module", ""): p.detach().cpu() for name, p in net.named_parameters()}
+
+
+class Stage(torch.nn.Module):
+    """Some of the layers, with what comes before the first and after the last."""
+
+    def __init__(self, net, rank, size):
+        super().__init__()
+        long = len(net.layers) // size
+        self.layers = net.layers[rank * long : (rank + 1) * long]
+        self.words = net.words if rank == 0 else None
+        self.norm, self.scores = (net.norm, net.scores) if rank == size - 1 else (None, None)
+        self.numbers, self.turn_width = (rank * long, (rank + 1) * long), net.head_width
+
+    def forward(self, x):
+        from d2lmini.models.llama import rotation
+
+        x = self.words(x) if self.words is not None else x
+        turn = rotation(x.shape[1], self.turn_width, device=x.device)
+        for layer in self.layers:
+            x = layer(x, turn)
+        return x if self.norm is None else self.scores(self.norm(x))
+
+
+def pipelined(rank, schedule=one_f_one_b, batches=4):
+    size = dist.get_world_size()
+    stage = Stage(model(), rank, size).to("sim")
+    order, text = schedule(size, batches)[rank], tokens().to("sim").chunk(batches)
+    optimize, losses = optimizer(stage.parameters()), []
+    like = torch.empty(BATCH // batches, LENGTH, WIDTH, device="sim")
+    for _ in range(STEPS):
+        found = run_stage(stage, order, [t[:, :-1] for t in text], lambda y, i: loss_of(y, text[i]) / batches, like)
+        optimize.step()
+        optimize.zero_grad()
+        losses.append(sum(found).item() if found else None)
+    return losses, [p.detach().cpu() for p in stage.parameters()], stage.numbers
+
+
+def zero(rank, level):
+    size, net = dist.get_world_size(), model().to("sim")
+    units = shard([net.words, *net.layers, net.norm, net.scores], level)
+    optimize = optimizer([unit.shard for unit in units])
+    losses = steps(net, tokens().chunk(size)[rank].to("sim"), optimize,
+                   lambda: [unit.reduce() for unit in units if level == 1],
+                   lambda: [unit.gather() for unit in units if level < 3])  # fmt: skip
+    for unit in units:
+        unit.gather()
+    return losses, {name: p.detach().cpu().clone() for name, p in net.named_parameters()}
+
+
+SCHEDULES = [gpipe, one_f_one_b]

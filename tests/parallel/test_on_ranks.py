@@ -1,0 +1,120 @@
+"""Each kind of parallelism gives the numbers of one device, and moves the bytes of its formula."""
+
+import sys
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+import programs
+
+from d2lmini import sim
+
+P = 4 * sum(p.numel() for p in programs.model().parameters())
+ACTIVATION = programs.BATCH * programs.LENGTH * programs.WIDTH * 4
+alone = cache(programs.alone)
+
+
+def ran(run, ranks, *args):
+    """Return the ranks' results, and the bytes that each collective moved in all."""
+    sim.enable(ranks, gpu="V100-SXM2-16GB")
+    with sim.trace() as trace:
+        results = sim.spawn(run, args)
+    sent = defaultdict(int)
+    for span in trace.spans:
+        if span.kind == "communication":
+            sent[span.name.split()[0]] += span.nbytes
+    return results, sent
+
+
+def close(found, wanted):
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_layers_cut_over_ranks(ranks):
+    losses, parameters = alone()
+    results, sent = ran(programs.tensor_parallel, ranks)
+    for rank, (found, mine) in enumerate(results):
+        close(found, losses)
+        assert mine.keys() == parameters.keys()
+        for name, p in parameters.items():
+            close(mine[name], programs.cut(name, p, rank, ranks))
+    assert sent["all_reduce"] == programs.STEPS * 4 * 4 * 2 * (ranks - 1) * ACTIVATION
+    assert set(sent) <= {"all_reduce"}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("schedule", programs.SCHEDULES)
+@pytest.mark.parametrize("batches", [1, 4])
+def test_a_pipeline(schedule, ranks, batches):
+    losses, parameters = alone()
+    results, sent = ran(programs.pipelined, ranks, schedule, batches)
+    close(results[-1][0], losses)
+    for number, (_, mine, (first, end)) in enumerate(results):
+        names = [f"layers.{i}." for i in range(first, end)]
+        names += ["words."] * (number == 0) + ["norm.", "scores."] * (number == ranks - 1)
+        wanted = [p for name, p in parameters.items() if any(name.startswith(start) for start in names)]
+        assert len(wanted) == len(mine)
+        assert all(any(w.shape == p.shape and torch.allclose(w, p, atol=1e-5) for w in wanted) for p in mine)
+    assert sent["send"] == programs.STEPS * 2 * (ranks - 1) * ACTIVATION
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_replicas_that_share_out_what_they_keep(level, ranks):
+    losses, parameters = alone()
+    results, sent = ran(programs.zero, ranks, level)
+    close([sum(step) / ranks for step in zip(*(found for found, _ in results))], losses)
+    for _, mine in results:
+        close(mine, parameters)
+    gathers = programs.STEPS * (2 if level == 3 else 1) + 1  # and once to look at the result
+    assert sent["reduce_scatter"] == programs.STEPS * (ranks - 1) * P
+    assert sent["all_gather"] == gathers * (ranks - 1) * P
+
+
+def test_a_level_that_does_not_exist():
+    with pytest.raises(sim.RankError, match="level"):
+        ran(programs.zero, 2, 4)
+
+
+def test_heads_that_ranks_do_not_divide():
+    with pytest.raises(sim.RankError, match="divide"):
+        ran(programs.tensor_parallel, 3)
+
+
+def uneven(rank):
+    from d2lmini.parallel import Unit
+
+    layer = torch.nn.Linear(3, 2).to("sim")  # 8 numbers on 3 ranks
+    whole = torch.cat([p.detach().flatten() for p in layer.parameters()]).cpu()
+    unit = Unit(layer)
+    unit.shard.data += 1
+    unit.gather()
+    return whole, torch.cat([p.detach().flatten() for p in layer.parameters()]).cpu(), len(unit.shard)
+
+
+def test_parameters_that_ranks_do_not_divide():
+    results, _ = ran(uneven, 3)
+    for whole, found, mine in results:
+        close(found, whole + 1 if torch.equal(whole, results[0][0]) else found)
+        assert mine == 3
+
+
+def biased(rank):
+    from d2lmini.parallel import CopyToRanks, RowParallel, column_parallel
+
+    torch.manual_seed(0)
+    a, b, x = torch.nn.Linear(6, 8), torch.nn.Linear(8, 4), torch.randn(5, 6)
+    wanted = torch.autograd.grad(b(a(x).relu()).square().sum(), [a.bias, b.bias])
+    a, b, x = column_parallel(a).to("sim"), RowParallel(b).to("sim"), x.to("sim")
+    b(a(CopyToRanks.apply(x, None)).relu()).square().sum().backward()
+    return [w.chunk(2)[rank] if w.shape != b.bias.shape else w for w in wanted], [a.bias.grad.cpu(), b.bias.grad.cpu()]
+
+
+def test_a_bias_counts_once():
+    for wanted, found in ran(biased, 2)[0]:
+        close(found, wanted)

@@ -1,0 +1,224 @@
+"""Schedules of pipelines, plans of asynchronous updates, and layouts, against formulas and published figures."""
+
+import math
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from d2lmini import sim
+from d2lmini.hardware import GPUS, MACHINES, build, collective_costs
+from d2lmini.models.llama import Layer, Llama, rotation
+from d2lmini.parallel import (
+    Layout,
+    Shape,
+    arrivals,
+    bubble,
+    gpipe,
+    memory_bytes,
+    one_f_one_b,
+    starts,
+    step_seconds,
+    train_asynchronously,
+)
+from d2lmini.parallel.layout import layer_seconds
+
+H100 = GPUS["H100-SXM5-80GB"]
+ONE_B = Shape(2048, 16, 32, 32, 8192, 131072, 4096, tied=True)
+EIGHT_B = Shape(4096, 32, 32, 8, 14336, 128256, 8192)
+NODE = partial(collective_costs.seconds, machine=MACHINES["DGX-H100"])
+
+
+def in_a_node(operation, gpus, nbytes):
+    return collective_costs.seconds(operation, MACHINES["DGX-H100"], gpus, round(nbytes))
+
+
+# -- pipelines -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schedule", [gpipe, one_f_one_b])
+@pytest.mark.parametrize("stages", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("batches", [1, 2, 3, 8, 32])
+@pytest.mark.parametrize("backward", [1.0, 2.0, 3.5])
+def test_a_bubble_is_that_of_the_formula(schedule, stages, batches, backward):
+    orders = schedule(stages, batches)
+    for order in orders:
+        assert sorted(order) == [(way, i) for way in "BF" for i in range(batches)]
+        assert all(order.index(("F", i)) < order.index(("B", i)) for i in range(batches))
+    assert bubble(orders, 1.0, backward) == pytest.approx((stages - 1) / (batches + stages - 1))
+
+
+@pytest.mark.parametrize(("schedule", "most"), [(gpipe, lambda stage, m: m), (one_f_one_b, lambda s, m: min(m, 4 - s))])
+@pytest.mark.parametrize("batches", [1, 3, 4, 9])
+def test_what_is_under_way(schedule, most, batches):
+    for stage, order in enumerate(schedule(4, batches)):
+        under_way = [sum(1 if way == "F" else -1 for way, _ in order[:n]) for n in range(len(order) + 1)]
+        assert max(under_way) == most(stage, batches)
+
+
+def test_nothing_starts_before_what_it_needs():
+    begin = starts(one_f_one_b(3, 4), 1.0, 2.0)
+    for (stage, way, i), at in begin.items():
+        if way == "F" and stage:
+            assert at >= begin[stage - 1, "F", i] + 1
+        if way == "B":
+            assert at >= (begin[stage + 1, "B", i] + 2 if stage < 2 else begin[stage, "F", i] + 1)
+
+
+def test_stages_that_wait_for_one_another_are_told():
+    orders = gpipe(2, 2)
+    orders[0][0], orders[0][2] = orders[0][2], orders[0][0]
+    with pytest.raises(ValueError, match="stage 0"):
+        starts(orders)
+
+
+# -- asynchronous updates --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_equal_workers_are_as_stale_as_there_are_others(workers):
+    plan = arrivals([0.5] * workers, 4 * workers)
+    assert [update.worker for update in plan] == list(range(workers)) * 4
+    assert [update.staleness for update in plan[workers:]] == [workers - 1] * 3 * workers
+    assert plan[-1].seconds == 2.0
+
+
+def test_a_slow_worker_is_stale_and_holds_nobody_up():
+    plan = arrivals([1, 1, 1, 4], 26)
+    assert plan[-1].seconds == 8
+    assert [update.staleness for update in plan if update.worker == 3] == [12, 12]
+    assert max(update.staleness for update in plan if update.worker < 3) == 3
+
+
+@pytest.mark.parametrize("seconds", [[], [1, 0]])
+def test_workers_that_take_no_time(seconds):
+    with pytest.raises(ValueError, match="seconds"):
+        arrivals(seconds, 1)
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2, 5])
+def test_a_delay_bounds_the_rate(delay):
+    """x ← x − a·x delayed by n is stable for a < 2 sin(π ÷ (4n + 2)): Levin and May, Theor. Popul. Biol. 9, 1976."""
+    plan = arrivals([1.0] * (delay + 1), 3000)
+    limit = 2 * math.sin(math.pi / (4 * delay + 2))
+    for rate, grows in ((0.97 * limit, False), (1.03 * limit, True)):
+        found = train_asynchronously(torch.ones(1, dtype=torch.float64), lambda x, i: x, plan, rate)
+        assert len(found) == 3001
+        assert (found[-50:].abs().max() > 1) == grows
+
+
+def test_one_worker_is_gradient_descent():
+    numbers = torch.arange(6.0)
+    found = train_asynchronously(torch.zeros(2), lambda x, i: 2 * x - numbers[i], arrivals([1.0], 6), 0.1)
+    x = torch.zeros(2)
+    for i in range(6):
+        torch.testing.assert_close(found[i], x)
+        x = x - 0.1 * (2 * x - numbers[i])
+    torch.testing.assert_close(found[6], x)
+
+
+# -- layouts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [Shape(64, 3, 4, 2, 96, 40, 8), Shape(32, 1, 4, 4, 80, 50, 8)])
+def test_parameters_are_those_of_the_model(shape):
+    sizes = (shape.width, shape.layers, shape.heads, shape.key_heads, shape.hidden, shape.words)
+    assert shape.parameters == sum(p.numel() for p in Llama(*sizes).parameters())
+    assert replace(shape, tied=True).parameters == shape.parameters - shape.words * shape.width
+
+
+def test_published_sizes():
+    assert EIGHT_B.parameters == 8_030_261_248  # Llama 3.1 8B
+    assert Shape(3072, 28, 32, 32, 8192, 131072, 4096, tied=True).parameters == pytest.approx(3.57e9, rel=2e-3)
+
+
+@pytest.mark.parametrize(("level", "wanted"), [(0, 16), (1, 4 + 12 / 64), (2, 2 + 14 / 64), (3, 16 / 64)])
+def test_states_a_parameter(level, wanted):
+    """Rajbhandari et al., SC 2020, Figure 1: 7.5B parameters on 64 GPUs take 120, 31.4, 16.6 and 1.9 GB."""
+    parts = memory_bytes(EIGHT_B, Layout(data=64, level=level))
+    gathered = 4 * EIGHT_B.layer if level == 3 else 0
+    states = parts["weights"] + parts["gradients"] + parts["optimizer"] - gathered
+    assert states / EIGHT_B.parameters == pytest.approx(wanted)
+    assert states / EIGHT_B.parameters * 7.5 == pytest.approx({0: 120, 1: 31.4, 2: 16.6, 3: 1.9}[level], abs=0.05)
+
+
+@pytest.mark.parametrize(("shape", "layout", "published"), [
+    (ONE_B, Layout(data=8, gradient=4), 36.66e9),
+    (EIGHT_B, Layout(data=8, batch=2, level=3, again=0.5, gradient=4), 82.4 * 2**30),
+    (EIGHT_B, Layout(data=128, batch=2, level=3, again=0.5, gradient=4), 67.0 * 2**30),
+])  # fmt: skip
+def test_published_memory(shape, layout, published):
+    """Ultra-Scale Playbook, 1B on 8 GPUs; torchtitan's benchmarks of December 2024, Llama-3.1-8B."""
+    assert sum(memory_bytes(shape, layout).values()) == pytest.approx(published, rel=0.05)
+
+
+def test_cutting_halves_what_is_cut():
+    whole, half = (memory_bytes(EIGHT_B, Layout(tensor=t)) for t in (1, 2))
+    for what in ("weights", "gradients", "optimizer"):
+        assert half[what] == pytest.approx(whole[what] / 2)
+    assert whole["activations"] / 2 < half["activations"] < whole["activations"]
+
+
+@pytest.mark.parametrize("layout", [Layout(tensor=3), Layout(pipeline=5)])
+def test_what_cannot_be_cut(layout):
+    with pytest.raises(ValueError, match="cut"):
+        memory_bytes(EIGHT_B, layout)
+
+
+@pytest.mark.parametrize(("shape", "batch", "tensor"), [(ONE_B, 1, 1), (EIGHT_B, 1, 1), (EIGHT_B, 2, 4)])
+def test_a_layer_takes_what_the_simulated_clock_says(shape, batch, tensor):
+    sim.enable(machine=build(1, H100.name), shapes_only=True, way="compiled")
+    with torch.device("sim:0"):
+        heads = shape.heads // tensor, shape.key_heads // tensor
+        layer = Layer(shape.width, *heads, shape.hidden // tensor)
+        columns, rows = shape.products
+        for name, (a, b) in zip(["q", "k", "v", "gate", "up", "out", "down"], columns + rows):
+            a, b = (a, b // tensor) if (a, b) in columns and name not in ("out", "down") else (a // tensor, b)
+            setattr(layer, name, torch.nn.Linear(a, b, bias=False))
+        layer = layer.bfloat16()
+        x = torch.zeros(batch, shape.length, shape.width, dtype=torch.bfloat16, requires_grad=True)
+        turn = tuple(t.bfloat16() for t in rotation(shape.length, shape.width // shape.heads, device="sim:0"))
+    times = []
+    for _ in range(2):
+        with sim.trace() as forward:
+            y = layer(x, turn)
+            torch.sim.synchronize()
+        with sim.trace() as backward:
+            y.backward(y.detach())
+            torch.sim.synchronize()
+        times = [forward.seconds, backward.seconds]
+        x.grad = None
+        layer.zero_grad()
+    found = layer_seconds(shape, Layout(batch=batch, tensor=tensor, fused=False), H100)
+    assert list(found) == pytest.approx(times, rel=0.15)
+
+
+def test_a_step_on_one_gpu_has_no_messages():
+    found = step_seconds(ONE_B, Layout(batches=3), H100, in_a_node)
+    assert found["tensor"] == found["bubble"] == found["data"] == 0
+    assert found["compute"] == pytest.approx(3 * step_seconds(ONE_B, Layout(), H100, in_a_node)["compute"])
+
+
+@pytest.mark.parametrize("batches", [1, 4, 16])
+def test_a_pipeline_waits_for_its_bubble(batches):
+    found = step_seconds(EIGHT_B, Layout(pipeline=4, batches=batches), H100, in_a_node)
+    assert found["bubble"] / (found["bubble"] + found["compute"]) == pytest.approx(3 / (batches + 3))
+
+
+def test_tensor_parallel_layers_pay_four_sums_each():
+    calls = []
+    step_seconds(ONE_B, Layout(tensor=4), H100, lambda *call: calls.append(call) or 1.0)
+    assert calls == [("all_reduce", 4, 2 * ONE_B.length * ONE_B.width)]
+    assert step_seconds(ONE_B, Layout(tensor=4), H100, lambda *call: 1.0)["tensor"] == 4 * ONE_B.layers
+    assert step_seconds(ONE_B, Layout(tensor=4, again=1), H100, lambda *call: 1.0)["tensor"] == 6 * ONE_B.layers
+
+
+@pytest.mark.parametrize(("level", "wanted"), [(0, {"all_reduce"}), (1, {"reduce_scatter", "all_gather"}),
+                                               (3, {"reduce_scatter", "all_gather"})])  # fmt: skip
+def test_replicas_exchange_what_backward_does_not_hide(level, wanted):
+    calls, layout = [], Layout(data=4, tensor=2, level=level)
+    slow = step_seconds(ONE_B, layout, H100, lambda *call: calls.append(call) or (call[1] > 2) * 100.0)["data"]
+    assert {call[0] for call in calls if call[1] == 8} == wanted
+    assert slow == pytest.approx({0: 100, 1: 200, 3: 300}[level], rel=0.01)
+    assert step_seconds(ONE_B, layout, H100, lambda *call: 1e-6)["data"] == pytest.approx(1e-6 * (level == 1))
