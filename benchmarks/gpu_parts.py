@@ -85,7 +85,7 @@ def training(data, batch_size, device, rounds, workers, modes):
     """Measure every variant of one epoch of LeNet on one device."""
     images, labels, told = data
     ways = variants(images, labels, batch_size, device, workers)
-    more, failed = compiled(Batches(images, labels, batch_size, shuffle=True, device=device), device, modes)
+    more, failed = compiled(Batches(images, labels, batch_size, shuffle=True).to(device), device, modes)
     rows = [{"name": name, "seconds": seconds(m)} for name, m in take_turns(ways | more, rounds, [device]).items()]
     note = {"note": f"left out: {'; '.join(failed)}"} if failed else {}
     return {"network": "LeNet", "data": told, "images": len(images), "batch_size": batch_size, "epochs": rows, **note}
@@ -109,7 +109,7 @@ def scaling(data, batch_size, devices, rounds, nbytes):
     if len(devices) == 1:
         return {"note": "there is one device, so there is nothing to share work with", "rows": []}
     images, labels, _ = data
-    there = Batches(images, labels, batch_size, shuffle=True, device=devices[0])
+    there = Batches(images, labels, batch_size, shuffle=True).to(devices[0])
     counts = sorted({1, *(2**k for k in range(1, 10) if 2**k <= len(devices)), len(devices)})
     found = take_turns({count: trained(there, devices[:count]) for count in counts}, rounds, devices)
     rows = [{"devices": n, "seconds": seconds(m), **(_allreduce(devices[:n], nbytes, rounds) if n > 1 else {})}

@@ -7,7 +7,6 @@ import copy
 import hashlib
 import os
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import torch
@@ -26,15 +25,11 @@ RESIZE_CHUNK = 256  # images resized at a time: bounds the float64 copies
 
 @dataclass(frozen=True)
 class IdxFiles:
-    """A data set published as four IDX files: training images, their labels, test images, their labels.
+    """A data set published as four IDX files: training images, their labels, test images, their labels."""
 
-    `name`: its folder in the cache and in D2LMINI_DATA. `mirrors`: addresses of folders with the files, tried in order.
-    `files`: each file's name -> (sha256 in hex, size in bytes).
-    """
-
-    name: str
-    mirrors: tuple
-    files: dict
+    name: str  # of its folder in the cache and in D2LMINI_DATA
+    mirrors: tuple  # addresses of folders with the files, tried in order
+    files: dict  # each file's name -> (sha256 in hex, size in bytes)
 
 
 MNIST = IdxFiles(
@@ -64,33 +59,31 @@ FASHION_MNIST = IdxFiles(
 class Batches:
     """An iterator over a data set in memory: yields X float32 [B, 1, H, W] in [0, 1] and y int64 [B].
 
-    `images`: uint8 [N, 1, H, W]; `labels`: [N]. Both are copied to `device` once (None: they stay where they are) and
-    each batch is made there. The last batch is short when `batch_size` does not divide N, or left out with `drop_last`.
-    `shuffle` draws a new order for each epoch, from `seed` and the epoch's number alone: the same on every device, and
-    torch's global generator is left alone. `epoch` counts the epochs begun; set it to repeat or to resume one.
+    `images`: uint8 [N, 1, H, W]; `labels`: [N]. Batches are made where these are; see `to`. The last one is short when
+    `batch_size` does not divide N. `shuffle` draws a new order for each epoch, from `seed` and the epoch's number
+    alone: the same on every device, and torch's global generator is left alone. `epoch` counts the epochs begun; set it
+    to repeat or to resume one.
 
     Raises ValueError for a batch size that is not a positive int, images that are not uint8 or not 4-dimensional,
     labels that are not integers or not as many as the images, and an empty data set.
     """
 
-    def __init__(self, images, labels, batch_size, shuffle=False, seed=0, device=None, drop_last=False):
-        """Check the data and copy it to the device; every argument is described above."""
-        _check_positive("batch_size", batch_size)
+    def __init__(self, images, labels, batch_size, shuffle=False, seed=0):
+        """Check the data; every argument is described above."""
+        _check_sizes(batch_size)
         _check_examples(images, labels)
-        self.images = images.to(device=device).contiguous()
-        self.labels = labels.to(device=device, dtype=torch.int64).contiguous()
-        self.batch_size, self.shuffle, self.seed, self.drop_last = batch_size, shuffle, seed, drop_last
+        self.images, self.labels = images.contiguous(), labels.to(torch.int64).contiguous()
+        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
         self.epoch = 0
 
     @property
     def num_examples(self):
-        """How many examples the data set has, whatever `drop_last` leaves out."""
+        """How many examples the data set has."""
         return len(self.images)
 
     def __len__(self):
         """Return the number of batches in an epoch."""
-        full, rest = divmod(self.num_examples, self.batch_size)
-        return full + bool(rest and not self.drop_last)
+        return -(-self.num_examples // self.batch_size)
 
     def __iter__(self):
         """Begin an epoch and return its batches; also ``next(iter(batches))`` begins one."""
@@ -105,19 +98,17 @@ class Batches:
 
     def _in_order(self):
         labels = self.labels.clone()  # y is the caller's to write into; one copy an epoch is less than one a batch
-        parts = zip(self.images.split(self.batch_size), labels.split(self.batch_size), strict=True)
-        for images, y in islice(parts, len(self)):
+        for images, y in zip(self.images.split(self.batch_size), labels.split(self.batch_size), strict=True):
             yield _scaled(images), y
 
     def _shuffled(self, epoch):
         order = _order(self.num_examples, self.seed, epoch).to(self.images.device)
         labels = self.labels.index_select(0, order)
-        parts = zip(order.split(self.batch_size), labels.split(self.batch_size), strict=True)
-        for part, y in islice(parts, len(self)):
+        for part, y in zip(order.split(self.batch_size), labels.split(self.batch_size), strict=True):
             yield _scaled(self.images.index_select(0, part)), y
 
 
-def load_data_digits(batch_size, resize=28, seed=0, device=None):
+def load_data_digits(batch_size, resize=28, seed=0):
     """Return (train_iter, test_iter) over 1,797 real handwritten digits, of which the first 1,500 are for training.
 
     They come with scikit-learn, so nothing is downloaded: 8×8 images with values 0 to 16, here enlarged bilinearly to
@@ -132,10 +123,10 @@ def load_data_digits(batch_size, resize=28, seed=0, device=None):
     images, labels = torch.from_numpy(digits.images).unsqueeze(1), torch.from_numpy(digits.target)
     images = _resized(images, images.shape[-1] if resize is None else resize, peak=DIGITS_PEAK)
     n = DIGITS_FOR_TRAINING
-    return _iterators((images[:n], labels[:n]), (images[n:], labels[n:]), batch_size, seed, device)
+    return _iterators((images[:n], labels[:n]), (images[n:], labels[n:]), batch_size, seed)
 
 
-def load_data_mnist(batch_size, resize=None, root=None, device=None, seed=0):
+def load_data_mnist(batch_size, resize=None, root=None, seed=0):
     """Return (train_iter, test_iter) over MNIST: 60,000 and 10,000 images [1, 28, 28], or [1, resize, resize].
 
     `root`: a folder with the four IDX files, gzipped or unpacked. If None, the folder that the environment variable
@@ -144,30 +135,29 @@ def load_data_mnist(batch_size, resize=None, root=None, device=None, seed=0):
     Raises ValueError for bad arguments or files (see `d2lmini.data.idx`), FileNotFoundError when a folder that was
     given lacks a file, DownloadError when a download fails. Source: LeCun, Cortes and Burges.
     """
-    return _load_idx(MNIST, batch_size, resize, root, device, seed)
+    return _load_idx(MNIST, batch_size, resize, root, seed)
 
 
-def load_data_fashion_mnist(batch_size, resize=None, root=None, device=None, seed=0):
+def load_data_fashion_mnist(batch_size, resize=None, root=None, seed=0):
     """Return (train_iter, test_iter) over Fashion-MNIST: 60,000 and 10,000 images of clothes, like `load_data_mnist`.
 
     Its subfolder is ``fashion_mnist``. The four files have the same names as MNIST's, so keep the two apart. Names of
     the classes: `FASHION_MNIST_LABELS`. Source: Xiao, Rasul and Vollgraf 2017.
     """
-    return _load_idx(FASHION_MNIST, batch_size, resize, root, device, seed)
+    return _load_idx(FASHION_MNIST, batch_size, resize, root, seed)
 
 
-def _load_idx(dataset, batch_size, resize, root, device, seed):
+def _load_idx(dataset, batch_size, resize, root, seed):
     _check_sizes(batch_size, resize)
     files = _files(dataset, root)
     train, test = read_examples(*files[:2]), read_examples(*files[2:])
     if resize is not None:
         train, test = ((_resized(images, resize), labels) for images, labels in (train, test))
-    return _iterators(train, test, batch_size, seed, device)
+    return _iterators(train, test, batch_size, seed)
 
 
-def _iterators(train, test, batch_size, seed, device):
-    train_iter = Batches(*train, batch_size, shuffle=True, seed=seed, device=device)
-    return train_iter, Batches(*test, batch_size, device=device)
+def _iterators(train, test, batch_size, seed):
+    return Batches(*train, batch_size, shuffle=True, seed=seed), Batches(*test, batch_size)
 
 
 def _files(dataset, root):
@@ -213,16 +203,11 @@ def _order(n, seed, epoch):
     return torch.randperm(n, generator=torch.Generator("cpu").manual_seed(mixed), device="cpu")
 
 
-def _check_sizes(batch_size, resize):
+def _check_sizes(batch_size, resize=None):
     """Refuse them before anything is read or downloaded."""
-    _check_positive("batch_size", batch_size)
-    if resize is not None:
-        _check_positive("resize", resize)
-
-
-def _check_positive(name, value):
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name}: expected a positive int, got {value!r}")
+    for name, value in (("batch_size", batch_size), ("resize", 1 if resize is None else resize)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name}: expected a positive int, got {value!r}")
 
 
 def _check_examples(images, labels):

@@ -1,9 +1,7 @@
 """Reading IDX files, the format in which MNIST and Fashion-MNIST are published.
 
     offset  bytes  meaning
-    0       2      zero
-    2       1      type of a value: 0x08 is uint8, the only one these data sets use
-    3       1      number of dimensions D
+    0       4      magic number: 0, 0, type of a value (0x08 is uint8, the only one used here), number of dimensions D
     4       4·D    the dimensions, big-endian, slowest first
     4+4·D   …      the values, row by row
 
@@ -17,22 +15,22 @@ import zlib
 import numpy as np
 import torch
 
-KINDS = {3: "images", 1: "labels"}  # by number of dimensions
 LARGEST = 1 << 30  # bytes of values: twenty times MNIST
 CLASSES = 10
 
 
-def read_idx(path, ndim=None):
-    """Return the values of one IDX file: a uint8 CPU tensor, images [N, H, W] or labels [N].
+def read_idx(path, ndim):
+    """Return the values of one IDX file: a uint8 CPU tensor, images [N, H, W] for `ndim` 3 or labels [N] for 1.
 
     Whether the file is gzipped is told from its content, not its name; no more is unpacked than its header announces.
-    `ndim`: 3 accepts images only, 1 labels only. Raises ValueError, naming the file, when it is not such an IDX file,
-    is corrupted, or has fewer or more bytes than its header announces; OSError when it can't be read.
+    Raises ValueError, naming the file, when it is not such an IDX file, is corrupted, or has fewer or more bytes than
+    its header announces; OSError when it can't be read.
     """
     with open(path, "rb") as raw:
         file = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
         try:
-            shape = _shape(path, file, ndim)
+            magic, header = file.read(4), file.read(4 * ndim)
+            shape = _shape(path, magic, header, ndim)
             values = file.read(math.prod(shape) + 1)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ValueError(f"{path}: corrupted gzip file ({error}); fetch it again") from None
@@ -50,22 +48,17 @@ def read_examples(images_path, labels_path):
     images, labels = read_idx(images_path, ndim=3), read_idx(labels_path, ndim=1)
     if len(images) != len(labels):
         raise ValueError(f"{images_path} holds {len(images)} images but {labels_path} holds {len(labels)} labels")
-    wrong = (labels >= CLASSES).nonzero()
-    if len(wrong):
-        i = int(wrong[0])
+    for i in (labels >= CLASSES).nonzero()[:1].flatten().tolist():
         raise ValueError(f"{labels_path}: expected labels 0 to {CLASSES - 1}, got {int(labels[i])} at index {i}")
     return images.unsqueeze(1), labels.to(torch.int64)
 
 
-def _shape(path, file, ndim):
-    magic = file.read(4)
-    allowed = {bytes([0, 0, 8, d]): KINDS[d] for d in ([ndim] if ndim else KINDS)}
-    if magic not in allowed:
-        expected = " or ".join(f"0x{number.hex()} (uint8 {kind})" for number, kind in allowed.items())
-        raise ValueError(f"{path}: not the right IDX file: expected magic number {expected}, got 0x{magic.hex()}")
-    header = file.read(4 * magic[3])
-    if len(header) < 4 * magic[3]:
-        raise ValueError(f"{path}: truncated: expected {magic[3]} dimensions, got {len(header)} of their bytes")
+def _shape(path, magic, header, ndim):
+    right = bytes([0, 0, 8, ndim])
+    if magic != right:
+        raise ValueError(f"{path}: expected the magic number 0x{right.hex()} of an IDX file, got 0x{magic.hex()}")
+    if len(header) < 4 * ndim:
+        raise ValueError(f"{path}: truncated: expected {ndim} dimensions, got {len(header)} of their bytes")
     shape = tuple(np.frombuffer(header, ">u4").tolist())
     if math.prod(shape) > LARGEST:
         raise ValueError(f"{path}: expected at most {LARGEST} bytes, but the header announces shape {shape}")

@@ -20,7 +20,7 @@ def write(path, data):
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 @pytest.mark.parametrize("name", ["plain", "packed.gz"])
 def test_values_come_back_whatever_the_name(tmp_path, values, pack, name):
-    result = read_idx(write(tmp_path / name, pack(idx(values))))
+    result = read_idx(write(tmp_path / name, pack(idx(values))), values.dim())
     assert result.dtype == torch.uint8
     assert result.shape == values.shape
     assert torch.equal(result, values)
@@ -29,10 +29,10 @@ def test_values_come_back_whatever_the_name(tmp_path, values, pack, name):
 def test_a_default_device_does_not_matter_and_the_result_is_writable(tmp_path):
     path = write(tmp_path / "x", idx(LABELS))
     with torch.device("meta"):
-        result = read_idx(path)
+        result = read_idx(path, 1)
     assert result.device.type == "cpu"
     result += 1
-    assert torch.equal(read_idx(path), LABELS)
+    assert torch.equal(read_idx(path, 1), LABELS)
 
 
 def corrupted(data):
@@ -67,7 +67,7 @@ PLAIN, PACKED = idx(IMAGES), gzip.compress(idx(IMAGES), mtime=0)  # no date: the
 def test_a_bad_file_is_one_line_that_names_it(tmp_path, data, keyword):
     path = write(tmp_path / "bad.gz", data)
     with pytest.raises(ValueError, match=keyword) as error:
-        read_idx(path)
+        read_idx(path, 3)
     assert str(error.value).startswith(f"{path}: ")
     assert "\n" not in str(error.value)
 
@@ -77,7 +77,7 @@ def test_no_more_is_unpacked_than_the_header_announces(tmp_path):
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match="trailing"):
-            read_idx(path)
+            read_idx(path, 3)
         assert tracemalloc.get_traced_memory()[1] < 1 << 22
     finally:
         tracemalloc.stop()
