@@ -42,12 +42,8 @@ class Footprint(Reporting):
 
     @property
     def peak(self):
-        """The most bytes that were in use at once, since the beginning or `reset_peak`."""
+        """The most bytes that were in use at once."""
         return self._memory.peak
-
-    def reset_peak(self):
-        """Start looking for the most anew, from what is in use now."""
-        self._memory.reset_peak()
 
     def _count(self, func, args, kwargs, out):
         self.hold(out)

@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import stdtrit
 
+CONFIDENCE = 0.95
+
 
 @dataclass(frozen=True)
 class Fit:
     """A fitted line and the points it was fitted to.
 
-    alpha: seconds. beta: bytes a second. half: n½ = α·β, in bytes. Each has its interval: the lower and upper end of
-    what the points allow at the chosen confidence, infinite where they set no bound.
-    sizes: bytes. seconds: measured.
+    alpha: seconds. beta: bytes a second. Both have an interval: the lower and upper end of what the points allow at
+    95 % confidence, infinite where they set no bound. sizes: bytes. seconds: measured.
     """
 
     alpha: float
     beta: float
     alpha_interval: tuple
     beta_interval: tuple
-    half_interval: tuple
     sizes: tuple = field(repr=False)
     seconds: tuple = field(repr=False)
 
@@ -53,7 +53,7 @@ class Fit:
         return float(np.median(errors))
 
 
-def fit(sizes, seconds, confidence=0.95):
+def fit(sizes, seconds):
     """Return the `Fit` of ``seconds = alpha + sizes / beta`` with the least sum of squared RELATIVE residuals.
 
     Noise grows with what is measured: a copy of a second is known to some hundredths of it, one of a microsecond
@@ -61,14 +61,13 @@ def fit(sizes, seconds, confidence=0.95):
     could come out as anything. Each point's equation is therefore divided by its measured time. (That makes α too
     small, and β too large, by about twice the square of the relative noise: half a percent where the noise is 5 %.)
 
-    The intervals are those of linear regression, Student's t with two degrees of freedom fewer than points; that of
-    n½, a quotient, is Fieller's ("Some problems in interval estimation", J. Royal Statistical Society B 16, 1954). They
-    hold if the times lie around a line; look at the residuals before you believe them.
+    The intervals are those of linear regression, Student's t with two degrees of freedom fewer than points. They hold
+    if the times lie around a line; look at the residuals before you believe them.
 
     Raises ValueError for lists of unequal length, fewer than 3 points, fewer than 2 different sizes, a time that is not
-    positive, a confidence outside 0 to 1, or times that do not grow with the size.
+    positive, or times that do not grow with the size.
     """
-    n, t = _checked(sizes, seconds, confidence)
+    n, t = _checked(sizes, seconds)
     rows = np.stack([1 / t, n / t], axis=1)  # [points, 2]: what α and 1 ÷ β are multiplied by
     scale = np.linalg.norm(rows, axis=0)  # the columns differ by many powers of ten, which costs digits
     solution, *_ = np.linalg.lstsq(rows / scale, np.ones(len(n)), rcond=None)
@@ -77,14 +76,14 @@ def fit(sizes, seconds, confidence=0.95):
         raise ValueError("the times do not grow with the size, so they have no rate: measure larger copies, or more")
     variance = np.sum((1 - rows @ (alpha, slope)) ** 2) / (len(n) - 2)
     covariance = variance * np.linalg.inv(rows.T / scale[:, None] @ (rows / scale)) / np.outer(scale, scale)
-    times = float(stdtrit(len(n) - 2, (1 + confidence) / 2))  # how many standard errors the interval reaches
+    times = float(stdtrit(len(n) - 2, (1 + CONFIDENCE) / 2))  # how many standard errors the interval reaches
     alpha_error, slope_error = times * np.sqrt(np.diag(covariance))
     beta_interval = _inverse(slope - slope_error, slope + slope_error)
-    return Fit(alpha, 1 / slope, (float(alpha - alpha_error), float(alpha + alpha_error)), beta_interval,
-               _quotient(alpha, slope, covariance * times**2), tuple(n.tolist()), tuple(t.tolist()))  # fmt: skip
+    alpha_interval = float(alpha - alpha_error), float(alpha + alpha_error)
+    return Fit(alpha, 1 / slope, alpha_interval, beta_interval, tuple(n.tolist()), tuple(t.tolist()))
 
 
-def _checked(sizes, seconds, confidence):
+def _checked(sizes, seconds):
     if len(sizes) != len(seconds):
         raise ValueError(f"expected a time for each size, got {len(sizes)} sizes and {len(seconds)} times")
     n, t = np.asarray(sizes, dtype=float), np.asarray(seconds, dtype=float)
@@ -93,24 +92,9 @@ def _checked(sizes, seconds, confidence):
     for i, value in enumerate(t):
         if not (value > 0 and np.isfinite(value)):
             raise ValueError(f"expected positive times, got {value} s at place {i}, for {n[i]:.0f} bytes")
-    if not 0 < confidence < 1:
-        raise ValueError(f"the confidence must lie between 0 and 1, got {confidence}")
     return n, t
 
 
 def _inverse(low, high):
     """Return the interval of 1 ÷ x for x in an interval whose upper end is positive."""
     return float(1 / high), float(1 / low) if low > 0 else float("inf")
-
-
-def _quotient(a, b, spread):
-    """Return Fieller's interval of a ÷ b: the r for which a − r·b differs from 0 by no more than its error.
-
-    spread: the covariance [2, 2] of a and b times the square of the standard errors that count as "no more".
-    """
-    (aa, ab), (_, bb) = spread
-    square, middle, rest = b**2 - bb, a * b - ab, a**2 - aa  # square·r² − 2·middle·r + rest ≤ 0
-    if square <= 0:  # b itself could be 0
-        return float("-inf"), float("inf")
-    root = np.sqrt(max(middle**2 - square * rest, 0))
-    return float((middle - root) / square), float((middle + root) / square)

@@ -23,16 +23,7 @@ def conv_macs(layer, x, y):
     return y.numel() * window * (layer.in_channels // layer.groups)
 
 
-def transposed_macs(layer, x, y):
-    """Return the MACs of a transposed convolution: an input is added into a window in each channel of its group."""
-    return x.numel() * math.prod(layer.kernel_size) * (layer.out_channels // layer.groups)
-
-
-FORMULAS = {
-    nn.Linear: linear_macs,
-    **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), conv_macs),
-    **dict.fromkeys((nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d), transposed_macs),
-}
+FORMULAS = {nn.Linear: linear_macs, nn.Conv1d: conv_macs, nn.Conv2d: conv_macs, nn.Conv3d: conv_macs}
 
 # Layers of these modules of torch.nn multiply no matrices.
 _FREE = {f"torch.nn.modules.{name}" for name in (

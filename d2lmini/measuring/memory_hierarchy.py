@@ -92,23 +92,23 @@ def latency_of_chains(chains, nbytes, repeat=11):
     return points
 
 
-def bandwidth(sizes=None, kernel="triad", dtype="float64", threads=1, repeat=11):
+def bandwidth(sizes=None, kernel="triad", threads=1, repeat=11):
     """Return a `Point` for each working set, all arrays together: the seconds of one byte, as STREAM counts bytes.
 
     kernel: "read", one array; "triad", two arrays read and one written; "update", one of two overwritten. STREAM counts
     3 elements for a step of triad; a cache that fetches a line before it is overwritten moves 4, but for update the 3
-    that are counted. threads: cores at work, each on arrays of its own. Raises ValueError for a kernel, type or number
-    of threads that is not to be had and for a size of less than a line an array, MemoryError for more than is free,
+    that are counted. threads: cores at work, each on arrays of its own. Raises ValueError for a kernel or number of
+    threads that is not to be had and for a size of less than a line an array, MemoryError for more than is free,
     RuntimeError without Numba.
     """
     if kernel not in ARRAYS:
         raise ValueError(f"unknown kernel {kernel!r}: choose one of {', '.join(ARRAYS)}")
     if not 1 <= threads <= host.usable_cores():
         raise ValueError(f"expected 1 to {host.usable_cores()} threads, the cores this process may use, got {threads}")
-    loop, points, share = compiled(kernel, dtype), [], threads * ARRAYS[kernel] * LINE
+    loop, points, share = compiled(kernel), [], threads * ARRAYS[kernel] * LINE
     with ThreadPoolExecutor(threads) as pool:
         for nbytes in _checked(sizes, share):
-            parts = [_arguments(kernel, nbytes // share * LINE, dtype) for _ in range(threads)]
+            parts = [_arguments(kernel, nbytes // share * LINE) for _ in range(threads)]
 
             def run(passes, parts=parts):
                 if threads == 1:
@@ -127,7 +127,7 @@ def stream(nbytes, repeat=11):
     less than a line an array, MemoryError for more than is free.
     """
     (nbytes,) = _checked([nbytes], 3 * LINE)
-    a, b, c = (torch.from_numpy(array) for array in _arrays(3, nbytes // (3 * LINE) * LINE, "float64"))
+    a, b, c = (torch.from_numpy(array) for array in _arrays(3, nbytes // (3 * LINE) * LINE))
 
     def run(passes):
         for _ in range(passes):
@@ -187,8 +187,8 @@ def _shuffled(lines):
     return np.random.default_rng(0).permutation(lines)
 
 
-def _arrays(count, nbytes, dtype):
-    """Return `count` arrays of ones in one block, each beginning with a line.
+def _arrays(count, nbytes):
+    """Return `count` arrays of ones, float64, in one block, each beginning with a line.
 
     They lie three lines apart, or equal places of two arrays could differ by whole pages; some processors take a load
     for one from the other, and stall.
@@ -197,12 +197,12 @@ def _arrays(count, nbytes, dtype):
     block = np.empty(count * (nbytes + gap) + PAGE, dtype=np.uint8)
     start = -block.ctypes.data % PAGE
     starts = [start + k * (nbytes + gap) for k in range(count)]
-    arrays = [block[start : start + nbytes].view(dtype) for start in starts]
+    arrays = [block[start : start + nbytes].view(np.float64) for start in starts]
     for array in arrays:
         array.fill(1)
     return arrays
 
 
-def _arguments(kernel, nbytes, dtype):
-    arrays = _arrays(ARRAYS[kernel], nbytes, dtype)
-    return tuple(arrays) if kernel == "read" else (*arrays, np.dtype(dtype).type(0.5))
+def _arguments(kernel, nbytes):
+    arrays = _arrays(ARRAYS[kernel], nbytes)
+    return tuple(arrays) if kernel == "read" else (*arrays, 0.5)

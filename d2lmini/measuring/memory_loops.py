@@ -6,7 +6,6 @@
 
 import functools
 
-DTYPES = ("float64", "float32")
 ARRAYS = {"read": 1, "triad": 3, "update": 2}  # how many a loop goes through
 MOVED = {"read": 1, "triad": 3, "update": 3}  # elements that a step reads and writes, as STREAM counts them
 
@@ -52,21 +51,18 @@ def update(a, b, scale, passes):
 
 
 @functools.cache
-def compiled(name, dtype="float64"):
+def compiled(name):
     """Return one of the loops above in machine code, with vector instructions; it lets other threads run meanwhile.
 
-    Places are unsigned numbers: for others Python's rule for negative ones would add work to every load.
-    Raises ValueError for a type that the loops do not take, and RuntimeError where Numba is missing or switched off.
+    Places are unsigned numbers: for others Python's rule for negative ones would add work to every load. Arrays are of
+    float64. Raises RuntimeError where Numba is missing or switched off.
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"the loops take {' and '.join(DTYPES)}, got {dtype!r}")
-    array = f"{dtype}[::1]"
     loop, signature = {
         "chase": (chase, "uint64(uint64[::1], uint64, int64)"),
         "chase_many": (chase_many, "void(uint64[::1], uint64[::1], int64)"),
-        "read": (read, f"{dtype}({array}, int64)"),
-        "triad": (triad, f"void({array}, {array}, {array}, {dtype}, int64)"),
-        "update": (update, f"void({array}, {array}, {dtype}, int64)"),
+        "read": (read, "float64(float64[::1], int64)"),
+        "triad": (triad, "void(float64[::1], float64[::1], float64[::1], float64, int64)"),
+        "update": (update, "void(float64[::1], float64[::1], float64, int64)"),
     }[name]
     return _numba().njit(signature, nogil=True, fastmath=True)(loop)
 

@@ -11,22 +11,21 @@ and on a busy machine waits for the last of them.
 
 import contextlib
 import itertools
-import textwrap
 from dataclasses import dataclass
 
 import torch
 
-from d2lmini.devices import cpu, memory_info, synchronize, threads, try_all_gpus
+from d2lmini.devices import cpu, threads, try_all_gpus
 from d2lmini.hardware import host
 from d2lmini.measuring import line_fit
-from d2lmini.timing import Measurement, human, measure, provenance, simulated
+from d2lmini.timing import Measurement, measure, provenance, simulated
 
 SIZES = tuple(2**k for k in range(10, 29))  # bytes: 1 KiB to 256 MiB
 POOL = 2**28  # bytes: at each end of a route; the largest caches of common processors have some 100 MiB
 LARGE = 2**24  # bytes: from here on a copy is repeated only as often as an interval needs
 REPEAT, FEWEST = 11, 6
 BATCH = 64  # copies within the host are too short to be timed one at a time
-WIDTH = 66  # columns of text, so that a line fits on a page
+ITEM = 4  # bytes of a float32
 
 
 @dataclass(frozen=True)
@@ -76,16 +75,9 @@ class Copies:
         """The median of each size."""
         return tuple(m.median for m in self.measurements)
 
-    def fit(self, confidence=0.95):
+    def fit(self):
         """Return the `line_fit.Fit` of α and β to the medians."""
-        return line_fit.fit(self.sizes, self.seconds, confidence)
-
-    def __str__(self):
-        lines = [str(self.route), f"{'bytes':>11}  {'median':>8}  {'95 % interval':>20}  {'GB/s':>7}"]
-        for n, m in zip(self.sizes, self.measurements):
-            ends = " to ".join(map(human, m.interval))
-            lines.append(f"{n:11,}  {human(m.median):>8}  {ends:>20}  {n / m.median / 1e9:7.3f}")
-        return "\n".join(lines + textwrap.wrap(self.origin, WIDTH))
+        return line_fit.fit(self.sizes, self.seconds)
 
 
 def routes(*devices):
@@ -103,53 +95,36 @@ def routes(*devices):
     return found or [Route(cpu(), cpu())]
 
 
-def measure_copies(*devices, most=SIZES[-1], sizes=SIZES, dtype=torch.float32, pool=POOL):
-    """Measure the copies along all `routes` between `devices`, and return a `Copies` for each.
+def measure_copies(*devices, most=SIZES[-1], sizes=SIZES, pool=POOL):
+    """Measure the copies along all `routes` between `devices`, and return a `Copies` for each."""
+    return [measure_route(route, most=most, sizes=sizes, pool=pool) for route in routes(*devices)]
 
-    sizes: bytes, of which those up to `most` are taken. dtype: of the numbers that are copied. pool: bytes at each end
-    that the copies on the wall clock take turns with; 0 copies the same bytes again and again, from the caches.
 
-    Raises ValueError for a size that is not a positive number of whole `dtype`s, for a device that does not exist and
-    for a type that a device does not take; MemoryError, before anything is allocated, when memory is too small.
+def measure_route(route, *, most=SIZES[-1], sizes=SIZES, pool=POOL):
+    """Measure copies of float32 numbers along one `Route`, and return the `Copies`.
+
+    sizes: bytes, of which those up to `most` are taken. pool: bytes at each end that the copies on the wall clock take
+    turns with; 0 copies the same bytes again and again, from the caches.
+
+    Raises ValueError for a size that is not a positive number of whole float32, and MemoryError, before anything is
+    allocated, when the host's memory is too small.
     """
-    return [measure_route(route, most=most, sizes=sizes, dtype=dtype, pool=pool) for route in routes(*devices)]
-
-
-def measure_route(route, *, most=SIZES[-1], sizes=SIZES, dtype=torch.float32, pool=POOL):
-    """Measure the copies along one `Route`; for the rest see `measure_copies`."""
-    ends = [route.src, route.dst]
-    chosen = _check_sizes(sizes, most, dtype)
-    _check_devices(ends, dtype)
+    ends, chosen = [route.src, route.dst], _check_sizes(sizes, most)
     pool = max(chosen[-1], 0 if simulated(ends) else pool)
     _check_memory(route, pool, chosen[-1])
-    numbers = pool // dtype.itemsize
-    dst, src = (_Pool(numbers, end, dtype, route.pinned) for end in (route.dst, route.src))
-    stage = _host_tensor(chosen[-1] // dtype.itemsize, dtype, pinned=True) if route.staged else None
+    dst, src = (_Pool(pool // ITEM, end, route.pinned) for end in (route.dst, route.src))
+    stage = _host_tensor(chosen[-1] // ITEM, pinned=True) if route.staged else None
     with threads(1) if route.host_ends == 2 else contextlib.nullcontext():
-        done = [_time(nbytes, nbytes // dtype.itemsize, dst, src, stage, ends) for nbytes in chosen]
+        done = [_time(nbytes, dst, src, stage, ends) for nbytes in chosen]
         return Copies(route, chosen, tuple(done), provenance(ends))
-
-
-def table(results):
-    """Return a line of text for each `Copies`: route, α, β and n½ of its fit, and the median error of the fit."""
-    lines = [f"{'route':22}  {'α':>8}  {'β':>11}  {'n½':>9}  {'error':>6}"]
-    for copies in results:
-        f = copies.fit()
-        lines.append(f"{copies.route!s:22}  {human(f.alpha):>8}  {f.beta / 1e9:6.2f} GB/s  {f.half / 1e3:6.0f} kB"
-                     f"  {f.median_error():6.1%}")  # fmt: skip
-    for origin in dict.fromkeys(copies.origin for copies in results):
-        lines += textwrap.wrap(origin, WIDTH)
-    return "\n".join(lines)
 
 
 class _Pool:
     """Memory of `numbers` numbers that is handed out piece by piece, from the beginning again when it is used up."""
 
-    def __init__(self, numbers, device, dtype, pinned):
+    def __init__(self, numbers, device, pinned):
         on_host = device.type == "cpu"
-        self.numbers = _host_tensor(numbers, dtype, pinned) if on_host else torch.ones(
-            numbers, dtype=dtype, device=device)  # fmt: skip
-        self.at = 0
+        self.numbers, self.at = _host_tensor(numbers, pinned) if on_host else torch.ones(numbers, device=device), 0
 
     def take(self, count):
         """Return the next `count` numbers."""
@@ -159,14 +134,15 @@ class _Pool:
         return self.numbers[self.at - count : self.at]
 
 
-def _host_tensor(numbers, dtype, pinned):
+def _host_tensor(numbers, pinned):
     """Return a tensor of the host whose memory was touched: the system hands out a page when it is first written."""
-    ones = torch.ones(numbers, dtype=dtype)
+    ones = torch.ones(numbers)
     return ones.pin_memory() if pinned else ones
 
 
-def _time(nbytes, count, dst, src, stage, ends):
-    """Return the `Measurement` of copying `count` numbers; each copy takes its own piece of both pools."""
+def _time(nbytes, dst, src, stage, ends):
+    """Return the `Measurement` of copying so many bytes; each copy takes its own piece of both pools."""
+    count = nbytes // ITEM
     batch = max(1, min(BATCH, LARGE // nbytes)) if {end.type for end in ends} == {"cpu"} else 1
     repeat = FEWEST if simulated(ends) or nbytes >= LARGE else REPEAT
     warmup = 0 if simulated(ends) else 2
@@ -183,47 +159,18 @@ def _time(nbytes, count, dst, src, stage, ends):
     return Measurement(tuple(seconds / batch for seconds in laps.seconds))
 
 
-def _check_sizes(sizes, most, dtype):
+def _check_sizes(sizes, most):
     """Return the sizes up to `most`, smallest first."""
-    if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"expected a torch.dtype such as torch.float32, got {dtype!r}")
     for nbytes in sizes:
-        if not isinstance(nbytes, int) or nbytes < 1 or nbytes % dtype.itemsize:
-            raise ValueError(f"a copy's size must be a positive number of bytes that holds whole numbers of {dtype} "
-                             f"({dtype.itemsize} bytes each), got {nbytes!r}")  # fmt: skip
+        if not isinstance(nbytes, int) or nbytes < 1 or nbytes % ITEM:
+            raise ValueError(f"expected a positive multiple of {ITEM} bytes as a copy's size, got {nbytes!r}")
     chosen = tuple(sorted(nbytes for nbytes in sizes if nbytes <= most))
     if not chosen:
         raise ValueError(f"expected a size of at most {most} bytes, got {list(sizes)}")
     return chosen
 
 
-def _check_devices(ends, dtype):
-    """Try one number of the type at both ends."""
-    for end in ends:
-        module = getattr(torch, end.type, None)
-        count = 1 if end.type == "cpu" else module.device_count() if hasattr(module, "device_count") else 0
-        if (end.index or 0) >= count:
-            raise ValueError(f"there is no {end} on this machine, which has {count} devices of type {end.type}")
-        try:
-            torch.ones(1, dtype=dtype, device=end)
-        except (RuntimeError, TypeError) as error:
-            raise ValueError(f"{end} holds no {dtype}: {str(error).splitlines()[0]}") from error
-
-
 def _check_memory(route, pool, largest):
-    """Raise MemoryError unless each end has room for its pool, and the host for the stage between them."""
-    needed = {}
-    for end in (route.src, route.dst):
-        needed[end] = needed.get(end, 0) + pool * (2 if route.pinned and end.type == "cpu" else 1)
-    if route.staged:
-        needed[cpu()] = 2 * largest  # pinning makes a copy, and then frees the original
-    what = f"copying {route}"
-    for device, nbytes in needed.items():
-        if device.type == "cpu":
-            host.require_memory(nbytes, what)
-            continue
-        synchronize(device)
-        free, _ = memory_info(device)
-        if free is not None and nbytes > free:
-            raise MemoryError(f"{what} needs {nbytes / 2**20:,.0f} MiB on {device}, where {free / 2**20:,.0f} MiB "
-                              "are free: take a smaller size")  # fmt: skip
+    """Raise MemoryError unless the host has room for its ends, and for the stage between two GPUs."""
+    copies = 2 if route.pinned else route.host_ends  # pinning makes a copy, and then frees the original
+    host.require_memory(2 * largest if route.staged else copies * pool, f"copying {route}")

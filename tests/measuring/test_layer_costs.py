@@ -37,9 +37,6 @@ def counted(model, *inputs):
         (nn.Conv2d(4, 6, 3, groups=2, bias=False), (1, 4, 7, 7)),
         (nn.Conv2d(4, 8, 3, groups=4, dilation=2, stride=3), (5, 4, 13, 11)),
         (nn.Conv3d(2, 3, 2), (1, 2, 4, 5, 6)),
-        (nn.ConvTranspose1d(4, 6, 3, stride=2), (2, 4, 11)),
-        (nn.ConvTranspose2d(4, 6, 3, stride=2, groups=2, output_padding=1), (2, 4, 5, 7)),
-        (nn.ConvTranspose3d(2, 3, 2), (1, 2, 4, 5, 6)),
     ],
     ids=str,
 )

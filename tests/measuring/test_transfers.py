@@ -121,17 +121,6 @@ def test_large_copies_are_repeated_less_and_small_ones_timed_together(nbytes, re
     assert len(calls) == batch * (repeat + 2)
 
 
-def test_the_tables_name_route_unit_and_origin(gpus):
-    results = transfers.measure_copies(gpus[0], sizes=FEW)
-    lines = transfers.table(results).splitlines()
-    assert len(lines) == 1 + 5 + 1
-    assert lines[1].split() == ["cpu", "→", "sim:0,", "pageable", "6.4", "µs", "6.30", "GB/s", "40", "kB", "0.0%"]
-    assert lines[-1] == "simulated on 2 × V100-SXM2-16GB, PCIe3-x16"
-    shown = str(results[1]).splitlines()
-    assert (shown[0], shown[-1]) == ("cpu → sim:0, pinned", lines[-1])
-    assert shown[-2].split() == ["1,048,576", "89.6", "µs", "89.6", "µs", "to", "89.6", "µs", "11.703"]
-
-
 # -- refusals: one line each, before any memory is taken ---------------------------------------------------------------
 
 
@@ -143,22 +132,12 @@ def refused(error, message, *devices, **options):
 
 @pytest.mark.parametrize("bad", [0, -4, 6, 4.0, "4"])
 def test_sizes_are_whole_numbers(bad):
-    refused(ValueError, f"whole numbers .* got {bad!r}", "cpu", sizes=[KIB, bad])
+    refused(ValueError, f"multiple .* got {bad!r}", "cpu", sizes=[KIB, bad])
 
 
 @pytest.mark.parametrize("sizes", [[KIB], []])
 def test_some_size_must_be_left(sizes):
     refused(ValueError, "at most 100 bytes", "cpu", sizes=sizes, most=100)
-
-
-@pytest.mark.parametrize("device", ["sim:2", "cuda:99", "mps:7", "xpu:9", "meta"])
-def test_devices_that_do_not_exist(gpus, device):
-    refused(ValueError, f"no {device}", device, sizes=[KIB])
-
-
-@pytest.mark.parametrize(("device", "dtype"), [("sim:0", torch.uint4), ("cpu", torch.uint4), ("cpu", "float32")])
-def test_types_that_a_device_does_not_take(gpus, device, dtype):
-    refused(ValueError, str(dtype), device, sizes=[KIB], dtype=dtype)
 
 
 @pytest.mark.parametrize(("src", "dst", "option"), [
@@ -168,20 +147,6 @@ def test_types_that_a_device_does_not_take(gpus, device, dtype):
 def test_routes_that_make_no_sense(src, dst, option):
     with pytest.raises(ValueError, match=f"{option}.* not {src} → {dst}"):
         Route(torch.device(src), torch.device(dst), **{option: True})
-
-
-def test_other_types_work(gpus):
-    for dtype in (torch.uint8, torch.float16, torch.float64, torch.bool, torch.complex64):
-        line = transfers.measure_route(Route(cpu(), gpus[0], True), sizes=FEW, dtype=dtype).fit()
-        assert line.beta == pytest.approx(0.8 * LINKS["PCIe3-x16"].bytes_per_s_per_direction, rel=1e-5)
-
-
-def test_more_than_the_device_has_free():
-    sim.enable(2, memory=2 * MIB)
-    refused(MemoryError, "4 MiB on sim:0, where 2 MiB", "sim:0", sizes=[4 * MIB])
-    taken = torch.empty(MIB, dtype=torch.uint8, device="sim:1")
-    with pytest.raises(MemoryError, match="2 MiB on sim:1, where 1 MiB"):
-        transfers.measure_route(Route(taken.device, taken.device), sizes=[MIB])
 
 
 def test_more_than_the_host_has_free(gpus, monkeypatch):
