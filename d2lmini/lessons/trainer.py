@@ -1,9 +1,9 @@
 """What the chapters' processes do with the trainer: LeNet on the digits, a replica a process; see `distributed.run`.
 
     from d2lmini.distributed import run
-    ranks = run("d2lmini.lessons.trainer:train", 2)           # a list: what each of two processes found
+    ranks = run(trainer.train, 2)                     # a list: what each of two processes found
     alone = trainer.train_alone(2)                    # the same replicas in this process
-    ranks[0]["ddp"].parameters, alone.parameters              # equal, to the last bit
+    ranks[0]["ddp"].parameters, alone.parameters      # equal, to the last bit
 """
 
 from dataclasses import dataclass

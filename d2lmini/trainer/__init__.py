@@ -4,13 +4,12 @@
      │
     trainer                        one loop of epochs
      ├── replicas                  a step: shards, losses, gradients, update; over a comm
-     │    ├── engines ── comm      the devices of one process, or a process for each of torch.distributed
-     │    ├── ddp, process_exchange    what only processes need
+     │    ├── comm ── ddp          the devices of one process, or a process for each of torch.distributed
      │    ├── replicate            copies of a model
      │    └── compiled, cuda_graphs    a step as one program
      ├── history, losses           what a run recorded
-     └── resume ── replica_state, rng, facts    what a checkpoint holds, and whether it is of the same run
-          └── checkpoint ── seal, files         the file: whole, or not there
+     ├── state ── rng, facts       what a checkpoint holds, and whether it is of the same run
+     └── checkpoint ── seal, files    the file: whole, or not there
     errors                         in one line each
 """
 

@@ -11,8 +11,10 @@ import shlex
 import shutil
 import socket
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
+from filelock import FileLock, Timeout
 from torch.utils._pytree import tree_map
 
 from d2lmini.trainer import files, seal
@@ -36,13 +38,11 @@ class Checkpoint:
         would refuse to load; the files stay as they were.
         """
         self.check()
-        try:
+        with self._saying("cannot be written"):
             with files.replacing(self.path, before=self._keep) as file:
                 _save(tree_map(lambda x: x.cpu() if isinstance(x, torch.Tensor) else x, state), file)
                 self._load(file.name, mmap=True)  # what cannot be loaded never takes the place of what can
             self._whole = _stamp(self.path)
-        except OSError as error:
-            raise CheckpointError(f"{self.name}: cannot be written: {error.strerror}") from error
 
     def read(self):
         """Return the state that `write` wrote, its tensors on the CPU.
@@ -51,23 +51,19 @@ class Checkpoint:
         from the checkpoint before it, if that is whole.
         """
         self._check_kind()
-        try:
+        with self._saying("cannot be read"):
             flaw = seal.flaw(self.path)
-        except OSError as error:
-            raise CheckpointError(f"{self.name}: cannot be read: {error.strerror}{self._advice()}") from error
-        if flaw:
-            raise CheckpointError(f"{self.name}: {flaw} ({self.path.stat().st_size:,} bytes){self._advice()}")
-        self._whole = _stamp(self.path)
+            if flaw:
+                raise CheckpointError(f"{self.name}: {flaw} ({self.path.stat().st_size:,} bytes){self._advice()}")
+            self._whole = _stamp(self.path)
         return self._load(self.path)
 
     def check(self):
         """Raise CheckpointError unless it can be written without destroying another kind of file."""
         self._check_kind()
-        try:
+        with self._saying("cannot be written"):
             files.check(self.path)
             sealed = not self.path.exists() or seal.is_sealed(self.path)
-        except OSError as error:
-            raise CheckpointError(f"{self.name}: cannot be written: {error.strerror}") from error
         if not sealed:
             advice = self._advice() or ": choose another name"
             raise CheckpointError(f"{self.name}: is no whole checkpoint, so it is not written over{advice}")
@@ -95,19 +91,32 @@ class Checkpoint:
 
     @contextmanager
     def held(self):
-        """Hold the file inside; raises CheckpointError where another run does."""
+        """Hold the file inside, through a file NAME.lock; raises CheckpointError where another run does."""
+        lock = FileLock(self.path.with_name(self.path.name + ".lock"), timeout=0)
         try:
-            with files.held(self.path):
-                yield
-        except BlockingIOError as error:
-            raise CheckpointError(f"{self.name}: {error.strerror}: choose another name, or wait for it") from error
+            lock.acquire()
+        except Timeout as error:
+            raise CheckpointError(f"{self.name}: another run writes its checkpoints there: choose another name, or "
+                                  "wait for it") from error  # fmt: skip
+        try:
+            yield
+        finally:
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
+
+    @contextmanager
+    def _saying(self, what):
+        try:
+            yield
+        except OSError as error:
+            raise CheckpointError(f"{self.name}: {what}: {error.strerror}{self._advice()}") from error
 
     def _load(self, path, mmap=False):
         try:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
         except Exception as error:  # whatever torch's reader says
-            raise CheckpointError(f"{self.name}: holds what weights_only=True does not load: {first_line(error)}"
-                                  ) from error  # fmt: skip
+            what = f"holds what weights_only=True does not load: {first_line(error)}"
+            raise CheckpointError(f"{self.name}: {what}") from error
 
     def _keep(self):
         """Give a whole checkpoint its second name; it keeps the first one until the new file takes it."""
@@ -129,7 +138,7 @@ class Checkpoint:
             raise CheckpointError(f"{self.name}: is no regular file: choose another name")
 
     def _advice(self):
-        if not self.previous.is_file() or seal.flaw(self.previous):
+        if not os.path.isfile(self.previous) or seal.flaw(self.previous):
             return ""
         move = shlex.join(["mv", str(self.previous), str(self.path)])
         return f"; the last whole one is {self.previous}: go on from it after `{move}`"

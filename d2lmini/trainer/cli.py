@@ -141,7 +141,7 @@ def run(options, where):
         show(f"there is no {options.checkpoint} yet: starting from the beginning")
     table = Table(show)
     history = trainer.fit(train_iter, options.epochs, test_iter, table.add, checkpoint=options.checkpoint,
-                          every=options.every, resume=options.resume)  # fmt: skip
+                          resume=options.resume)  # fmt: skip
     table.add(len(history.loss), history)
     results = summary(options, trainer, history, train_iter.num_examples)
     show(f"{history.provenance}: {human(results['seconds_an_epoch'])} an epoch, "
@@ -204,17 +204,15 @@ def parameters(trainer):
 
 
 class Table:
-    """Prints the rows of a history that were not printed yet."""
+    """Prints the head of a history's table by `show`, and the rows that were not printed yet."""
 
-    def __init__(self, show=print):
-        """Begin with the head still to be printed, by `show`."""
-        self.rows, self.show = None, show
+    def __init__(self, show):
+        self.rows, self.show = 0, show
 
     def add(self, epochs, history):
         """Print the rows up to epoch number `epochs`."""
-        if self.rows is None:
+        if not self.rows:
             self.show(history.header())
-            self.rows = 0
         for epoch in range(self.rows + 1, epochs + 1):
             self.show(history.row(epoch), flush=True)
         self.rows = epochs

@@ -3,19 +3,27 @@
     Devices      all replicas in this process: shard r of a batch goes to device r
     Processes    one replica in each process of torch.distributed: all make the same batches, each takes its own shard
 
+    engine "replicas"     Devices; gradients summed by `collectives`         Trainer(…, devices=["cuda:0", "cuda:1"])
+           "allreduce"    Processes; gradients summed by messages            torchrun --nproc-per-node=2 …
+           "ddp"          Processes; torch's DistributedDataParallel         torchrun --nproc-per-node=2 …
+
+The processes must have joined `torch.distributed` before: `distributed.run` and `distributed.join` see to it.
 Both have `world_size`, the number of replicas; `here`, the ranks of those in this process; `devices`, on which these
 are; `places`, the names of all replicas' devices. Every method of `Processes` is a collective call.
 """
 
+import os
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 import torch.distributed as dist
+from torch.distributed.nn.functional import all_gather
 
 from d2lmini.data_parallel import gradients, rank_threads
 from d2lmini.data_parallel.by_hand import split_batch
+from d2lmini.devices import try_gpu
 from d2lmini.trainer import rng
-from d2lmini.trainer.process_exchange import Group
 
 
 class Devices:
@@ -98,7 +106,7 @@ class Processes:
     def together(self, functions, ranks):
         """Return what this rank's function returns, if it has one; in it the first `ranks` may exchange tensors."""
         if ranks not in self._groups:
-            self._groups[ranks] = Group(range(ranks))
+            self._groups[ranks] = _Group(ranks)
         with rank_threads.standing(self._groups[ranks], self.rank):
             return [function() for function in functions]
 
@@ -157,3 +165,55 @@ def gather_objects(value):
     found = [None] * dist.get_world_size()
     dist.all_gather_object(found, value)
     return found
+
+
+class _Group:
+    """The first `count` of the processes; making it is a collective call of all."""
+
+    def __init__(self, count):
+        """Make a group for these alone: what they exchange in backward must not be taken for a gradient's bucket."""
+        self.count, self.group = count, dist.new_group(range(count))
+
+    def exchange(self, rank, value):
+        """Give a tensor as large as the others', whose gradient finds the way back, or an object; return all."""
+        if isinstance(value, torch.Tensor):
+            return list(all_gather(value.contiguous(), group=self.group))
+        values = [None] * self.count
+        dist.all_gather_object(values, value, group=self.group)
+        return values
+
+
+def choose_devices(devices, engine):
+    """Return the devices of this process: by default the first accelerator, or else the CPU.
+
+    In a process of several it is the accelerator with its local rank's number. Raises ValueError for no device, and in
+    a process of several for more than one; RuntimeError outside of a group.
+    """
+    local = 0 if engine == "replicas" else int(os.environ.get("LOCAL_RANK", 0))
+    devices = [torch.device(d) for d in ([try_gpu(local)] if devices is None else devices)]
+    if not devices:
+        raise ValueError("expected at least one device, got none")
+    if engine != "replicas" and not dist.is_initialized():
+        raise RuntimeError("this process has joined no others: start it with torchrun, or with distributed.run")
+    if engine != "replicas" and len(devices) != 1:
+        raise ValueError(f"a process has one device when each has a replica, got {', '.join(map(str, devices))}")
+    return devices
+
+
+def make_comm(settings, devices):
+    """Return the `Devices` or the `Processes` that the settings ask for."""
+    if settings.engine == "replicas":
+        return Devices(devices, gradients.summing(settings.allreduce, devices), settings.buckets)
+    return Processes(devices[0], None if settings.engine == "ddp" else _allreduce(settings.allreduce), settings.buckets)
+
+
+def _allreduce(algorithm):
+    """Return the function that replaces a tensor by the sum over the ranks."""
+    from d2lmini.distributed import Messages  # only who asks for processes needs what a system has for them
+
+    if callable(algorithm):
+        return algorithm
+    if "simccl" in dist.get_backend_config():
+        raise ValueError('allreduce sends messages between processes: on simulated ranks choose the engine "ddp", and '
+                         "sim.spawn(…, allreduce=…) for its schedule")  # fmt: skip
+    return partial(Messages().allreduce, algorithm=algorithm or "ring")

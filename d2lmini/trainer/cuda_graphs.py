@@ -54,23 +54,13 @@ class Recorded:
             self._recordings[sizes] = None
             return shards
         if self._recordings[sizes] is None:
-            self._recordings[sizes] = Recording(self.learn, self.recorder, X, y)
-        return self._recordings[sizes](X, y)
-
-
-class Recording:
-    """One recorded step, with the memory that it reads its batch from and writes its losses to."""
-
-    def __init__(self, learn, recorder, X, y):
-        self.inputs = [tensor.to(recorder.device, copy=True) for tensor in (X, y)]
-        self.replay, self.shards = recorder.record(learn, *self.inputs)
-
-    def __call__(self, X, y):
-        """Replay it with another batch, and return its pairs (size, loss)."""
-        for place, given in zip(self.inputs, (X, y), strict=True):
+            places = [tensor.to(self.recorder.device, copy=True) for tensor in (X, y)]  # where it reads its batch from
+            self._recordings[sizes] = places, *self.recorder.record(self.learn, *places)
+        places, replay, shards = self._recordings[sizes]
+        for place, given in zip(places, (X, y), strict=True):
             place.copy_(given)
-        self.replay()
-        return [(size, loss.clone()) for size, loss in self.shards]
+        replay()
+        return [(size, loss.clone()) for size, loss in shards]
 
 
 class CudaRecorder:

@@ -1,17 +1,16 @@
 """Files that are there whole or as they were before, whatever goes wrong while they are written.
 
-    bytes ──► NAME.tmp, on the disk ──► takes the place of NAME        NAME.lock: held by one process at a time
+    bytes ──► NAME.tmp, on the disk ──► takes the place of NAME
 
 A symbolic link is followed, so that the file it leads to is replaced and not the link.
 """
 
-import fcntl
 import json
 import os
 import stat
 import tempfile
 from contextlib import contextmanager, suppress
-from errno import EACCES, EAGAIN, EISDIR, ENOENT
+from errno import EACCES, EISDIR, ENOENT
 from pathlib import Path
 
 LONGEST = ".previous.tmp"  # what a file's name gets here at most
@@ -69,36 +68,6 @@ def replacing(path, before=lambda: None):
         os.fsync(folder)  # the new entry too
     finally:
         os.close(folder)
-
-
-@contextmanager
-def held(path):
-    """Hold `path` inside, through the lock of a file NAME.lock; raises BlockingIOError while another process does."""
-    path = real(path)
-    name = path.with_name(path.name + ".lock")
-    with _lock(name):
-        try:
-            yield
-        finally:
-            name.unlink(missing_ok=True)
-
-
-def _lock(name):
-    """Return the lock's file, opened and locked; who held it before may have removed it meanwhile."""
-    while True:
-        file = open(name, "w")  # noqa: SIM115 (open as long as the lock is held)
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(file.fileno()), os.stat(name)):
-                return file
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            if error.errno in (EACCES, EAGAIN):
-                file.close()
-                raise BlockingIOError(EAGAIN, "another run writes its checkpoints there") from error
-            return file  # a file system without locks
-        file.close()
 
 
 def write_json(path, values):

@@ -1,9 +1,5 @@
-"""What a run of the trainer recorded, and how far it has come.
+"""What a run of the trainer recorded, as plain numbers, so that a checkpoint can hold it; `figures.plots` draws it."""
 
-Both are plain numbers, so that a checkpoint can hold them. `figures.plots` draws a history, and so does not need torch.
-"""
-
-import operator
 from dataclasses import dataclass, field
 
 
@@ -21,15 +17,11 @@ class History:
     seconds: list = field(default_factory=list)
     provenance: str = ""
 
-    def check(self, epochs):
-        """Raise TypeError or ValueError unless it is that of so many epochs, all in numbers."""
-        for value in (*self.loss, *self.accuracy, *self.seconds):
-            if not isinstance(value, int | float):
-                raise TypeError(f"{value!r} in the history")
-        if not isinstance(self.provenance, str):
-            raise TypeError(f"the provenance {self.provenance!r}")
-        if not len(self.loss) == len(self.seconds) == epochs >= len(self.accuracy):
-            raise ValueError(f"a history of {len(self.loss)} epochs, not of {epochs}")
+    def check(self):
+        """Raise TypeError or ValueError unless it has the numbers of as many epochs in each list, and a provenance."""
+        numbers = [*map(float, self.loss), *map(float, self.accuracy), *map(float, self.seconds)]
+        if len(numbers) - len(self.accuracy) != 2 * len(self.loss) or not isinstance(self.provenance, str):
+            raise ValueError(f"a history of {len(self.loss)} losses, {len(self.seconds)} times, {self.provenance!r}")
 
     def header(self):
         """Return the heads of the table's columns."""
@@ -45,25 +37,3 @@ class History:
     def __str__(self):
         rows = [self.row(epoch) for epoch in range(1, len(self.loss) + 1)]
         return "\n".join([self.header(), *rows, f"({self.provenance})"])
-
-
-@dataclass
-class Progress:
-    """How far `Trainer.fit` has come: whole epochs, and what the one under way has done so far.
-
-    `batches`, `examples`, `seconds`: of this epoch; `loss`: the sum of its losses over the examples.
-    """
-
-    epochs: int = 0
-    batches: int = 0
-    examples: int = 0
-    loss: float = 0.0
-    seconds: float = 0.0
-
-    def check(self):
-        """Raise TypeError or ValueError unless all are counts and sums as `Trainer.fit` makes them."""
-        for name in ("epochs", "batches", "examples"):
-            if operator.index(getattr(self, name)) < 0:
-                raise ValueError(f"{getattr(self, name)} {name}")
-        if not isinstance(self.loss + self.seconds, int | float):
-            raise TypeError(f"a loss of {self.loss!r}")

@@ -1,5 +1,6 @@
 """Losses, read from the devices many at a time, so that training never waits for one."""
 
+import cmath
 import math
 import time
 
@@ -9,17 +10,19 @@ from d2lmini.trainer.errors import DivergedError
 
 
 class LossLog:
-    """Collects losses where they are, without waiting for a device, and reads them many at a time.
+    """Collects the losses of an epoch where they are, without waiting for a device, and reads them many at a time.
 
     A loss that is not finite is therefore found up to `EVERY` batches after it occurred, but named exactly.
+    `batches`, `examples`: how many so far; `total`: the sum of the losses over the examples that were read.
     """
 
     EVERY = 256  # batches between two readings: the devices are waited for so seldom, and few numbers are kept
     SECONDS = 5.0  # between two readings of processes: where one has seen a NaN, none shall go on for long
 
-    def __init__(self, progress, sums, comm, clock=time.monotonic):
-        """Add to `progress`; sums: whether a loss is the sum over its shard, or the mean."""
-        self.progress, self.sums, self.comm, self._clock = progress, sums, comm, clock
+    def __init__(self, epoch, sums, comm, clock=time.monotonic):
+        """Begin epoch number `epoch`; sums: whether a loss is the sum over its shard, or the mean."""
+        self.epoch, self.sums, self.comm, self._clock = epoch, sums, comm, clock
+        self.batches, self.examples, self.total = 0, 0, 0.0
         self.processes = len(comm.here) < comm.world_size
         self._every, self._read_at = 1 if self.processes else self.EVERY, clock()
         self._waiting = []  # one entry a batch: (size, loss) of each shard, in order of rank
@@ -30,23 +33,23 @@ class LossLog:
         The loss of a shard that another process has is None.
         """
         self._waiting.append(shards)
-        self.progress.batches += 1
-        for size, _ in shards:
-            self.progress.examples += size
+        self.batches += 1
+        self.examples += sum(size for size, _ in shards)
         if len(self._waiting) == self._every:
             self.read()
 
     def read(self):
         """Fetch the losses and add them up in order; raises DivergedError for the first that is not finite."""
         waiting, self._waiting = self._waiting, []
-        first = self.progress.batches - len(waiting) + 1
         values = self._fetch(waiting)
-        for batch, shards in enumerate(waiting, start=first):
+        for batch, shards in enumerate(waiting, start=self.batches - len(waiting) + 1):
             for rank, (size, _) in enumerate(shards):
                 value = next(values[rank])
                 if not math.isfinite(value):
-                    raise DivergedError(self._describe(value, batch, rank))
-                self.progress.loss += value if self.sums else value * size
+                    raise DivergedError(f"the loss is {value} in epoch {self.epoch}, batch {batch}, on "
+                                        f"{self.comm.places[rank]} (rank {rank}): lower the learning rate, clip the "
+                                        "gradients, or look at that batch")  # fmt: skip
+                self.total += value if self.sums else value * size
         if self.processes and waiting:
             self._every = self._until_next(len(waiting))
 
@@ -62,6 +65,12 @@ class LossLog:
         columns = [[loss for loss in column if loss is not None] for column in columns]
         return list(map(iter, self.comm.gather([torch.stack(c).tolist() if c else [] for c in columns])))
 
-    def _describe(self, value, batch, rank):
-        return (f"the loss is {value} in epoch {self.progress.epochs + 1}, batch {batch}, on {self.comm.places[rank]} "
-                f"(rank {rank}): lower the learning rate, clip the gradients, or look at that batch")  # fmt: skip
+
+@torch.no_grad()
+def finite(parameters):
+    """Return whether all parameters, at least one, are finite numbers; this waits for their device."""
+    parameters = list(parameters)
+    # A finite sum has finite terms, and takes a sixth of the time; one that is not may just have grown too large.
+    if cmath.isfinite(torch.stack([p.sum() for p in parameters]).sum().item()):
+        return True
+    return bool(torch.stack([p.isfinite().all() for p in parameters]).all())

@@ -21,10 +21,9 @@ MIB = 2**20
 DATA = ("digits", "mnist", "fashion_mnist")
 MOST = 2**63 - 1  # the largest whole number that torch takes
 DEVICES = 128  # of one type, which torch numbers with 8 bits
-EPILOG = """The times in the table are simulated where the devices are, and measured where they are not; a line under
-it says which, and on what machine. Under torchrun each process has one device and one replica: torchrun
---nproc-per-node=2 -m d2lmini.train …; rank 0 prints and writes. Exit code: 0 done, 1 failed, 2 bad arguments, 130
-interrupted."""
+EPILOG = """The times in the table are simulated where the devices are, else measured; a line under it says on what
+machine. Under torchrun each process has one device and one replica: torchrun --nproc-per-node=2 -m d2lmini.train …;
+rank 0 prints and writes. Exit code: 0 done, 1 failed, 2 bad arguments, 130 interrupted."""
 
 
 class Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -43,8 +42,7 @@ class Parser(argparse.ArgumentParser):
         """Leave out the usage, which ``--help`` shows."""
         if self.say:
             self.say(message)
-            self.exit(2)
-        self.exit(2, f"{self.prog}: error: {message}\n")
+        self.exit(2, None if self.say else f"{self.prog}: error: {message}\n")
 
     def print_help(self, file=None):
         """Let rank 0 alone explain."""
@@ -72,24 +70,24 @@ def parse(words=None, say=None):
 def _check_engine(made, options):
     """Refuse what does not go with the number of processes; fill in what depends on it."""
     group = join.launched()
-    options.engine = options.engine or ("ddp" if group else "replicas")
-    simulated = (options.engine, options.kind) == ("ddp", "sim")  # the ranks are simulated too
-    wrong = {
-        "--engine replicas has all replicas in one process: leave out torchrun": group and options.engine == "replicas",
-        f"--engine {options.engine} has a replica a process: start them with torchrun --nproc-per-node=2 -m "
-        "d2lmini.train …; or ddp with --kind sim": not (group or options.engine == "replicas" or simulated),
-        "argument --devices: under torchrun a process has one device; choose --nproc-per-node": group
-        and options.devices,
-        "argument --kind: simulated GPUs live in one process: leave out torchrun": group and options.kind == "sim",
-        "--engine allreduce exchanges tensors of the CPU: choose --kind cpu, or --engine ddp": options.engine
-        == "allreduce" and options.kind == "real",
-    }  # fmt: skip
-    for line in (line for line, applies in wrong.items() if applies):
+    options.engine = engine = options.engine or ("ddp" if group else "replicas")
+    alone, simulated = engine == "replicas", engine == "ddp" and options.kind == "sim"  # ranks are simulated too
+    wrong = [
+        (group and alone, "--engine replicas has all replicas in one process: leave out torchrun"),
+        (not (group or alone or simulated), f"--engine {engine} has a replica a process: start them with torchrun "
+                                            "--nproc-per-node=2 -m d2lmini.train …; or ddp with --kind sim"),
+        (group and options.devices, "argument --devices: under torchrun a process has one device; choose "
+                                    "--nproc-per-node"),
+        (group and options.kind == "sim", "argument --kind: simulated GPUs live in one process: leave out torchrun"),
+        (engine == "allreduce" and options.kind == "real", "--engine allreduce exchanges tensors of the CPU: choose "
+                                                           "--kind cpu, or --engine ddp"),
+    ]  # fmt: skip
+    for line in (line for applies, line in wrong if applies):
         made.error(line)
     found = broken(Settings(**training(options)))
     if found:
         made.error("argument --{}: {}".format(*found))
-    if options.engine != "ddp":
+    if engine != "ddp":
         options.allreduce = options.allreduce or "ring"
 
 
@@ -107,27 +105,26 @@ def training(options):
 
 
 def _check_files(made, options):
-    if not options.checkpoint and (options.resume or options.every):
-        made.error("--resume and --every need a file: --checkpoint FILE")
+    if options.resume and not options.checkpoint:
+        made.error("--resume needs a file: --checkpoint FILE")
     if options.folder and options.data == "digits":
         made.error("argument --folder: the digits need none; choose --data mnist or fashion_mnist")
-    file = Checkpoint(options.checkpoint) if options.checkpoint else None
-    try:
-        if options.json:
+    file = options.checkpoint and Checkpoint(options.checkpoint)
+    if options.json:
+        try:
             files.check(options.json)
-    except OSError as error:
-        made.error(f"argument --json: {options.json}: {error.strerror}")
-    if file and options.json and files.real(options.json) in (file.path, file.previous):
-        made.error(f"argument --json: {options.json} is a file of the checkpoint: choose another")
-    try:
-        if file:
+        except OSError as error:
+            made.error(f"argument --json: {options.json}: {error.strerror}")
+        if file and files.real(options.json) in (file.path, file.previous):
+            made.error(f"argument --json: {options.json} is a file of the checkpoint: choose another")
+    if file:
+        try:
             file.check()
-        there = file and file.is_there()
-    except CheckpointError as error:
-        made.error(f"argument --checkpoint: {error}")
-    if there and not options.resume:
-        made.error(f"argument --checkpoint: {options.checkpoint} is there: go on from it with --resume, or choose "
-                   "another name")  # fmt: skip
+            there = file.is_there()
+        except CheckpointError as error:
+            made.error(f"argument --checkpoint: {error}")
+        if there and not options.resume:
+            made.error(f"argument --checkpoint: {file.name} is there: go on from it with --resume, or choose another")
 
 
 def number(kind, least, above=False, most=MOST):
@@ -152,76 +149,64 @@ def number(kind, least, above=False, most=MOST):
 def _parser():
     made = Parser("python -m d2lmini.train", description="Train a network on small images, on one device or several.",
                   formatter_class=Help, epilog=EPILOG)  # fmt: skip
-    _add_data(made.add_argument_group("data and devices"))
-    _add_training(made.add_argument_group("how to train"))
-    _add_processes(made.add_argument_group("devices together"))
-    _add_results(made.add_argument_group("results and checkpoints"))
+    for title, add in (("data and devices", _add_data), ("how to train", _add_training),
+                       ("devices together", _add_together), ("results and checkpoints", _add_results)):  # fmt: skip
+        add(made.add_argument_group(title).add_argument)
     return made
 
 
-def _add_data(group):
-    group.add_argument("--data", choices=DATA, default="digits",
-                       help="digits come with the package; the others are downloaded once")  # fmt: skip
-    group.add_argument("--folder", metavar="DIR", help="folder with the four files of mnist or fashion_mnist, instead")
-    group.add_argument("--batch-size", type=number(int, 1), default=64, metavar="N",
-                       help="examples in a batch, over all devices")  # fmt: skip
-    group.add_argument("--resident", action="store_true",
-                       help="keep the data on the first device, as bytes, and make the batches there")  # fmt: skip
-    group.add_argument("--devices", type=number(int, 1, most=DEVICES), metavar="N",
-                       help="how many, each with a replica; by default all accelerators, else the CPU")  # fmt: skip
-    group.add_argument("--kind", choices=("auto", "real", "sim", "cpu"), default="auto",
-                       help="of the devices: simulated GPUs, replicas on the CPU, real accelerators; auto: real ones "
-                       "where there are enough, the CPU for one device, else simulated GPUs")  # fmt: skip
-    group.add_argument("--gpu", choices=list(GPUS), default="GTX 1080", metavar="NAME",
-                       help="the GPU that is simulated: a name in d2lmini.hardware.GPUS")  # fmt: skip
+def _add_data(add):
+    add("--data", choices=DATA, default="digits", help="digits come with the package; the others are downloaded once")
+    add("--folder", metavar="DIR", help="folder with the four files of mnist or fashion_mnist, instead")
+    add("--batch-size", type=number(int, 1), default=64, metavar="N", help="examples in a batch, over all devices")
+    add("--resident", action="store_true", help="keep the data on the first device, as bytes; make the batches there")
+    add("--devices", type=number(int, 1, most=DEVICES), metavar="N",
+        help="how many, each with a replica; by default all accelerators, else the CPU")
+    add("--kind", choices=("auto", "real", "sim", "cpu"), default="auto",
+        help="of the devices: simulated GPUs, replicas on the CPU, real accelerators; auto: real ones where there are "
+        "enough, the CPU for one device, else simulated GPUs")
+    add("--gpu", choices=list(GPUS), default="GTX 1080", metavar="NAME",
+        help="the GPU that is simulated: a name in d2lmini.hardware.GPUS")
 
 
-def _add_processes(group):
-    group.add_argument("--engine", choices=ENGINES,
-                       help="replicas: all in one process; ddp: a process each, gradients summed by torch's "
-                       "DistributedDataParallel, or with --kind sim a simulated rank each; allreduce: a process each, "
-                       "gradients summed as --allreduce says; by default ddp under torchrun, else replicas")
-    group.add_argument("--allreduce", choices=list(ALLREDUCE),
-                       help="how gradients are summed, by default in a ring")
-    group.add_argument("--buckets", type=number(float, 0), default=25.0, metavar="MIB",
-                       help="MiB (2^20 bytes) of gradients that travel together; 0: each parameter's own")  # fmt: skip
-    group.add_argument("--overlap", action="store_true",
-                       help="sum gradients while backward still runs, a bucket as soon as all replicas have finished "
-                       "it, in a second stream of each device; the results stay the same. What is hidden are buckets "
-                       "that are full early, so there must be several: see --buckets. Only with --engine replicas, "
-                       "and without --compile")  # fmt: skip
-    group.add_argument("--timeout", type=number(int, 1, most=10**6), default=60, metavar="S",
-                       help="seconds that a process waits for another, after which all end; raise it where one works "
-                       "alone for longer, such as rank 0 on a large checkpoint")  # fmt: skip
+def _add_training(add):
+    add("--model", choices=list(MODELS), default="lenet", help="the network: see d2lmini.models")
+    add("--epochs", type=number(int, 1), default=10, metavar="N", help="passes over the training data")
+    add("--optimizer", choices=("sgd", "adam"), default="sgd", help="of torch.optim")
+    add("--lr", type=number(float, 0), default=0.05, metavar="RATE", help="learning rate; for adam 0.001 is usual")
+    add("--momentum", type=number(float, 0), default=0.9, metavar="M", help="of sgd")
+    add("--weight-decay", type=number(float, 0), default=0.0, metavar="W", help="of either optimizer")
+    add("--schedule", choices=("none", "cosine", "step"), default="none",
+        help="learning rate: constant, to 0 as a cosine, or × 0.1 after each third")
+    add("--accumulate", type=number(int, 1), default=1, metavar="N", help="batches in an update")
+    add("--clip", type=number(float, 0, above=True), metavar="NORM", help="largest norm of all gradients together")
+    add("--amp", choices=("none", "bfloat16", "float16"), default="none", help="type for autocast")
+    add("--compile", choices=MODES, metavar="MODE",
+        help=f"of torch.compile, one of {', '.join(MODES)}; reduce-overhead replays CUDA graphs, cuda-graph the whole "
+        "step as one; not for simulated GPUs")
+    add("--seed", type=number(int, 0), default=0, metavar="N", help="of all random numbers")
 
 
-def _add_training(group):
-    group.add_argument("--model", choices=list(MODELS), default="lenet", help="the network: see d2lmini.models")
-    group.add_argument("--epochs", type=number(int, 1), default=10, metavar="N", help="passes over the training data")
-    group.add_argument("--optimizer", choices=("sgd", "adam"), default="sgd", help="of torch.optim")
-    group.add_argument("--lr", type=number(float, 0), default=0.05, metavar="RATE",
-                       help="learning rate; for adam 0.001 is usual")  # fmt: skip
-    group.add_argument("--momentum", type=number(float, 0), default=0.9, metavar="M", help="of sgd")
-    group.add_argument("--weight-decay", type=number(float, 0), default=0.0, metavar="W", help="of either optimizer")
-    group.add_argument("--schedule", choices=("none", "cosine", "step"), default="none",
-                       help="learning rate: constant, to 0 as a cosine, or × 0.1 after each third")  # fmt: skip
-    group.add_argument("--accumulate", type=number(int, 1), default=1, metavar="N", help="batches in an update")
-    group.add_argument("--clip", type=number(float, 0, above=True), metavar="NORM",
-                       help="largest norm of all gradients together; by default any")  # fmt: skip
-    group.add_argument("--amp", choices=("none", "bfloat16", "float16"), default="none", help="type for autocast")
-    group.add_argument("--compile", choices=MODES, metavar="MODE",
-                       help=f"of torch.compile, one of {', '.join(MODES)}; reduce-overhead replays CUDA graphs where "
-                       "there are CUDA GPUs, cuda-graph the whole step as one; not for simulated ones; by default "
-                       "nothing is compiled")  # fmt: skip
-    group.add_argument("--seed", type=number(int, 0), default=0, metavar="N",
-                       help="of the parameters, the order of the examples and all other random numbers")  # fmt: skip
+def _add_together(add):
+    add("--engine", choices=ENGINES,
+        help="replicas: all in one process; ddp: a process each, gradients summed by torch's DistributedDataParallel, "
+        "or with --kind sim a simulated rank each; allreduce: a process each, gradients summed as --allreduce says; by "
+        "default ddp under torchrun, else replicas")
+    add("--allreduce", choices=list(ALLREDUCE), help="how gradients are summed, by default in a ring")
+    add("--buckets", type=number(float, 0), default=25.0, metavar="MIB",
+        help="MiB (2^20 bytes) of gradients that travel together; 0: each parameter's own")
+    add("--overlap", action="store_true",
+        help="sum gradients while backward still runs, a bucket as soon as all replicas have finished it; the results "
+        "stay the same. There must be several: see --buckets. Only with --engine replicas, and without --compile")
+    add("--timeout", type=number(int, 1, most=10**6), default=60, metavar="S",
+        help="seconds that a process waits for another, after which all end; raise it where one works alone for "
+        "longer, such as rank 0 on a large checkpoint")
 
 
-def _add_results(group):
-    group.add_argument("--json", type=Path, metavar="FILE", help="also write the results, with all settings, here")
-    group.add_argument("--checkpoint", type=Path, metavar="FILE",
-                       help="save here after each epoch; the one before is kept as FILE.previous")  # fmt: skip
-    group.add_argument("--every", type=number(int, 1), metavar="N", help="also save after each N batches")
-    group.add_argument("--resume", action="store_true",
-                       help="go on from FILE, if it is there, to what a run that never stopped would give; other "
-                       "options or data are refused")  # fmt: skip
+def _add_results(add):
+    add("--json", type=Path, metavar="FILE", help="also write the results, with all settings, here")
+    add("--checkpoint", type=Path, metavar="FILE",
+        help="save here after each epoch; the one before is kept as FILE.previous")
+    add("--resume", action="store_true",
+        help="go on from FILE, if it is there, to what a run that never stopped would give; other options or data are "
+        "refused")

@@ -10,6 +10,7 @@ Where the replicas are is known to `comm` alone; see there. The sum may begin in
 from contextlib import nullcontext
 from functools import partial
 from itertools import cycle
+from types import SimpleNamespace
 
 import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -70,7 +71,8 @@ class Replicas:
             return made
         if self.settings.overlap and self.comm.world_size > 1:
             return OverlappedAllreduce(self.parameters, buckets or 1, self.comm.allreduce, always=False)
-        return AfterBackward(self.comm, self.parameters)
+        after_backward = partial(self.comm.sum_gradients, self.parameters)
+        return SimpleNamespace(sending=lambda now: nullcontext(), finish=after_backward)
 
     def learn(self, X, y):
         """Learn from one batch X [n, …], y [n], and return the pairs (size, loss) of its shards, in order of rank.
@@ -152,6 +154,15 @@ class Replicas:
             optimizer.zero_grad()
         self.batches = self._examples = 0
 
+    def rehearse(self):
+        """Try an update without gradients: what a checkpoint brought may be of another kind than is needed for it."""
+        for params, optimizer in zip(self.parameters, self.optimizers, strict=True):
+            for p in params:
+                p.grad = torch.zeros_like(p)
+            optimizer.step()
+        self.advance_schedule(0.0)
+        self.forget()
+
     def advance_schedule(self, loss=None):
         """Let the learning-rate schedules take a step; one that watches a plateau is shown `loss`."""
         for scheduler in self.schedulers:
@@ -191,18 +202,3 @@ class Replicas:
     def _precision(self, i):
         amp = self.settings.amp
         return torch.autocast(self.comm.devices[i].type, dtype=amp) if amp else nullcontext()
-
-
-class AfterBackward:
-    """Sums gradients when backward has ended."""
-
-    def __init__(self, comm, parameters):
-        self.comm, self.parameters = comm, parameters
-
-    def sending(self, now=True):
-        """Do nothing while backward runs."""
-        return nullcontext()
-
-    def finish(self):
-        """Give every replica the sums."""
-        self.comm.sum_gradients(self.parameters)

@@ -11,13 +11,12 @@ from contextlib import ExitStack
 from tqdm import auto as bars
 
 from d2lmini.timing import Timer, provenance
-from d2lmini.trainer import cuda_graphs, engines, facts, replica_state, rng
+from d2lmini.trainer import comm, cuda_graphs, facts, state
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.errors import DivergedError
-from d2lmini.trainer.history import History, Progress
-from d2lmini.trainer.losses import LossLog
+from d2lmini.trainer.history import History
+from d2lmini.trainer.losses import LossLog, finite
 from d2lmini.trainer.replicas import Replicas
-from d2lmini.trainer.resume import check_facts, check_state, find_place, get_state, go_back
 from d2lmini.trainer.settings import Settings, check, check_model
 
 
@@ -37,7 +36,7 @@ class Trainer:
     in a second stream of each device; see `OverlappedAllreduce`. The parameters are the same, to the last bit. It needs
     more than one bucket, and is for the engine "replicas": "ddp" always does it.
     engine: where the replicas are: "replicas" in this process, or one in each process of `torch.distributed`, with
-    torch's DistributedDataParallel, "ddp", or an all-reduce of our own, "allreduce"; see `engines`. All
+    torch's DistributedDataParallel, "ddp", or an all-reduce of our own, "allreduce"; see `comm`. All
     processes then call the same methods, with the same batches: each takes its shard of them.
     schedule: ``schedule(optimizer)`` returns a scheduler of ``torch.optim.lr_scheduler``, which takes a step after each
     "epoch", or each update, as `schedule_every` says ("epoch" or "update").
@@ -59,16 +58,15 @@ class Trainer:
         self.settings = Settings(allreduce, buckets, schedule, schedule_every, accumulate, clip, amp, compile, overlap,
                                  engine)  # fmt: skip
         check(self.settings, ())
-        self.devices = engines.choose_devices(devices, engine)
+        self.devices = comm.choose_devices(devices, engine)
         check(self.settings, self.devices)
-        self.comm = engines.make_comm(self.settings, self.devices)
+        self.comm = comm.make_comm(self.settings, self.devices)
         check_model(model, loss, exact=self.comm.world_size == accumulate == 1)
         self.engine = Replicas(model, loss, optimizer, self.comm, self.settings)
         self.replicas, self.optimizers = self.engine.modules, self.engine.optimizers
         cuda_graphs.record_steps(self.engine)
-        self.history, self.progress = History(), Progress()
-        self._data, self._facts = None, {}  # the batches of the last `fit`, and what decides them
-        self._place, self._resumed = None, False  # where the epoch began, and whether a checkpoint told so
+        self.history = History()
+        self._batches, self._data = None, {"facts": {}, "epoch": None}  # of the last `fit`; what decides them
 
     def step(self, X, y):
         """Learn from one batch X [n, …], y [n] and return its loss as a tensor on the first device, without waiting.
@@ -78,36 +76,38 @@ class Trainer:
         """
         return self.engine.total(self.engine.learn(X, y))
 
-    def fit(self, train_iter, num_epochs, test_iter=None, on_epoch=None, *, checkpoint=None, every=None, resume=False):
+    def fit(self, train_iter, num_epochs, test_iter=None, on_epoch=None, *, checkpoint=None, resume=False):
         """Train for `num_epochs` passes over `train_iter` and return the `History`.
 
         After each epoch, ``on_epoch(epoch, history)`` is called, epochs counted from 1. On a terminal and in a notebook
         a bar shows how far the epoch is, unless the environment variable TQDM_DISABLE is set.
 
-        checkpoint: the file to save to after each epoch, and after each `every` batches if that is given. resume: go on
-        from that file, if it is there, up to `num_epochs` epochs in all; with the same data, settings and devices the
-        parameters become those of a run that was never stopped, bit for bit.
+        checkpoint: the file to save to after each epoch. resume: go on from that file, if it is there, up to
+        `num_epochs` epochs in all; with the same data, settings and devices the parameters become those of a run that
+        was never stopped, bit for bit.
 
         Raises ValueError when the number of epochs is not an integer of at least 1, or `train_iter` yields nothing;
         DivergedError for a loss or a parameter that is not finite, by the end of the epoch; CheckpointError.
         """
-        self._check_fit(num_epochs, checkpoint, every, resume)
-        self._data, self._facts = train_iter, {"data": facts.of_data(train_iter)}
-        self._agree(num_epochs, test_iter, checkpoint, every, resume)
+        if not isinstance(num_epochs, int) or num_epochs < 1:
+            raise ValueError(f"the number of epochs must be an integer of at least 1, got {num_epochs!r}")
+        if checkpoint is None and resume:
+            raise ValueError("resume needs the name of a file: checkpoint=…")
+        here = {"data": facts.of_data(train_iter)}
+        self._agree(here, num_epochs, test_iter, checkpoint, resume)
         self.engine.forget()
-        self.history, self.progress, self._resumed = History(provenance=self._provenance()), Progress(), False
+        self.history = History(provenance=self._provenance())
         with ExitStack() as held:
             file = checkpoint and self._open(checkpoint, held)
             if resume and file.found(self.comm):
-                self._load(file)
-                if self._place:
-                    check_facts(self._place["facts"], self._facts, checkpoint)
-            while self.progress.epochs < num_epochs:
-                self._epoch(train_iter, file, every)
+                self._go_on(file, train_iter, here)
+            self._batches, self._data["facts"] = train_iter, here
+            for epoch in range(len(self.history.loss) + 1, num_epochs + 1):
+                self._epoch(train_iter, epoch)
                 if test_iter is not None:
                     self.history.accuracy.append(self.evaluate(test_iter))
                 if on_epoch:
-                    on_epoch(self.progress.epochs, self.history)
+                    on_epoch(epoch, self.history)
                 if file:
                     self._save(file)
         return self.history
@@ -120,7 +120,7 @@ class Trainer:
         return self.engine.evaluate(data_iter)
 
     def save(self, path):
-        """Write a checkpoint: model, optimiser, progress, history, random numbers; raises CheckpointError."""
+        """Write a checkpoint: model, optimiser, history, random numbers; raises CheckpointError."""
         self._save(Checkpoint(path))
 
     def load(self, path):
@@ -132,56 +132,44 @@ class Trainer:
         self._load(Checkpoint(path))
 
     def _save(self, file):
-        between = self._data is not None and not self.progress.batches  # two epochs: the next will begin here
-        place = find_place(self._data, self.devices, self._facts) if between else self._place
-        state = get_state(self.engine, self.history, self.progress, place)
-        self.comm.on_rank_0(lambda: file.write(state))
+        if self._batches is not None:
+            self._data["epoch"] = getattr(self._batches, "epoch", None)
+        content = state.get(self.engine, self.history, self._data)
+        self.comm.on_rank_0(lambda: file.write(content))
 
     def _load(self, file):
-        state = self.comm.on_rank_0(file.read)
-        history, progress, place = check_state(self.engine, state, file.name)
-        replica_state.load(self.engine, state["engine"])
-        here = self.history.provenance or self._provenance()
+        content, here = self.comm.on_rank_0(file.read), self.history.provenance or self._provenance()
+        history, self._data = state.take(self.engine, content, file.name)
         if here not in history.provenance:
             history.provenance = "; then ".join(filter(None, [history.provenance, here]))
-        self.history, self.progress, self._place, self._resumed = history, progress, place, True
-        rng.set_state(state["rng"], self.devices)
+        self.history, self._batches = history, None
 
-    def _epoch(self, train_iter, file, every):
-        """Do what is left of an epoch, and write down what it gave."""
-        progress = self.progress
-        log = LossLog(progress, self.engine.sums, self.comm)
-        timer, saved, batches = Timer(self.devices), progress.batches, self._batches(train_iter)
-        for X, y in _bar(batches, train_iter, progress) if 0 in self.comm.here else batches:
+    def _go_on(self, file, train_iter, here):
+        """Load a checkpoint and let `train_iter`, whose facts are `here`, begin its next epoch."""
+        self._load(file)
+        if self._data["facts"]:
+            state.check_facts(self._data["facts"], here, file.name)
+        if self._data["epoch"] is not None:
+            train_iter.epoch = self._data["epoch"]
+
+    def _epoch(self, train_iter, epoch):
+        """Train for one epoch, and write down what it gave."""
+        log, timer = LossLog(epoch, self.engine.sums, self.comm), Timer(self.devices)
+        for X, y in _bar(train_iter, epoch) if 0 in self.comm.here else train_iter:
             log.add(self.engine.learn(X, y))
-            if every and progress.batches - saved >= every and not self.engine.batches:
-                log.read()
-                progress.seconds += timer.stop()  # training only, not the saving
-                self._save(file)
-                saved = progress.batches
-                timer.start()
         self.engine.update()
         log.read()
-        progress.seconds += timer.stop()
-        if not progress.examples:
+        seconds = timer.stop()
+        if not log.examples:
             raise ValueError("expected at least one batch an epoch, got none")
         # The last update of an epoch has no loss yet that would show what it has done.
-        if not replica_state.finite(self.replicas[0].parameters()):
-            raise DivergedError(f"a parameter is no finite number after epoch {progress.epochs + 1}, although the "
-                                "losses were: lower the learning rate, or clip the gradients")  # fmt: skip
-        self.history.loss.append(progress.loss / progress.examples)
-        self.history.seconds.append(progress.seconds)
-        self.progress = Progress(progress.epochs + 1)
+        if not finite(self.replicas[0].parameters()):
+            raise DivergedError(f"a parameter is no finite number after epoch {epoch}, although the losses were: lower "
+                                "the learning rate, or clip the gradients")  # fmt: skip
+        self.history.loss.append(log.total / log.examples)
+        self.history.seconds.append(seconds)
         if self.settings.schedule_every == "epoch":
             self.engine.advance_schedule(self.history.loss[-1])
-
-    def _batches(self, train_iter):
-        """Begin an epoch, or go back to where a checkpoint was made in one, and return the batches that are left."""
-        resumed, self._resumed = self._resumed and self._place is not None, False
-        if resumed:
-            return go_back(self._place, train_iter, self.devices, self.progress.batches)
-        self._place = find_place(train_iter, self.devices, self._facts)
-        return iter(train_iter)
 
     def _open(self, path, held):
         """Return a checkpoint's file that can be written, held by this run as long as `held` is open."""
@@ -194,11 +182,10 @@ class Trainer:
         self.comm.on_rank_0(hold)
         return file
 
-    def _agree(self, num_epochs, test_iter, checkpoint, every, resume):
+    def _agree(self, data, num_epochs, test_iter, checkpoint, resume):
         """See to it that all processes fit the same: a rank that does something else would be waited for in vain."""
-        arguments = {"epochs": str(num_epochs), "checkpoint": str(checkpoint is not None), "every": str(every),
-                     "resume": str(resume)}  # fmt: skip
-        given = {**self._facts, "test data": facts.of_data(test_iter), "argument of fit": arguments}
+        arguments = {"epochs": str(num_epochs), "checkpoint": str(checkpoint is not None), "resume": str(resume)}
+        given = {**data, "test data": facts.of_data(test_iter), "argument of fit": arguments}
         if len(self.comm.here) < self.comm.world_size:
             facts.agree(given, lambda mine: self.comm.gather([mine]))
 
@@ -207,20 +194,11 @@ class Trainer:
         where, n, engine = provenance(self.devices), self.comm.world_size, self.settings.engine
         return where if engine == "replicas" else f"{where}, {n} process{'es' * (n > 1)} ({engine})"
 
-    def _check_fit(self, num_epochs, checkpoint, every, resume):
-        if not isinstance(num_epochs, int) or num_epochs < 1:
-            raise ValueError(f"the number of epochs must be an integer of at least 1, got {num_epochs!r}")
-        if every is not None and (not isinstance(every, int) or every < 1):
-            raise ValueError(f"every: expected a number of batches of at least 1, got {every!r}")
-        if checkpoint is None and (resume or every):
-            raise ValueError("resume and every need the name of a file: checkpoint=…")
 
-
-def _bar(batches, train_iter, progress):
+def _bar(batches, epoch):
     """Return the batches, with a bar on a terminal or in a notebook; it shows how fast work is queued."""
     in_notebook = bars.notebook_tqdm is not bars.std_tqdm
     if os.environ.get("TQDM_DISABLE") or not (in_notebook or sys.stderr.isatty()):
         return batches
-    total = len(train_iter) if hasattr(train_iter, "__len__") else None
-    name = f"epoch {progress.epochs + 1}"
-    return bars.tqdm(batches, name, total, False, initial=progress.batches, unit="batch", disable=False)
+    total = len(batches) if hasattr(batches, "__len__") else None
+    return bars.tqdm(batches, f"epoch {epoch}", total, False, unit="batch", disable=False)

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.process
 
 
 def test_two_processes_train_what_one_does_with_each_engine():
-    ranks = run("d2lmini.lessons.trainer:train", 2, ("ddp", "allreduce"), 1, 250, timeout=300)
+    ranks = run(trainer.train, 2, ("ddp", "allreduce"), 1, 250, timeout=300)
     alone = trainer.train_alone(2, 1, 250)
     assert alone.history.loss[0] < 2.4
     for found in ranks:

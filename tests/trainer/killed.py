@@ -22,7 +22,7 @@ from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.replicas import Replicas
 from d2lmini.trainer.trainer import Trainer
 
-EPOCHS, EVERY = 2, 3  # saved after four batches: an update takes two
+EPOCHS = 3
 CALLS = ("fsync", "link", "replace")
 
 
@@ -36,7 +36,7 @@ def train(kind, file=None):
     schedule = partial(torch.optim.lr_scheduler.StepLR, step_size=2, gamma=0.5)
     trainer = Trainer(model, nn.CrossEntropyLoss(), partial(torch.optim.Adam, lr=0.05), [f"{kind}:0", f"{kind}:1"],
                       schedule=schedule, schedule_every="update", accumulate=2, clip=0.5)  # fmt: skip
-    trainer.fit(batches, EPOCHS, batches.to("cpu"), checkpoint=file, every=EVERY if file else None, resume=bool(file))
+    trainer.fit(batches, EPOCHS, batches.to("cpu"), checkpoint=file, resume=bool(file))
     return {"parameters": [p.cpu() for p in model.state_dict().values()], "loss": trainer.history.loss,
             "accuracy": trainer.history.accuracy}  # fmt: skip
 

@@ -133,7 +133,7 @@ def train_saved(rank, engine, file=None, victims=(), moment=0):
             return learn(X, y)
 
         trainer.engine.learn = dying
-    history = trainer.fit(data, 3, data, checkpoint=file, every=3 if file else None, resume=bool(file))
+    history = trainer.fit(data, 3, data, checkpoint=file, resume=bool(file))
     return [p.detach() for p in trainer.replicas[0].state_dict().values()], history.loss, history.accuracy
 
 

@@ -192,7 +192,12 @@ def test_a_link_is_followed_and_a_mode_stays(tmp_path):
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o640
 
 
-HOLD = "import sys; from d2lmini.trainer import files\nwith files.held(sys.argv[1]): print('held', flush=True), input()"
+HOLD = """
+import sys
+from d2lmini.trainer.checkpoint import Checkpoint
+with Checkpoint(sys.argv[1]).held():
+    print("held", flush=True), input()
+"""
 
 
 @pytest.mark.process

@@ -150,7 +150,7 @@ def test_a_compiled_run_in_two_parts_is_the_run_in_one_with_dropout_too(tmp_path
     whole = trained("default", model=linear(0.5))
     cut = Stopping(batches(), 3 + 2)  # in the second epoch
     with pytest.raises(Stopped):
-        Trainer(linear(0.5), MEAN, SGD, ["cpu"], compile="default").fit(cut, 3, checkpoint=tmp_path / "c.pt", every=1)
+        Trainer(linear(0.5), MEAN, SGD, ["cpu"], compile="default").fit(cut, 3, checkpoint=tmp_path / "c.pt")
     torch._dynamo.reset()  # another process has compiled nothing yet
     resumed = Trainer(linear(0.5), MEAN, SGD, ["cpu"], compile="default")
     resumed.fit(batches(), 3, checkpoint=tmp_path / "c.pt", resume=True)

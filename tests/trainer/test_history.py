@@ -12,10 +12,9 @@ from torch import nn
 
 from d2lmini import sim
 from d2lmini.figures import plots
-from d2lmini.trainer import replica_state
 from d2lmini.trainer.errors import DivergedError
-from d2lmini.trainer.history import History, Progress
-from d2lmini.trainer.losses import LossLog
+from d2lmini.trainer.history import History
+from d2lmini.trainer.losses import LossLog, finite
 from d2lmini.trainer.trainer import Trainer
 
 SGD = partial(torch.optim.SGD, lr=0.1)
@@ -98,14 +97,14 @@ def test_a_parameter_that_is_not_finite_is_seen_though_no_loss_shows_it(tmp_path
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("values", "finite"), [
+@pytest.mark.parametrize(("values", "expected"), [
     ([1, 2], True), ([3e38, 3e38], True), ([1, math.nan], False), ([math.inf, -math.inf], False), ([3e38, -3e38], True),
     ([-math.inf, 1], False), ([], True),
 ])  # fmt: skip
-def test_parameters_are_finite_even_if_their_sum_is_not(values, finite):
+def test_parameters_are_finite_even_if_their_sum_is_not(values, expected):
     model = nn.Linear(2, 1)
     model.more = nn.Parameter(torch.tensor(values, dtype=torch.float32))
-    assert replica_state.finite(model.parameters()) is finite
+    assert finite(model.parameters()) is expected
 
 
 def test_divergence_in_a_later_epoch_leaves_the_checkpoint_before_it(tmp_path):
@@ -120,7 +119,7 @@ def test_divergence_in_a_later_epoch_leaves_the_checkpoint_before_it(tmp_path):
     with pytest.raises(DivergedError, match="in epoch 2, batch 3, on cpu"):
         trainer.fit(Spoilt(data()), 3, checkpoint=tmp_path / "c.pt")
     trainer.load(tmp_path / "c.pt")
-    assert trainer.progress == Progress(1)
+    assert len(trainer.history.loss) == 1
     assert all(p.isfinite().all() for p in trainer.replicas[0].parameters())
 
 
@@ -140,19 +139,19 @@ class Ranks:
 
 def test_losses_are_read_seldom_and_added_in_order(monkeypatch):
     monkeypatch.setattr(LossLog, "EVERY", 4)
-    progress, ranks = Progress(), Ranks(1, 1, processes=False)
-    log = LossLog(progress, False, ranks)
+    ranks = Ranks(1, 1, processes=False)
+    log = LossLog(1, False, ranks)
     for i in range(10):
         log.add([(3, torch.tensor(float(i))), (2, torch.tensor(0.5))][: 1 + i % 2])
     log.read()
     log.read()
     assert ranks.reads == [4, 4, 2, 0]
-    assert (progress.batches, progress.examples, progress.loss) == (10, 3 * 10 + 2 * 5, 3 * 45 + 2 * 0.5 * 5)
+    assert (log.batches, log.examples, log.total) == (10, 3 * 10 + 2 * 5, 3 * 45 + 2 * 0.5 * 5)
 
 
 def test_processes_read_losses_often_enough_to_tell_of_a_nan_soon_and_all_at_once():
     now, ranks = [0.0], Ranks(1, 4)
-    log = LossLog(Progress(), False, ranks, clock=lambda: now[0])
+    log = LossLog(1, False, ranks, clock=lambda: now[0])
     for seconds in [1.0] + [0.5] * 5 + [0.001] * 400 + [9.0] * 300:
         now[0] += seconds
         log.add([(1, torch.tensor(1.0))])

@@ -92,7 +92,7 @@ def test_stopped_in_an_epoch_and_resumed_is_never_stopped(tmp_path, first):
     whole.fit(batches(device="sim:0", shuffle=True), 3)
     torch.sim.manual_seed_all(0)
     with pytest.raises(Stopped):  # in its second epoch
-        cut.fit(Stopping(batches(device=first, shuffle=True), 5 + 2), 3, checkpoint=tmp_path / "c.pt", every=1)
+        cut.fit(Stopping(batches(device=first, shuffle=True), 5 + 2), 3, checkpoint=tmp_path / "c.pt")
     torch.sim.manual_seed_all(99)
     resumed = trainer()
     resumed.fit(batches(device="sim:0", shuffle=True), 3, checkpoint=tmp_path / "c.pt", resume=True)

@@ -1,4 +1,7 @@
-"""Stopped anywhere and resumed: the same parameters, bit for bit; on other devices, the same up to rounding."""
+"""Stopped anywhere and resumed: the same parameters, bit for bit; on other devices, the same up to rounding.
+
+An epoch has seven batches; what was learnt in one that was stopped is learnt again.
+"""
 
 import random
 import subprocess
@@ -64,13 +67,13 @@ def stopped(trainer, data, after, **options):
         trainer.fit(Stopping(data, after), 3, **options)
 
 
-@pytest.mark.parametrize("after", [1, 6, 7, 8, 20])
+@pytest.mark.parametrize("after", [7, 8, 20])
 def test_other_devices_go_on_where_the_first_were(tmp_path, after):
     sim.enable(3)
     file = tmp_path / "c.pt"
     whole = Trainer(network(), MEAN, ADAM, ["cpu"] * 2)
     history = whole.fit(batches(), 3)
-    stopped(Trainer(network(), MEAN, ADAM, ["cpu"] * 2), batches(), after, checkpoint=file, every=1)
+    stopped(Trainer(network(), MEAN, ADAM, ["cpu"] * 2), batches(), after, checkpoint=file)
     for devices in (["sim:0", "sim:1", "sim:2"], ["cpu"], ["sim:1", "cpu"]):
         trainer = Trainer(network(), MEAN, ADAM, devices)
         again = tmp_path / "again.pt"
@@ -92,7 +95,7 @@ def test_replicas_that_differ_in_their_buffers_do_so_again(tmp_path, kind):
     devices, file = ["cpu", "cpu"] if kind == "cpu" else ["sim:0", "sim:1"], tmp_path / "c.pt"
     whole = Trainer(network(0.3, norm=True), MEAN, ADAM, devices)
     whole.fit(batches(11), 3)
-    stopped(Trainer(network(0.3, norm=True), MEAN, ADAM, devices), batches(11), 5, checkpoint=file, every=1)
+    stopped(Trainer(network(0.3, norm=True), MEAN, ADAM, devices), batches(11), 4, checkpoint=file)
     torch.manual_seed(99)
     trainer = Trainer(network(0.3, norm=True), MEAN, ADAM, devices)
     trainer.fit(batches(11), 3, checkpoint=file, resume=True)
@@ -102,7 +105,7 @@ def test_replicas_that_differ_in_their_buffers_do_so_again(tmp_path, kind):
     assert not torch.equal(means[0], means[1])
 
 
-@pytest.mark.parametrize("after", [3, 7, 9])
+@pytest.mark.parametrize("after", [6, 7, 14])
 def test_a_dataloader_that_shuffles_gives_the_same_order_again(tmp_path, after):
     def loader():
         generator = torch.Generator().manual_seed(0)
@@ -112,7 +115,7 @@ def test_a_dataloader_that_shuffles_gives_the_same_order_again(tmp_path, after):
     file = tmp_path / "c.pt"
     whole = Trainer(network(0.5), MEAN, ADAM, ["cpu"])
     whole.fit(loader(), 3, loader())
-    stopped(Trainer(network(0.5), MEAN, ADAM, ["cpu"]), loader(), after, test_iter=loader(), checkpoint=file, every=2)
+    stopped(Trainer(network(0.5), MEAN, ADAM, ["cpu"]), loader(), after, test_iter=loader(), checkpoint=file)
     trainer = Trainer(network(0.5), MEAN, ADAM, ["cpu"])
     torch.manual_seed(123)  # another process has other random numbers
     trainer.fit(loader(), 3, loader(), checkpoint=file, resume=True)
@@ -131,7 +134,7 @@ def test_scaler_and_plateau_go_on_where_they_were(tmp_path):
     for t in (whole, cut):
         t.engine.scalers[0]._growth_interval = t.engine.scalers[1]._growth_interval = 4
     whole.fit(data(), 3)
-    stopped(cut, data(), 9, checkpoint=file, every=1)
+    stopped(cut, data(), 9, checkpoint=file)
     resumed = trainer()
     resumed.fit(data(), 3, checkpoint=file, resume=True)
     assert equal(whole, resumed)
@@ -183,7 +186,8 @@ COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=3)
 
 
 def snapshot(trainer):
-    return [p.clone() for p in parameters(trainer)], trainer.history, trainer.progress, torch.get_rng_state().tolist()
+    optimizer = str(trainer.optimizers[0].state_dict())
+    return [p.clone() for p in parameters(trainer)], trainer.history, optimizer, torch.get_rng_state().tolist()
 
 
 def refused(trainer, file, words, action):
@@ -200,9 +204,9 @@ def refused(trainer, file, words, action):
 
 @pytest.fixture(scope="module")
 def stopped_state(tmp_path_factory):
-    """What a checkpoint from the middle of an epoch holds."""
+    """What a checkpoint of one epoch holds."""
     file = tmp_path_factory.mktemp("stopped") / "c.pt"
-    stopped(Trainer(network(), MEAN, ADAM, ["cpu"], schedule=COSINE), batches(), 10, checkpoint=file, every=1)
+    stopped(Trainer(network(), MEAN, ADAM, ["cpu"], schedule=COSINE), batches(), 10, checkpoint=file)
     return Checkpoint(file).read()
 
 
@@ -239,10 +243,9 @@ def test_another_way_to_train_is_refused_and_changes_nothing(stopped_file, words
     refused(trainer, stopped_file, words, lambda: trainer.load(stopped_file))
 
 
-@pytest.mark.parametrize("after", [10, 14])
-def test_other_data_are_refused_also_between_two_epochs(tmp_path, after):
+def test_other_data_are_refused(tmp_path):
     file = tmp_path / "c.pt"
-    stopped(Trainer(network(), MEAN, ADAM, ["cpu"]), batches(), after, checkpoint=file, every=1)
+    stopped(Trainer(network(), MEAN, ADAM, ["cpu"]), batches(), 10, checkpoint=file)
     seeded, relabelled = batches(), batches()
     seeded.seed, relabelled.labels = 3, torch.zeros(33)
     for data, words in ((batches(6), "batch_size is 5"), (seeded, "seed is 0"), (relabelled, "labels")):
@@ -265,19 +268,17 @@ def changed(state, path, value):
 
 NOT_A_STATE = [
     ([], 0), ([], {"something": 1}), ([], [1, 2]),
-    *(([key], value) for key in ("engine", "progress", "history", "rng", "place") for value in (..., 3, [], {"x": 1})),
+    *(([key], value) for key in ("engine", "history", "rng", "data") for value in (..., 3, [], {"x": 1})),
     *((["engine", key], value) for key in ("facts", "model", "optimizer", "schedule", "ranks") for value in (..., 3)),
     (["engine", "model", "1.weight"], torch.zeros(2)), (["engine", "model", "1.weight"], 3),
-    (["engine", "ranks"], []), (["engine", "ranks", 0, "buffers"], {"mean": torch.zeros(1)}),
+    (["engine", "ranks"], []), (["engine", "ranks", 0], 3),
     (["engine", "optimizer", "state", 0, "exp_avg"], torch.zeros(2)),
     (["engine", "optimizer", "state", 0, "exp_avg"], ...), (["engine", "optimizer", "param_groups"], []),
     (["engine", "optimizer", "param_groups", 0, "lr"], "fast"), (["engine", "schedule", "T_max"], "x"),
-    (["progress", "batches"], -1), (["progress", "epochs"], 1.5), (["progress", "loss"], "x"),
-    (["progress", "epochs"], 7),
     (["history", "loss"], [1.0, 2.0, 3.0]), (["history", "loss"], ["x"]), (["history", "seconds"], None),
     (["history", "provenance"], 3), (["rng", "cpu"], torch.zeros(3)), (["rng", "python"], (3, (1, 2), None)),
-    (["rng", "numpy"], ("MT19937", torch.zeros(3), 1, 0, 0.0)), (["place", "facts"], 3), (["place", "rng"], {}),
-    (["place", "epoch"], "x"),
+    (["rng", "numpy"], ("MT19937", torch.zeros(3), 1, 0, 0.0)), (["data", "facts"], 3),
+    (["data", "epoch"], "x"),
 ]  # fmt: skip
 
 
@@ -294,23 +295,16 @@ def test_seconds_are_those_of_training_without_saving_and_without_the_break(tmp_
         sim.enable(2)
         return Trainer(network(), MEAN, ADAM, ["sim:0", "sim:1"])
 
-    file, options = tmp_path / "c.pt", {"checkpoint": tmp_path / "c.pt", "every": 2}
-    plain = trainer().fit(batches(), 3).seconds
-    whole = trainer().fit(batches(), 3, **options).seconds
-    file.unlink()
-    stopped(trainer(), batches(), 10, **options)
-    resumed = trainer().fit(batches(), 3, **options, resume=True).seconds
-    assert resumed == pytest.approx(whole, rel=1e-3)
-    assert whole == pytest.approx(plain, rel=0.3)  # the devices are waited for before each save, so a little more
+    file, plain = tmp_path / "c.pt", trainer().fit(batches(), 3).seconds
+    stopped(trainer(), batches(), 10, checkpoint=file)
+    resumed = trainer().fit(batches(), 3, checkpoint=file, resume=True).seconds
+    assert resumed == pytest.approx(plain, rel=1e-3)
 
 
 def test_arguments_that_make_no_sense():
     trainer = Trainer(network(), MEAN, ADAM, ["cpu"])
-    for options in ({"resume": True}, {"every": 3}):
-        with pytest.raises(ValueError, match="checkpoint="):
-            trainer.fit(batches(), 1, **options)
-    with pytest.raises(ValueError, match="every: "):
-        trainer.fit(batches(), 1, checkpoint="c.pt", every=0)
+    with pytest.raises(ValueError, match="checkpoint="):
+        trainer.fit(batches(), 1, resume=True)
     with pytest.raises(CheckpointError, match="no folder"):
         trainer.fit(batches(), 1, checkpoint="no/such/folder/c.pt")
 

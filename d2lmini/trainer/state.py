@@ -1,0 +1,86 @@
+"""What a checkpoint holds: everything that decides the next step of a trainer, as plain values.
+
+    engine    facts of the training, model, optimiser, schedule, scaler; for each rank its buffers and random numbers
+    data      facts of the data, and the number of the next epoch where the iterator counts them
+    history, rng
+"""
+
+import copy
+import operator
+from dataclasses import asdict
+
+from d2lmini.trainer import facts, rng
+from d2lmini.trainer.errors import CheckpointError, first_line
+from d2lmini.trainer.history import History
+
+
+def get(replicas, history, data):
+    """Return the state of a trainer; a collective call."""
+    return {"engine": _of(replicas), "history": asdict(history), "data": data,
+            "rng": rng.get_state(replicas.comm.devices)}  # fmt: skip
+
+
+def take(replicas, state, name):
+    """Make the replicas what `get` described, and return its history and what it says of the data.
+
+    Whether they can go on from there is tried. Where they can't, they are as they were, and CheckpointError is raised
+    with the `name` of the checkpoint. A collective call.
+    """
+    before, numbers = copy.deepcopy(_of(replicas)), rng.get_state(replicas.comm.devices)
+    try:
+        check_facts(state["engine"]["facts"], replicas.facts, name)
+        data, history = {**state["data"]}, History(**state["history"])
+        history.check()
+        facts.different(data["facts"], {})  # raises where these are no facts
+        operator.index(data["epoch"] or 0)
+        _load(replicas, state["engine"])
+        replicas.rehearse()
+        _load(replicas, state["engine"])
+        rng.set_state(state["rng"], replicas.comm.devices)
+    except Exception as error:
+        _load(replicas, before)
+        rng.set_state(numbers, replicas.comm.devices)
+        if isinstance(error, CheckpointError):
+            raise
+        what = f"is no checkpoint of a trainer ({type(error).__name__}: {first_line(error)})"
+        raise CheckpointError(f"{name}: {what}") from error
+    return history, data
+
+
+def check_facts(there, here, name):
+    """Raise CheckpointError unless what decided the run that wrote a checkpoint is what decides this one."""
+    found = facts.different(there, here)
+    if found:
+        kind, fact, old, new = found
+        raise CheckpointError(f"{name}: saved with other {kind}: {fact} is {old} there, {new} here")
+
+
+def _of(replicas):
+    """Return the state of `Replicas`: once what is alike on all ranks, for each what it has for itself."""
+    optional = {"schedule": replicas.schedulers, "scaler": replicas.scalers}
+    return {
+        "facts": replicas.facts,
+        "model": replicas.modules[0].state_dict(),
+        "optimizer": replicas.optimizers[0].state_dict(),
+        **{name: made[0].state_dict() if made else None for name, made in optional.items()},
+        "ranks": replicas.comm.gather([{"buffers": {name: buffer.cpu() for name, buffer in module.named_buffers()},
+                                        **replicas.comm.state()} for module in replicas.modules]),
+    }  # fmt: skip
+
+
+def _load(replicas, state):
+    """Make every replica of this process what `_of` described; where their number is another, as rank 0's was."""
+    ranks = state["ranks"]
+    alike = len(ranks) == replicas.comm.world_size
+    for i, (rank, module) in enumerate(zip(replicas.comm.here, replicas.modules, strict=True)):
+        module.load_state_dict(state["model"])
+        buffers = ranks[rank if alike else 0]["buffers"]
+        for name, buffer in module.named_buffers():
+            buffer.copy_(buffers[name])
+        # Copies: an optimiser keeps the tensors it is given when they are on its device already.
+        replicas.optimizers[i].load_state_dict(copy.deepcopy(state["optimizer"]))
+        for made, key in ((replicas.schedulers, "schedule"), (replicas.scalers, "scaler")):
+            if made:
+                made[i].load_state_dict(copy.deepcopy(state[key]))
+    replicas.comm.load_state(ranks)
+    replicas.forget()
