@@ -7,6 +7,6 @@
 """
 
 from d2lmini.distributed.messages import Messages
-from d2lmini.distributed.spawn import RankError, RankTimeoutError, run
+from d2lmini.distributed.spawn import RankError, run
 
-__all__ = ["Messages", "RankError", "RankTimeoutError", "run"]
+__all__ = ["Messages", "RankError", "run"]

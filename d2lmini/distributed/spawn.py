@@ -11,7 +11,6 @@ a copy of a lock that another thread held is never released.
 
 import logging
 import multiprocessing
-import numbers
 import os
 import pickle
 import re
@@ -21,7 +20,6 @@ import tempfile
 import threading
 import time
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -36,30 +34,25 @@ GRACE_S = 1.0  # that a rank which has lost another waits, so that the other is 
 
 
 class RankError(RuntimeError):
-    """Rank number `rank` failed; its traceback, where it raised an error, is in this error's cause."""
+    """Rank `rank` failed, or is the first that is late; its traceback, where it raised an error, is in the cause."""
 
     def __init__(self, message, rank):
         super().__init__(message)
         self.rank = rank
 
 
-class RankTimeoutError(RankError, TimeoutError):
-    """Ranks had not returned when the time was up: `rank` is the first of them."""
-
-
 def run(fn, nprocs, *args, timeout=60.0, threads=None):
     """Call ``fn(rank, *args)`` in `nprocs` new processes joined by gloo, and return the results in rank order.
 
-    fn: a function that a new process can import: of a module, or of the script that is running, or its name as
-        ``"module:function"``. Inside, `torch.distributed` is initialised; RANK and WORLD_SIZE are set as torchrun does.
+    fn: a function that a new process can import: of a module, or of the script that is running. Inside,
+        `torch.distributed` is initialised; RANK and WORLD_SIZE are set as torchrun does.
     timeout: seconds for everything together. threads: of torch, in each process; by default the processes share the
         cores. What the ranks print is printed here in rank order, each line after ``[rank]``.
 
-    Raises ValueError for a function or arguments that cannot be sent, RankError for a rank that raises, dies or returns
-    what cannot be sent back, RankTimeoutError (also a TimeoutError) for ranks that had not returned. In every case all
-    processes have ended by then.
+    Raises ValueError for a function or arguments that cannot be sent, RankError for a rank that raises, dies, returns
+    what cannot be sent back, or had not returned in time. In every case all processes have ended by then.
     """
-    if not isinstance(nprocs, numbers.Integral) or nprocs < 1:
+    if not isinstance(nprocs, int) or nprocs < 1:
         raise ValueError(f"expected a number of processes, 1 or more, got {nprocs!r}")
     payload, until = _pack(fn, args), time.monotonic() + timeout
     threads = threads or max(1, host.usable_cores() // nprocs)
@@ -72,7 +65,6 @@ def run(fn, nprocs, *args, timeout=60.0, threads=None):
         finally:
             for process in context.processes:
                 process.kill()
-            for process in context.processes:
                 process.join()
             _show(folder, nprocs)
         return [pickle.loads((folder / f"{rank}.result").read_bytes()) for rank in range(nprocs)]
@@ -80,26 +72,17 @@ def run(fn, nprocs, *args, timeout=60.0, threads=None):
 
 def _pack(fn, args):
     """Return `fn` and `args` as bytes. Raises ValueError when another process could not make them anew."""
-    if isinstance(fn, str):
-        fn = _resolve(fn)
+    if not callable(fn):
+        raise ValueError(f"run() expected a function, got {fn!r}")
     name, home = getattr(fn, "__qualname__", type(fn).__name__), getattr(fn, "__module__", None)
     try:
         if "<" in name or (home == "__main__" and not hasattr(sys.modules["__main__"], "__file__")):
             raise ValueError("it was defined in a notebook, at a prompt or inside another function")
         return pickle.dumps((fn, args))
     except Exception as error:
-        raise ValueError(
-            f"run() cannot send {name} with its arguments to new processes: {error}. Put the function at the top level "
-            "of a module (a .py file beside the notebook), import it, and give it arguments that can be pickled"
-        ) from None
-
-
-def _resolve(name):
-    module, _, function = name.partition(":")
-    try:
-        return getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f'expected a function as "module:function", got {name!r}: {error}') from None
+        raise ValueError(f"run() cannot send {name} with its arguments to new processes: {error}. Put the function at "
+                         "the top level of a module (a .py file beside the notebook), import it, and give it arguments "
+                         "that can be pickled") from None  # fmt: skip
 
 
 def _method():
@@ -111,14 +94,14 @@ def _method():
 
 
 def _wait(context, folder, timeout, until):
-    """Return once every rank has. Raises RankError, RankTimeoutError when the time is up."""
+    """Return once every rank has. Raises RankError."""
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # it warns of every rank that it ends
     nprocs = len(context.processes)
     try:
         while not context.join(max(0.0, until - time.monotonic())):
             if time.monotonic() >= until:
                 late = [rank for rank in range(nprocs) if not (folder / f"{rank}.result").exists()]
-                raise RankTimeoutError(f"{ranks(late)} of {nprocs} had not returned after {timeout:g} s", *late[:1])
+                raise RankError(f"{ranks(late)} of {nprocs} had not returned after {timeout:g} s", *late[:1])
     except ProcessRaisedException as error:
         lines = re.findall(r"(?m)^ .*\n(\S.*)", error.msg)  # of a traceback, what comes after the last indented line
         raise RankError(f"rank {error.error_index} of {nprocs} raised {lines[-1]}", error.error_index) from error

@@ -14,7 +14,7 @@ import pytest
 import torch
 from rank_functions import hello, misbehave, returns, settings, total
 
-from d2lmini.distributed import RankError, RankTimeoutError, run
+from d2lmini.distributed import RankError, run
 from d2lmini.hardware import host
 
 pytestmark = pytest.mark.process
@@ -37,7 +37,7 @@ def test_every_rank_is_a_process_of_its_own_with_its_share_of_the_cores(capfd, t
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("D2LMINI_TEST", "set")
     capfd.readouterr()
-    pids, threads, folders, ranks, sizes, variables = zip(*run("rank_functions:settings", 2))
+    pids, threads, folders, ranks, sizes, variables = zip(*run(settings, 2))
     assert (folders, variables) == ((str(tmp_path),) * 2, ("set",) * 2)
     assert len({*pids, os.getpid()}) == 3
     assert threads == (max(1, host.usable_cores() // 2),) * 2
@@ -76,7 +76,7 @@ def test_a_rank_that_fails_is_named_and_the_others_are_ended(how, capfd):
 
 @pytest.mark.parametrize("how", ["hangs", "stops"])
 def test_ranks_that_hang_are_ended_when_the_time_is_up(how):
-    with pytest.raises(RankTimeoutError, match="ranks 0, 1 of 2 had not returned after 5 s") as caught:
+    with pytest.raises(RankError, match="ranks 0, 1 of 2 had not returned after 5 s") as caught:
         run(misbehave, 2, 1, how, timeout=5)
     assert caught.value.rank == 0
     assert not ranks_alive()
@@ -84,7 +84,7 @@ def test_ranks_that_hang_are_ended_when_the_time_is_up(how):
 
 
 def test_a_rank_that_never_returns_is_named_where_another_has():
-    with pytest.raises(RankTimeoutError, match=r"^rank 0 of 2 had not returned"):
+    with pytest.raises(RankError, match=r"^rank 0 of 2 had not returned"):
         run(misbehave, 2, 1, "returns", timeout=5)
 
 
@@ -106,8 +106,8 @@ def test_what_a_new_process_cannot_import_is_said_in_one_line(monkeypatch):
             run(fn, 2)
     with pytest.raises(ValueError, match="can be pickled"):
         run(total, 2, [lambda: 0])
-    with pytest.raises(ValueError, match="module:function"):
-        run("nowhere:fn", 2)
+    with pytest.raises(ValueError, match="function"):
+        run("rank_functions:hello", 2)
     for nprocs in (0, -1, 1.5):
         with pytest.raises(ValueError, match="1 or more"):
             run(hello, nprocs)

@@ -67,7 +67,7 @@ def must_be_equal(*paths):
 
 
 def test_when_a_rank_is_killed_both_machines_start_again_from_the_checkpoint(tmp_path, monkeypatch):
-    words = ["--batch-size", "20", "--epochs", "2", "--every", "2", "--checkpoint"]
+    words = ["--batch-size", "50", "--epochs", "2", "--checkpoint"]
     program, folder = [Path(failing_rank.__file__), 1, "is killed,goes on"], tmp_path / "shared"
     folder.mkdir()
     with two_machines.TwoMachines() as machines:
