@@ -8,7 +8,7 @@ Gradients become views of their bucket, so that nothing is copied back.
 
 import torch
 
-from d2lmini.collectives.on_devices import allreduce, must_divide
+from d2lmini.collectives.on_devices import allreduce
 from d2lmini.collectives.operands import must_agree
 
 
@@ -47,17 +47,17 @@ def reduce_gradients(replicas, allreduce):
 
 
 @torch.no_grad()
-def allreduce_buckets(replicas, bucket_bytes=25 * 2**20, algorithm="ring", op="sum", **options):
+def allreduce_buckets(replicas, bucket_bytes=25 * 2**20, algorithm="ring", **options):
     """All-reduce ``replicas[rank][i]`` over the ranks for every i, in place; return a ledger for each bucket.
 
     bucket_bytes: 25 MiB is the default of PyTorch's DistributedDataParallel. The rest is as in `on_devices.allreduce`.
     Raises ValueError where the ranks' lists differ in length or their tensors do not agree, and then changes nothing.
     """
-    _must_agree(replicas, op)
+    _must_agree(replicas)
     ledgers = []
     for bucket in plan_buckets(replicas[0], bucket_bytes):
         flat = [torch.cat([tensors[i].reshape(-1) for i in bucket]) for tensors in replicas]
-        ledgers.append(allreduce(flat, algorithm, op, **options))
+        ledgers.append(allreduce(flat, algorithm, **options))
         for tensors, result in zip(replicas, flat):
             parts = result.split([tensors[i].numel() for i in bucket])
             for i, part in zip(bucket, parts):
@@ -77,7 +77,7 @@ def _gradient(p):
     return p.grad
 
 
-def _must_agree(replicas, op):
+def _must_agree(replicas):
     if not replicas:
         raise ValueError("expected at least one rank's list of tensors, got none")
     for rank, tensors in enumerate(replicas):
@@ -86,6 +86,5 @@ def _must_agree(replicas, op):
     for i, same in enumerate(zip(*replicas)):
         try:
             must_agree(same, len(replicas))
-            must_divide(same, op)
         except ValueError as error:
             raise ValueError(f"tensor {i}: {error}") from None

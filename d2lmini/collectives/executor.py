@@ -21,13 +21,6 @@ from d2lmini.collectives.operands import must_agree
 from d2lmini.collectives.schedules import messages, named
 from d2lmini.devices import streams
 
-COMBINE = {
-    "sum": lambda here, came: here.add_(came),
-    "product": lambda here, came: here.mul_(came),
-    "min": lambda here, came: here.clamp_(max=came),
-    "max": lambda here, came: here.clamp_(min=came),
-}
-
 
 def copy(target, source):
     """Copy without letting the host wait."""
@@ -35,17 +28,15 @@ def copy(target, source):
 
 
 @torch.no_grad()
-def execute(schedule, tensors, op="sum", launches="one", copy=copy):
+def execute(schedule, tensors, launches="one", copy=copy):
     """Carry out `schedule` on `tensors`, rank r's being tensors[r], in place.
 
-    op: how a message is combined: sum, product, min or max.
-    launches: "one" queues everything with a single launch, as a CUDA graph or NCCL's one kernel does; "each" has one
-    for every copy and addition, which is what this code costs when nothing records it. Only simulated GPUs tell the
-    two apart. copy: ``copy(target, source)`` is called for each message between GPUs, in the schedule's order.
+    What is reduced is added. launches: "one" queues everything with a single launch, as a CUDA graph or NCCL's one
+    kernel does; "each" has one for every copy and addition, which is what this code costs when nothing records it. Only
+    simulated GPUs tell the two apart. copy: ``copy(target, source)`` is called for each message between GPUs, in the
+    schedule's order.
     Raises ValueError where the tensors are not alike, not apart in memory, or not as many as ranks.
     """
-    if op not in COMBINE:
-        raise ValueError(f"unknown op {op!r}: choose one of {', '.join(COMBINE)} (and mean, where one divides)")
     if launches not in ("one", "each"):
         raise ValueError(f"launches must be 'one' or 'each', got {launches!r}")
     must_agree(tensors, schedule.world_size)
@@ -54,9 +45,9 @@ def execute(schedule, tensors, op="sum", launches="one", copy=copy):
     with sim.one_launch() if clocked and launches == "one" else contextlib.nullcontext():
         for transfers in _plan(schedule, tensors[0].numel()):
             if ranks[0].second is None:
-                _step_in_memory(transfers, ranks, COMBINE[op])
+                _step_in_memory(transfers, ranks)
             else:
-                _step_between_devices(transfers, ranks, COMBINE[op], copy)
+                _step_between_devices(transfers, ranks, copy)
         for rank in ranks:
             rank.finish()
 
@@ -127,22 +118,22 @@ class _Rank:
             self.tensor.copy_(self.flat.view_as(self.tensor))
 
 
-def _step_in_memory(transfers, ranks, combine):
-    """Send and combine what a step sends, between ranks in one memory: each reads what was there before the step."""
+def _step_in_memory(transfers, ranks):
+    """Send and add what a step sends, between ranks in one memory: each reads what was there before the step."""
     later = []
     for t in transfers:
         place, source = ranks[t.dst].part(t.part), ranks[t.src].part(t.part)
         if t.adds or t.sent_there:
             source = source.clone() if t.received_here else source
-            later.append((combine if t.adds else torch.Tensor.copy_, place, source))
+            later.append((torch.Tensor.add_ if t.adds else torch.Tensor.copy_, place, source))
         else:
             place.copy_(source)
     for act, place, source in later:
         act(place, source)
 
 
-def _step_between_devices(transfers, ranks, combine, copy):
-    """Send what a step sends, all at the same time, then combine."""
+def _step_between_devices(transfers, ranks, copy):
+    """Send what a step sends, all at the same time, then add."""
     taking_part = [ranks[rank] for rank in {end for t in transfers for end in (t.src, t.dst)}]
     for rank in taking_part:
         rank.join()
@@ -152,7 +143,7 @@ def _step_between_devices(transfers, ranks, combine, copy):
         target = torch.empty_like(place) if t.adds or t.sent_there else place
         with sender.module.stream(sender.second):
             copy(target, sender.part(t.part))
-        landed += [(combine if t.adds else torch.Tensor.copy_, place, target)] if target is not place else []
+        landed += [(torch.Tensor.add_ if t.adds else torch.Tensor.copy_, place, target)] if target is not place else []
     for rank in taking_part if landed else ():
         rank.join()  # what is to be overwritten has been sent
     for act, place, target in landed:

@@ -8,10 +8,10 @@ from d2lmini.collectives.ledger import Ledger, Message
 
 
 @torch.no_grad()
-def run(schedule, tensors, op="sum", launches="one"):
+def run(schedule, tensors, launches="one"):
     """Carry out `schedule` on `tensors` as `executor.execute` does; return the `ledger.Ledger`."""
     if not tensors or tensors[0].device.type != "sim" or not sim.has_clock():
-        executor.execute(schedule, tensors, op, launches)
+        executor.execute(schedule, tensors, launches)
         return _ledger(schedule, tensors[0])
     wires = []  # for each message its spans on the wires
 
@@ -21,20 +21,20 @@ def run(schedule, tensors, op="sum", launches="one"):
         wires.append([span for span in trace.spans[before:] if span.kind == "copy"])
 
     with sim.trace() as trace:
-        executor.execute(schedule, tensors, op, launches, copy)
+        executor.execute(schedule, tensors, launches, copy)
     times = [_place_and_time(spans, trace.begin_s) for spans in wires]
     return _ledger(schedule, tensors[0], times, trace.seconds, trace.clock.machine.name)
 
 
-def allreduce(tensors, algorithm="ring", op="sum", launches="one", **options):
-    """Replace each of `tensors`, one for each rank, by the sum (or mean, min, max, product) of all; return the ledger.
+def allreduce(tensors, algorithm="ring", launches="one", **options):
+    """Replace each of `tensors`, one for each rank, by the sum of all; return the ledger.
 
     algorithm: a name in `schedules.ALLREDUCE`, or a Schedule of your own. options: those of the algorithm, such as
-    `order` of a ring or `per_node` of a hierarchy. launches: as in `run`.
+    `order` of a ring or `per_node` of a hierarchy. launches: as in `executor.execute`.
     """
     if not isinstance(algorithm, schedules.Schedule):
         algorithm = schedules.named(algorithm, len(tensors), **options)
-    return _combine(algorithm, tensors, op, tensors, {"launches": launches})
+    return run(algorithm, tensors, launches)
 
 
 def broadcast(tensors, root=0, **options):
@@ -42,9 +42,9 @@ def broadcast(tensors, root=0, **options):
     return run(schedules.broadcast(len(tensors), root), tensors, **options)
 
 
-def reduce(tensors, root=0, op="sum", **options):
-    """Combine all of `tensors` in the root's; the others are left with partial results. Return the ledger."""
-    return _combine(schedules.reduce(len(tensors), root), tensors, op, tensors[root : root + 1], options)
+def reduce(tensors, root=0, **options):
+    """Add all of `tensors` up in the root's; the others are left with partial sums. Return the ledger."""
+    return run(schedules.reduce(len(tensors), root), tensors, **options)
 
 
 def scatter(tensors, root=0, **options):
@@ -65,26 +65,9 @@ def all_gather(tensors, **options):
     return run(schedules.all_gather(len(tensors)), tensors, **options)
 
 
-def reduce_scatter(tensors, op="sum", **options):
-    """Leave rank r with chunk r of all tensors combined, the rest being partial; return the ledger."""
-    schedule = schedules.reduce_scatter(len(tensors))
-    return _combine(schedule, tensors, op, tensors, options)
-
-
-def _combine(schedule, tensors, op, wanted, options):
-    """Run a schedule that adds; for a mean, divide the `wanted` tensors afterwards."""
-    must_divide(tensors, op)
-    ledger = run(schedule, tensors, "sum" if op == "mean" else op, **options)
-    with torch.no_grad():
-        for tensor in wanted if op == "mean" else ():
-            tensor.div_(schedule.world_size)
-    return ledger
-
-
-def must_divide(tensors, op):
-    """Raise ValueError for the mean of tensors whose type has no fractions."""
-    if op == "mean" and tensors and not (tensors[0].is_floating_point() or tensors[0].is_complex()):
-        raise ValueError(f"a mean needs a floating-point type, got {tensors[0].dtype}")
+def reduce_scatter(tensors, **options):
+    """Leave rank r with chunk r of the sum of all tensors, the rest being partial; return the ledger."""
+    return run(schedules.reduce_scatter(len(tensors)), tensors, **options)
 
 
 def _place_and_time(spans, begin):

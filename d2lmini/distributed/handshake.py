@@ -3,8 +3,8 @@
 Every call has a number, counted by each rank, and a description. Ranks leave it in the group's store before the first
 call of a kind, and again when a message has not come:
 
-    call 0   rank 0: ring, sum of [4] float32
-             rank 1: ring, sum of [5] float32
+    call 0   rank 0: ring of [4] float32
+             rank 1: ring of [5] float32
              rank 2: (nothing: it is missing)
 """
 
@@ -34,19 +34,19 @@ class Handshake:
         self.store = dist.PrefixStore(f"handshake{store.add(f'handshakes/{self.rank}', 1)}", store)
         self.number, self.description, self.known = -1, "", set()
 
-    def begin(self, name, tensor, op):
-        """Begin the next call and return its key, 31 bits that no other call has; compare a kind that is new.
+    def begin(self, description):
+        """Begin the next call and return its key, 31 bits that no other call has; compare a description that is new.
 
         Raises ValueError where the ranks differ, TimeoutError naming those that do not come.
         """
         self.number += 1
-        self.description = f"{name}, {op} of {list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
-        if self.description not in self.known:
+        self.description = description
+        if description not in self.known:
             missing = self.compare(self.timeout)
             if missing:
                 raise TimeoutError(f"{self} waited {self.timeout:g} s for {ranks(missing)}")
-            self.known.add(self.description)
-        return zlib.crc32(f"{self.number} {self.description}".encode()) >> 1
+            self.known.add(description)
+        return zlib.crc32(f"{self.number} {description}".encode()) >> 1
 
     def compare(self, seconds):
         """Return the ranks that leave no description of this call within so many seconds.

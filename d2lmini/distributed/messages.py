@@ -23,7 +23,6 @@ from d2lmini.distributed.handshake import Handshake
 
 SEGMENT = 1024 * 1024  # bytes; a message costs both processors some 50 µs, so short ones lose more than they win
 SMALL = 128 * 1024  # bytes of all that a rank receives in a call, up to which it asks for everything at once
-COMBINE = {"sum": torch.add, "product": torch.mul, "min": torch.minimum, "max": torch.maximum}
 
 
 class Move(NamedTuple):
@@ -91,44 +90,42 @@ class Messages:
         self.handshake, self.scratch = Handshake(timeout), torch.empty(0, dtype=torch.uint8)
         self.schedules = {name: make(self.handshake.world_size) for name, make in ALLREDUCE.items()}
 
-    def allreduce(self, tensor, op="sum", algorithm="ring"):
-        """Replace `tensor` on every rank by the sum (product, min, max, mean) over all ranks; return it.
+    def allreduce(self, tensor, algorithm="ring"):
+        """Replace `tensor` on every rank by the sum over all ranks; return it.
 
         algorithm: a name in `schedules.ALLREDUCE`. Raises as `execute` does.
         """
         if algorithm not in self.schedules:
             raise ValueError(f"unknown algorithm {algorithm!r}: choose one of {', '.join(ALLREDUCE)}")
-        return self._execute(self.schedules[algorithm], algorithm, tensor, op)
+        return self._execute(self.schedules[algorithm], algorithm, tensor)
 
-    def execute(self, schedule, tensor, op="sum"):
+    def execute(self, schedule, tensor):
         """Run this rank's part of `schedule` on `tensor`, a CPU tensor, in place; return it. Every rank must call this.
 
-        op: sum, product, min, max, or mean (of a floating-point type): the sum divided by the number of ranks.
-
-        Raises ValueError for a tensor, op or schedule that cannot be run and where the ranks disagree, TimeoutError
-        naming a rank that does not come, LostRankError where one has ended or does not go on.
+        What the schedule reduces is added. Raises ValueError for a tensor or schedule that cannot be run and where the
+        ranks disagree, TimeoutError naming a rank that does not come, LostRankError where one has ended or does not go
+        on.
         """
         if schedule.world_size != self.handshake.world_size:
             raise ValueError(f"the schedule is for {schedule.world_size} ranks, and there are "
                              f"{self.handshake.world_size}")  # fmt: skip
-        return self._execute(schedule, f"{schedule.name} {schedule.mark:08x}", tensor, op)
+        return self._execute(schedule, f"{schedule.name} {schedule.mark:08x}", tensor)
 
     @torch.no_grad()
-    def _execute(self, schedule, name, tensor, op):
-        must_be_possible(tensor, op)
-        key = self.handshake.begin(name, tensor, op)
+    def _execute(self, schedule, name, tensor):
+        if tensor.device.type != "cpu":
+            raise ValueError(f"processes exchange CPU tensors, got one on {tensor.device}")
+        key = self.handshake.begin(f"{name} of {list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}")
         flat = tensor.contiguous().view(-1)  # a copy if the tensor is not contiguous
         size = tensor.element_size()
         steps, most, small = plan(schedule, self.handshake.rank, len(flat), size)
         if most * size > len(self.scratch):  # it is kept, for the system takes its time to give memory
             self.scratch = torch.empty(most * size, dtype=torch.uint8)
         scratch = self.scratch[: most * size].view(tensor.dtype)
-        self._perform(steps, small, flat, scratch, key, COMBINE.get(op, torch.add))
-        if op == "mean":
-            flat.div_(schedule.world_size)
+        self._perform(steps, small, flat, scratch, key)
         return tensor if flat.data_ptr() == tensor.data_ptr() else tensor.copy_(flat.view_as(tensor))
 
-    def _perform(self, steps, small, flat, scratch, key, combine):
+    def _perform(self, steps, small, flat, scratch, key):
         def ask(move):
             room = move.room
             place = flat[move.first : move.last] if room is None else scratch[room : room + move.last - move.first]
@@ -149,7 +146,7 @@ class Messages:
                     self._wait(sent)
                 here = flat[move.first : move.last]
                 if move.op == "reduce":
-                    combine(here, place, out=here)
+                    here.add_(place)
                 elif move.room is not None:
                     here.copy_(place)
             earlier += sent
@@ -162,13 +159,3 @@ class Messages:
                 work.wait(self.handshake.limit)
             except RuntimeError as error:
                 raise self.handshake.lost(move.peer, late="imed out" in str(error)) from error
-
-
-def must_be_possible(tensor, op):
-    """Raise ValueError for an op that is unknown or not for this type, and for a tensor on a device."""
-    if op != "mean" and op not in COMBINE:
-        raise ValueError(f"unknown op {op!r}: choose one of {', '.join(COMBINE)}, mean")
-    if op == "mean" and not tensor.is_floating_point():
-        raise ValueError(f"a mean needs a floating-point type, got {tensor.dtype}")
-    if tensor.device.type != "cpu":
-        raise ValueError(f"processes exchange CPU tensors, got one on {tensor.device}")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 class Send(NamedTuple):
     """One message: chunks `start` to `stop` − 1 of rank `src`'s buffer go to the same place in rank `dst`'s.
 
-    op: "reduce" combines them with what `dst` holds (sum, maximum, …), "copy" overwrites it.
+    op: "reduce" adds them to what `dst` holds, "copy" overwrites it.
     """
 
     src: int
