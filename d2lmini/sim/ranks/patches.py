@@ -74,4 +74,5 @@ _REPLACED = {
     (dist, "monitored_barrier"): _monitored_barrier,
     (distributed_c10d, "monitored_barrier"): _monitored_barrier,
     (dist, "Reducer"): reducer.Reducer,
+    (dist, "_verify_params_across_processes"): reducer.verify_params,
 }

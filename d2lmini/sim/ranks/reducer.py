@@ -1,14 +1,19 @@
-"""DDP's reducer: its C++ code needs two things that Python gives.
+"""DDP's reducer: its C++ code needs three things that Python gives.
 
 Where parameters may go unused, it copies a map of those that were used from pinned memory to the device. A kernel in
 Python for ``torch.empty_strided`` can give such memory where torch's hooks cannot, but slows down every program; so it
 is there only from the first such reducer to the end of the ranks. And inside ``join`` it keeps a Work that nobody in
-Python does, whose methods would be gone with it.
+Python does, whose methods would be gone with it. And where GPUs hold shapes only, it must not read what ranks told one
+another: whether their parameters have the same shapes, and in which order rank 0's gradients came, which is that of the
+buckets from the second step on. With shapes alone it is the parameters' order, reversed, from the first step on.
 """
 
 import torch
 import torch.distributed as dist
 
+from d2lmini.sim.device.state import state
+
+_verify_params = dist._verify_params_across_processes
 _kernel = None
 
 
@@ -16,9 +21,14 @@ class Reducer(dist.Reducer):
     """torch's reducer, with what it needs. The arguments are those of ``dist.Reducer``."""
 
     def __init__(self, *args):
+        if _shapes_only():
+            args = (args[0], *_rebuilt(args[0], [args[9], args[5]]), *args[3:])
         super().__init__(*args)
         if args[6]:  # find_unused_parameters
             provide()
+
+    def _rebuild_buckets(self):
+        return False if _shapes_only() else super()._rebuild_buckets()
 
     def _set_static_graph(self):
         provide()
@@ -27,6 +37,22 @@ class Reducer(dist.Reducer):
     def _set_forward_pass_work_handle(self, work, use_static_world_size):
         self._work = work
         super()._set_forward_pass_work_handle(work, use_static_world_size)
+
+
+def verify_params(group, tensors, logger=None):
+    """Raise RuntimeError where ranks have other parameters than rank 0, as torch does; shapes alone are trusted."""
+    if not _shapes_only():
+        _verify_params(group, tensors, logger)
+
+
+def _shapes_only():
+    return state.home.type == "meta"
+
+
+def _rebuilt(parameters, limits):
+    """Return the buckets, and their limits in bytes, that torch would form when gradients come in reversed order."""
+    numbers = list(reversed(range(len(parameters))))
+    return dist._compute_bucket_assignment_by_size([parameters[i] for i in numbers], limits, [], numbers)
 
 
 def provide():

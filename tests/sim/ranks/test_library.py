@@ -1,5 +1,6 @@
 """Collectives of simulated ranks take what the cost model of a library says, by the links that it takes."""
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -139,3 +140,27 @@ def test_streams_of_a_cluster_are_their_ranks_own():
 
     sim.enable(machine=cluster(A100, 2))
     assert len(set(sim.spawn(run))) == 1
+
+
+@pytest.mark.parametrize("sizes", [[300, 300, 300], [1100, 700, 60, 5000]])
+def test_ddp_with_shapes_only_forms_the_buckets_and_takes_the_time_of_ddp_with_numbers(sizes):
+    def train(rank):
+        layers = [torch.nn.Linear(a, b) for a, b in itertools.pairwise([20, *sizes])]
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers).to("sim"), bucket_cap_mb=2)
+        for _ in range(3):
+            dist.barrier()
+            torch.sim.synchronize()
+            begin = sim.now()
+            model(torch.ones(4, 20, device="sim")).sum().backward()
+            torch.sim.synchronize()
+        return sim.now() - begin
+
+    found = []
+    for shapes_only in (False, True):
+        sim.enable(machine=A100, shapes_only=shapes_only)
+        with sim.trace() as trace:
+            seconds = sim.spawn(train, nprocs=2)
+        reduced = [span for span in trace.spans if "all_reduce" in span.name and span.place == "gpu0"]
+        found.append((seconds, [span.nbytes for span in reduced][-2:]))
+    assert found[0][0] == pytest.approx(found[1][0])  # to the picosecond, from another moment on
+    assert found[0][1] == found[1][1]
