@@ -87,7 +87,7 @@ def measured(sizes=None, timeout=300):
     return {name: [Measurement(tuple(s)) for s in rows] for name, rows in answer["seconds"].items()}, answer["where"]
 
 
-def products(sizes, timeout=300):
+def measured_products(sizes, timeout=300):
     """Return size -> `Measurement` as `products_here` takes it, and where and when it was."""
     answer = run_unheld(__spec__.name, json.dumps(list(sizes)), timeout=timeout)
     return {int(n): Measurement(tuple(seconds)) for n, seconds in answer["seconds"].items()}, answer["where"]

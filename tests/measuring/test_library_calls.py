@@ -34,7 +34,7 @@ def test_each_job_is_measured_in_three_ways_in_a_process_that_is_not_held_back(m
 
 @pytest.mark.process
 def test_products_are_measured_by_size():
-    found, _ = library_calls.products([1, 300])
+    found, _ = library_calls.measured_products([1, 300])
     assert found[1].median < found[300].median
 
 
