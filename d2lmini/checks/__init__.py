@@ -8,13 +8,12 @@ from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, worker_p
 from d2lmini.checks.placement import move, product_norms
 from d2lmini.checks.reuse import cannon, register_tile, tile_reads
 from d2lmini.checks.rings import recursive_doubling, ring_mean
-from d2lmini.checks.sets import checkpointed_peak, largest_batch, separable_macs, too_large
+from d2lmini.checks.sets import checkpointed_peak, largest_batch, separable_macs
 from d2lmini.checks.shards import mean_gradient, split_batch
 
 __all__ = [
     "CHECKS", "Wrong", "attainable_product", "attempt", "batch_for", "bounded_queue", "brief", "bucket_hook",
     "bucket_plan", "cannon", "check", "checkpointed_peak", "fit_line", "largest_batch", "lines_in_flight",
     "mean_gradient", "move", "must_refuse", "pack", "prefetch", "product_norms", "random_cycle", "recursive_doubling",
-    "register_tile", "ring_mean", "separable_macs", "serial_share", "split_batch", "tile_reads", "too_large",
-    "worker_plan",
+    "register_tile", "ring_mean", "separable_macs", "serial_share", "split_batch", "tile_reads", "worker_plan",
 ]  # fmt: skip

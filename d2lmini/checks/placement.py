@@ -5,7 +5,7 @@ from collections import namedtuple
 import torch
 
 from d2lmini import sim
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, typed
 
 
 @check
@@ -34,7 +34,7 @@ def _batches():
 def _compare(given, batch, got, device):
     """Raise Wrong unless `got` is `batch` with its tensors on `device`."""
     if type(got) is not type(batch):
-        raise Wrong(f"{given}: expected a {type(batch).__name__} for {brief(batch)}, got {brief(got)}")
+        raise Wrong(f"{given}: expected a {type(batch).__name__} for {brief(batch)}, got {typed(got)}")
     if isinstance(batch, torch.Tensor):
         _compare_tensor(given, batch, got, device)
     elif isinstance(batch, dict):

@@ -1,15 +1,12 @@
-"""Checks of the exercises on working sets: separable convolutions, layers too large, largest batch, checkpoints."""
+"""Checks of the exercises on working sets: separable convolutions, largest batch, checkpoints."""
 
 import math
-from itertools import pairwise
 
 import torch
 from torch import nn
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, number, typed
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, number, typed
 from d2lmini.measuring.layer_costs import profile
-from d2lmini.models.alexnet import alexnet
-from d2lmini.models.lenet import LeNet
 
 
 @check
@@ -35,48 +32,6 @@ def _number(answer, given, unit):
     return got
 
 
-def _shared(*widths):
-    """Return linear layers with one activation for all, which is called on as many numbers as each of them makes."""
-    activation = nn.ReLU()
-    return nn.Sequential(*(layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), activation)))
-
-
-@check
-def too_large(function):
-    """``function(rows, nbytes)``: names of the rows whose working set is larger than `nbytes`, the largest first."""
-    with torch.device("meta"):
-        cases = {"LeNet, 2 images": profile(LeNet(), torch.empty(2, 1, 28, 28)),
-                 "AlexNet, 1 image": profile(alexnet(), torch.empty(1, 3, 224, 224)),
-                 "AlexNet, 64 images": profile(alexnet(), torch.empty(64, 3, 224, 224)),
-                 "a layer used twice, first on more": profile(_shared(8, 200, 4), torch.empty(50, 8)),
-                 "a layer used twice, first on less": profile(_shared(8, 4, 200), torch.empty(50, 8))}  # fmt: skip
-    for what, rows in cases.items():
-        sizes = sorted(row.working_set for row in rows)
-        for nbytes in (0, *sizes, sizes[-1] - 1):
-            given = f"{what}, {nbytes} bytes"
-            got = attempt(function, list(rows), nbytes, given=given)
-            _try_names(given, got, rows, nbytes)
-    return "the layers whose inputs, outputs and weights together do not fit, the largest first"
-
-
-def _try_names(given, answer, rows, nbytes):
-    got, size = listed(answer), {}
-    for row in rows:
-        size[row.name] = max(row.working_set, size.get(row.name, 0))
-    want = {name for name in size if size[name] > nbytes}
-    if got is None or not all(isinstance(name, str) and name in size for name in got):
-        raise Wrong(f"{given}: expected a list of names of layers, got {typed(answer)}")
-    if len(set(got)) != len(got):
-        raise Wrong(f"{given}: a name is there twice in {brief(got)}")
-    if set(got) != want:
-        name = sorted(set(got) ^ want)[0]
-        fits = "fits" if name not in want else "does not fit"
-        raise Wrong(f"{given}: the working set of {name}, {size[name]} bytes, {fits}; got {brief(got)}")
-    for a, b in pairwise(got):
-        if size[a] < size[b]:
-            raise Wrong(f"{given}: {b}, {size[b]} bytes, should come before {a}, {size[a]}")
-
-
 @check
 def largest_batch(function):
     """``function(capacity, parameters, per_image, optimizer)``: the most images that fit beside a network's memory."""
@@ -85,7 +40,7 @@ def largest_batch(function):
              (8_000, 1000, 500), (3_999, 1000, 10), (100, 0, 100))  # fmt: skip
     for capacity, parameters, per_image in cases:
         for optimizer, count in copies.items():
-            given = f"{capacity} bytes, {parameters} parameters, {per_image} bytes an image, {optimizer}"
+            given = f"{capacity} bytes, {parameters} parameters, {per_image} bytes for each image, {optimizer}"
             want = max(0, (capacity - 4 * count * parameters) // per_image)
             got = _number(attempt(function, capacity, parameters, per_image, optimizer, given=given), given, "images")
             if got != want:

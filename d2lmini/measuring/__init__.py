@@ -4,6 +4,8 @@
     memory_hierarchy ── memory_loops, levels       time and bandwidth by working set, and which cache it fits
     roofline                                       what bounds an operation here
     product_loops                                  a product by loops in several orders, and by torch
+    library_calls                                  plain loops beside torch: random numbers, transforms, products
+    hidden_units                                   a step of training by the width of the network
     unheld                                         measuring in a process that no setting holds back
     macs, layer_costs, footprint                   what a network's layers compute, keep and take
     throughput, loading                            examples a second, and what feeds them

@@ -56,30 +56,3 @@ def test_images_rounded_down_from_a_quotient(capsys):
         return np.floor(np.maximum(capacity - 4 * numbers * parameters, 0) / per_image)
 
     assert checks.largest_batch(largest)
-
-
-def names(rows, nbytes):
-    size = {}
-    for row in rows:
-        size[row.name] = max(row.working_set, size.get(row.name, 0))
-    return sorted((name for name in size if size[name] > nbytes), key=size.get, reverse=True)
-
-
-@pytest.mark.parametrize("turned", [list, tuple, np.array])
-def test_names_in_any_list(turned, capsys):
-    assert checks.too_large(lambda rows, nbytes: turned(names(rows, nbytes)))
-
-
-@pytest.mark.parametrize(("turned", "kind"), [(set, "set"), (" ".join, "str"), (len, "int"),
-                                              (lambda found: [[name] for name in found], "list")])  # fmt: skip
-def test_what_is_no_list_of_names_is_told_with_its_type(turned, kind, capsys):
-    assert checks.too_large(lambda rows, nbytes: turned(names(rows, nbytes))).sentence.endswith(f"({kind})")
-
-
-@pytest.mark.parametrize("kept", [lambda sizes: sizes[-1], lambda sizes: sizes[0], sum, min])
-def test_a_layer_called_twice_counts_with_its_larger_call(kept, capsys):
-    def too_large(rows, nbytes):
-        sizes = {row.name: kept([other.working_set for other in rows if other.name == row.name]) for row in rows}
-        return sorted((name for name in sizes if sizes[name] > nbytes), key=sizes.get, reverse=True)
-
-    assert "a layer used twice" in checks.too_large(too_large).sentence
