@@ -4,6 +4,7 @@ from d2lmini.checks.buckets import bucket_hook, bucket_plan
 from d2lmini.checks.copies import fit_line, pack, prefetch
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
+from d2lmini.checks.numbers import loss_scale, most_ranks, send_largest, zero_point
 from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, worker_plan
 from d2lmini.checks.placement import move, product_norms
 from d2lmini.checks.reuse import cannon, register_tile, tile_reads
@@ -13,7 +14,8 @@ from d2lmini.checks.shards import mean_gradient, split_batch
 
 __all__ = [
     "CHECKS", "Wrong", "attainable_product", "attempt", "batch_for", "bounded_queue", "brief", "bucket_hook",
-    "bucket_plan", "cannon", "check", "checkpointed_peak", "fit_line", "largest_batch", "lines_in_flight",
-    "mean_gradient", "move", "must_refuse", "pack", "prefetch", "product_norms", "random_cycle", "recursive_doubling",
-    "register_tile", "ring_mean", "separable_macs", "serial_share", "split_batch", "tile_reads", "worker_plan",
+    "bucket_plan", "cannon", "check", "checkpointed_peak", "fit_line", "largest_batch", "lines_in_flight", "loss_scale",
+    "mean_gradient", "most_ranks", "move", "must_refuse", "pack", "prefetch", "product_norms", "random_cycle",
+    "recursive_doubling", "register_tile", "ring_mean", "send_largest", "separable_macs", "serial_share", "split_batch",
+    "tile_reads", "worker_plan", "zero_point",
 ]  # fmt: skip

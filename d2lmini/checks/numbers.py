@@ -1,0 +1,105 @@
+"""Checks of the exercises on numbers: scales, zero points, what is left unsent, when it pays."""
+
+import math
+
+import torch
+
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, number, typed
+
+
+@check
+def loss_scale(function):
+    """``function(gradients, largest)``: the largest power of two by which no gradient grows beyond `largest`."""
+    half, quarter = 65504.0, 448.0  # the largest numbers of float16 and of float8_e4m3fn
+    for largest, magnitudes in (
+        (half, [1.0]), (half, [0.003, -20.0, 0.0]), (half, [-7e-6]), (quarter, [14.0]), (quarter, [14.000001]),
+        (quarter, [-13.9]), (half, [65504.0]), (half, [70000.0]), (quarter, [1e6, 1.0]), (half, [0.0, 2.0**-60]),
+        (quarter, [math.nextafter(14, 15)]),
+    ):  # fmt: skip
+        gradients = [torch.tensor(magnitudes, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64)]
+        given = f"largest {largest:g}, gradients {brief(magnitudes)} and zeros"
+        want = 2.0 ** math.floor(math.log2(largest / max(map(abs, magnitudes))))
+        while want * max(map(abs, magnitudes)) > largest:  # a quotient just below a power of two was rounded to it
+            want /= 2
+        _try_number(function, (gradients, largest), given, want)
+    _try_number(function, ([torch.zeros(3)], half), "largest 65504, only zeros", 1)
+    return "a power of two, as large as it may be, for small and large gradients, and 1 for zeros"
+
+
+def _try_number(function, inputs, given, want):
+    got = number(attempt(function, *inputs, given=given))
+    if got is None or got != want:
+        raise Wrong(f"{given}: expected {want:.10g}, got {'no number' if got is None else f'{got:.10g}'}")
+
+
+@check
+def zero_point(function):
+    """``function(x)``: (integers 0 to 255, scale, zero) with x ≈ scale × (integers − zero), and 0 without error."""
+    generator = torch.Generator().manual_seed(0)
+    spread = torch.randn(200, generator=generator)
+    for given, x in (("from −1 to 3", torch.linspace(-1, 3, 50)), ("200 normal numbers", spread),
+                     ("0 to 6, as after a ReLU", torch.linspace(0, 6, 40)), ("2 to 5", torch.linspace(2, 5, 40)),
+                     ("−7 to −2", torch.linspace(-7, -2, 30)), ("a few thousandths", spread * 1e-3),
+                     ("one number, 4", torch.tensor([4.0])), ("only zeros", torch.zeros(5))):  # fmt: skip
+        _try_codes(f"x = {given}", x, attempt(function, x, given=f"x = {given}"))
+    return "256 codes from the smallest number to the largest, and zero has a code of its own"
+
+
+def _try_codes(given, x, answer):
+    parts = answer if isinstance(answer, tuple | list) and len(answer) == 3 else (None, None, None)
+    codes, scale, zero = listed(parts[0]), number(parts[1]), number(parts[2])
+    if None in (codes, scale, zero):
+        raise Wrong(f"{given}: expected (integers, scale, zero), got {typed(answer)}")
+    if len(codes) != len(x) or not all(c == int(c) and 0 <= c <= 255 for c in [*codes, zero]):
+        raise Wrong(f"{given}: expected {len(x)} integers and a zero from 0 to 255, got {brief(codes)}, zero {zero}")
+    step = (max(x.max().item(), 0) - min(x.min().item(), 0)) / 255
+    if step and not math.isclose(scale, step, rel_tol=1e-3):
+        raise Wrong(f"{given}: 256 codes from {min(x.min(), 0):g} to {max(x.max(), 0):g} are {step:g} apart; your "
+                    f"scale is {scale:g}")  # fmt: skip
+    for value, code in zip(x.tolist(), codes):
+        most = 1.001 if code in (0, 255) else 0.501  # the zero was rounded too, so that the ends may be cut off
+        if not abs(scale * (code - zero) - value) <= most * step + 1e-12 * (step == 0):
+            raise Wrong(f"{given}: {value:g} has code {code}, which stands for {scale * (code - zero):g}: the step is "
+                        f"{step:g}")  # fmt: skip
+
+
+@check
+def send_largest(function):
+    """``function(gradient, unsent, k)``: (values, places, unsent) of top-k with error feedback."""
+    generator = torch.Generator().manual_seed(0)
+    for n, k in ((1, 1), (5, 2), (40, 1), (40, 13), (8, 8)):
+        gradient, unsent = torch.randn(n, generator=generator), 3 * torch.randn(n, generator=generator)
+        given = f"{n} numbers, k = {k}"
+        _try_sent(given, gradient + unsent, k, attempt(function, gradient, unsent, k, given=given))
+    gradient, unsent = torch.tensor([9.0, 1.0, 0.0, 2.0]), torch.tensor([-8.5, 0.0, 4.0, 2.5])
+    given = "gradient [9, 1, 0, 2], unsent [-8.5, 0, 4, 2.5], k = 2"
+    _try_sent(given, gradient + unsent, 2, attempt(function, gradient, unsent, 2, given=given))
+    return "the largest of what is due are sent, and all that is not sent stays due"
+
+
+def _try_sent(given, due, k, answer):
+    if not isinstance(answer, tuple | list) or len(answer) != 3:
+        raise Wrong(f"{given}: expected (values, places, unsent), got {typed(answer)}")
+    values, places, left = map(listed, answer)
+    if None in (values, places, left) or len(left) != len(due):
+        raise Wrong(f"{given}: expected three lists or tensors, unsent as long as the gradient, got {typed(answer)}")
+    if sorted(set(places)) != sorted(places) or len(values) != k or len(places) != k:
+        raise Wrong(f"{given}: expected {k} values with a place each, got {brief(values)} for {brief(places)}")
+    sent = torch.zeros_like(due)
+    sent[torch.tensor(places, dtype=torch.int64)] = torch.tensor(values, dtype=due.dtype)
+    if sorted(due.abs()[sent.new_tensor(places, dtype=torch.int64)])[0] < due.abs().topk(k).values[-1]:
+        raise Wrong(f"{given}: due is {brief(due)}; the {k} largest in magnitude must go, you send places {places}")
+    total = sent + torch.tensor(left, dtype=due.dtype)
+    if not torch.allclose(total, due, atol=1e-5):
+        place = int((total - due).abs().argmax())
+        raise Wrong(f"{given}: at place {place} is due {due[place]:g}, but sent and unsent add up to {total[place]:g}")
+
+
+@check
+def most_ranks(function):
+    """``function(dense, message)``: up to how many ranks gathering messages moves fewer bytes than a ring."""
+    for dense, message in ((1000, 40), (1000, 30), (8, 8), (8, 16), (8, 15), (100, 1), (10**9, 31_250_001), (9, 4),
+                           (10**18 + 1, 3), (7, 5)):  # fmt: skip
+        given = f"{dense} bytes of gradients, messages of {message}"
+        _try_number(function, (dense, message), given, max(1, (2 * dense - 1) // message))
+    return "the last number of ranks before the ring is as good, also where it is as good at once"
