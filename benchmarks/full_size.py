@@ -1,10 +1,12 @@
-"""Full-size training steps on simulated GPUs, without computing them: time and peak memory, in about a minute.
+"""Full-size training steps on simulated GPUs, without computing them: time and peak memory, in about a minute each.
 
-    python benchmarks/full_size.py                    # all; or some by name: resnet50 gpt2 llama
+    python benchmarks/full_size.py                    # three; or some by name: resnet50 gpt2 llama cluster
 
-Tensors have shapes only. Llama's 8 thousand million parameters are sharded over 8 ranks by PyTorch's own FSDP2.
+Tensors have shapes only. Llama's 8 thousand million parameters are sharded over 8 ranks by PyTorch's own FSDP2, and in
+`cluster`, which takes minutes, GPT-2's 12 layers over the 512 ranks of 64 nodes.
 """
 
+import resource
 import sys
 import time
 
@@ -13,12 +15,13 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.functional import cross_entropy
 
 from d2lmini import sim
+from d2lmini.hardware import MACHINES, cluster
 from d2lmini.models import GPT2, Llama, resnet50
 
 
-def two_steps(step):
-    """Return the simulated seconds of the second call of ``step()``, and the most bytes in use during it."""
-    for _ in range(2):
+def last_of(step, count=2):
+    """Return the simulated seconds of the last call of ``step()`` of so many, and the most bytes in use during it."""
+    for _ in range(count):
         torch.sim.synchronize()
         torch.sim.reset_peak_memory_stats()
         begin = sim.now()
@@ -28,7 +31,7 @@ def two_steps(step):
 
 
 def on_one_gpu(make, optimizer, shape, **options):
-    """Train in bfloat16 by autocast on one simulated A100; return what `two_steps` does."""
+    """Train in bfloat16 by autocast on one simulated A100; return what `last_of` does."""
     sim.enable(1, gpu="A100-SXM4-80GB", shapes_only=True)
     with torch.device("sim:0"):
         model, x = make(), torch.zeros(shape, dtype=torch.float32 if len(shape) > 2 else torch.int64)
@@ -42,7 +45,7 @@ def on_one_gpu(make, optimizer, shape, **options):
         cross_entropy(scores.flatten(0, -2).float(), y.flatten()).backward()
         update.step()
 
-    return two_steps(step)
+    return last_of(step)
 
 
 def llama():
@@ -51,36 +54,45 @@ def llama():
     The GPUs are given all the memory they want: without recomputing activations the step does not fit into 80 GB.
     """
     sim.enable(8, gpu="H100-SXM5-80GB", shapes_only=True, memory=2**40)
-    return sim.spawn(_llama_rank)[0]
+    return sim.spawn(_sharded, (Llama, (2, 8192)))[0]
 
 
-def _llama_rank(rank):
+def sharded_over_a_cluster(nodes=64):
+    """Train GPT-2 of 12 layers, four sequences of 1,024 tokens on each GPU of a cluster, for one step."""
+    sim.enable(machine=cluster(MACHINES["DGX-H100"], nodes), shapes_only=True)
+    return sim.spawn(_sharded, (lambda: GPT2(words=50304), (4, 1024), 1))[0]
+
+
+def _sharded(rank, make, shape, steps=2):
     with torch.device("meta"):
-        model = Llama()
+        model = make()
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for part in (*model.layers, model):
         fully_shard(part, mp_policy=policy)
-    model.to_empty(device=f"sim:{rank}")
+    model.to_empty(device="sim")
     update = torch.optim.AdamW(model.parameters(), fused=True)
-    tokens = torch.zeros(2, 8192, dtype=torch.int64, device=f"sim:{rank}")
+    tokens = torch.zeros(shape, dtype=torch.int64, device="sim")
 
     def step():
         update.zero_grad()
         cross_entropy(model(tokens).flatten(0, 1).float(), tokens.flatten()).backward()
         update.step()
 
-    return two_steps(step)
+    return last_of(step, steps)
 
 
 STEPS = {
     "resnet50": lambda: on_one_gpu(lambda: resnet50(True), torch.optim.SGD, (256, 3, 224, 224), momentum=0.9),
     "gpt2": lambda: on_one_gpu(lambda: GPT2(words=50304), torch.optim.AdamW, (16, 1024), fused=True),
     "llama": llama,
+    "cluster": sharded_over_a_cluster,
 }
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or STEPS:
-        begin = time.perf_counter()
+    for name in sys.argv[1:] or list(STEPS)[:3]:
+        begin, own = time.perf_counter(), time.process_time()
         seconds, nbytes = STEPS[name]()
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(f"{name:9} {seconds * 1e3:9.1f} ms simulated on {sim.machine().name}, {nbytes / 2**30:6.1f} GiB at most; "
-              f"found in {time.perf_counter() - begin:.0f} s")  # fmt: skip
+              f"found in {time.perf_counter() - begin:.0f} s, {time.process_time() - own:.0f} s of one processor, "
+              f"{memory:.1f} GiB of this machine's memory")  # fmt: skip

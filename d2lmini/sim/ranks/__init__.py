@@ -7,7 +7,7 @@
                   ├── values, schedules ── reductions    what a collective does with the tensors
                   └── costs ── paths, schedules          what it takes, and on which wires
     patches                        what is replaced in torch meanwhile
-    reducer, tracker               what DDP's reducer and DTensor's random numbers need
+    reducer, tracker, shardings    what DDP's reducer, DTensor's random numbers and its rules for sharding need
     functional                     torch's operations for collectives on tensors of simulated GPUs
     here                           which rank the calling thread is
     errors                         what goes wrong between ranks

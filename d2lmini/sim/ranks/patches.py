@@ -5,9 +5,10 @@ import contextlib
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
 from d2lmini.sim.device.state import state
-from d2lmini.sim.ranks import reducer
+from d2lmini.sim.ranks import reducer, shardings
 from d2lmini.sim.ranks.group import NAME
 from d2lmini.sim.ranks.here import here
 from d2lmini.sim.ranks.process import Process
@@ -75,4 +76,5 @@ _REPLACED = {
     (distributed_c10d, "monitored_barrier"): _monitored_barrier,
     (dist, "Reducer"): reducer.Reducer,
     (dist, "_verify_params_across_processes"): reducer.verify_params,
+    (ShardingPropagator, "propagate_op_sharding_non_cached"): shardings.propagate,
 }

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch._dynamo import config as dynamo
 
 from d2lmini.hardware.machines import Cluster
+from d2lmini.sim.device import signals
 from d2lmini.sim.device.current import set_device
 from d2lmini.sim.device.gpus import new
 from d2lmini.sim.device.state import state
@@ -50,6 +51,8 @@ def spawn(fn, args=(), nprocs=None, allreduce=None):
     _check(nprocs)
     size = state.machine.count if nprocs is None else nprocs
     world = World(size, allreduce)
+    if signals.in_use(signals.SIGINT) is not signals.handler:
+        signals.install()  # which the ranks' threads cannot, and would try before every operation
     with torch_for_ranks():
         world.run(fn, args)
     return world.results
@@ -64,7 +67,7 @@ class World:
         self.baton, self._prices = Baton(size, self._explain), Prices(state.clock)
         self.ranks = [Rank(first + i, i, self, state.clock, gpus) for first, gpus in _nodes(size)
                       for i in range(min(len(gpus), size - first))]  # fmt: skip
-        self.store = dist.HashStore()
+        self.store, self.shardings = dist.HashStore(), {}
 
     def run(self, fn, args):
         """Run `fn` on all ranks; raises the error of the first that raised one."""

@@ -100,6 +100,22 @@ def test_random_numbers_of_replicas_agree_and_those_of_shards_differ():
     assert all(map(torch.equal, a[:3], again[:3]))
 
 
+def test_results_of_dtensors_are_on_their_own_ranks_mesh():
+    """What torch finds out about an operation once serves all ranks, but for their places in the mesh."""
+    def run(rank):
+        mesh = init_device_mesh("sim", (2, 2), mesh_dim_names=("a", "b"))
+        x = distribute_tensor(torch.arange(32.0, device="sim").view(8, 4), mesh, [Shard(0), Shard(1)])
+        parts = torch._foreach_add([x, x.redistribute(placements=[Replicate(), Shard(0)])], 1.0)
+        return [(part.device_mesh.get_coordinate(), (part * 2).full_tensor().cpu()) for part in [x + x, *parts]]
+
+    sim.enable(4)
+    x = torch.arange(32.0).view(8, 4)
+    for rank, found in enumerate(sim.spawn(run)):
+        for (place, result), wanted in zip(found, [4 * x, 2 * x + 2, 2 * x + 2], strict=True):
+            assert list(place) == [rank // 2, rank % 2]
+            assert torch.equal(result, wanted)
+
+
 def test_the_trainer_runs_on_ranks():
     def train(rank, engine):
         x, y = cases.samples()
