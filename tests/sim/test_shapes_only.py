@@ -41,6 +41,32 @@ def test_a_step_of_shapes_costs_what_the_same_step_of_numbers_costs(make, inputs
     assert found[1][1] == pytest.approx(found[0][1], rel=0.01)  # kernels may order their results otherwise in memory
 
 
+@pytest.mark.parametrize("call", [
+    lambda x: x.t() + 1, lambda x: (x > 0) + True, lambda x: (x > 0) + 1, lambda x: x.long() + 1.5, lambda x: x.sum(1),
+    lambda x: x.sum(1, keepdim=True), lambda x: x.max(1), lambda x: torch.native_layer_norm(x, [4], None, None, 1e-5),
+    lambda x: torch._foreach_add([x, x.t()], 2.0), lambda x: x.to(memory_format=torch.preserve_format, copy=True),
+    lambda x: torch.cat([x, x], 1), lambda x: x.expand(2, 3, 4) * 2, lambda x: torch.full_like(x, 2, dtype=torch.int8),
+])  # fmt: skip
+def test_results_of_shapes_are_alike_the_second_time_too(call):
+    """Sizes, strides and types, before and after torch's default type changes; each time in memory of its own."""
+    wanted, found = call(torch.ones(3, 4)), []
+    sim.enable(1, shapes_only=True)
+    before = torch.sim.memory_allocated()
+    found = [call(torch.ones(3, 4, device="sim")) for _ in range(3)]
+    outs = [torch.utils._pytree.tree_leaves(out) for out in (wanted, *found)]
+    told = [[(t.shape, t.stride(), t.dtype) for t in out] for out in outs]
+    assert told[1:] == [told[0]] * 3
+    storages = {t.untyped_storage()._cdata for out in found for t in torch.utils._pytree.tree_leaves(out)}
+    assert len(storages) == 3 * len(outs[0])
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert (torch.ones(2, dtype=torch.int64, device="sim") + 1.5).dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    del found, outs
+    assert torch.sim.memory_allocated() == before
+
+
 def test_a_terabyte_fits_into_this_machine_but_not_onto_the_gpu():
     sim.enable(1, gpu="V100-SXM2-16GB", shapes_only=True, memory=2**41)
     x = torch.ones(2**38, device="sim")

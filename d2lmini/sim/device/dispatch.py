@@ -15,6 +15,7 @@ from d2lmini.sim.device.fused import KERNELS
 from d2lmini.sim.device.random import draw
 from d2lmini.sim.device.records import fresh_bytes, records
 from d2lmini.sim.device.result_sizes import Sizes
+from d2lmini.sim.device.shapes import Results
 from d2lmini.sim.device.signals import SIGINT, in_use
 from d2lmini.sim.device.state import state
 from d2lmini.sim.device.tensor import SimTensor, own, resync, shell, wrap
@@ -89,6 +90,8 @@ class Plan:
         self.takes = not self.each and not self.views and (None in self.aliases or self.reshapes)  # new memory
         self.records = None if self.reshapes or self.views else records(func, self.tensors, self.lists)
         self.sizes = Sizes(func, (*self.tensors, *self.lists))
+        new = self.records is not None and set(self.aliases) == {None} and not self.on_host
+        self.results = Results() if new else None  # as kept for operands without numbers
         self.in_place = self.aliases == [0]  # the most common case of a changed argument
         self.single = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor" and self.aliases == [None]
 
@@ -101,7 +104,12 @@ class Plan:
         record = self.records.find(reals, kwargs_real) if self.records and (counting or clock is not None) else None
         if counting:
             self._foresee(record, func, reals, kwargs_real, state.gpus[index].memory)
-        out = self._draw(func, reals, kwargs_real, index) if self.random else self.call(*reals, **kwargs_real)
+        if self.random:
+            out = draw(func, self.call, reals, kwargs_real, index, self.replaced)
+        elif self.results is not None and state.home.type == "meta":
+            out = self.results.make(self.call, reals, kwargs_real)
+        else:
+            out = self.call(*reals, **kwargs_real)
         if counting and record is not None and record.needs is None:
             record.needs = fresh_bytes(out, reals, kwargs_real)
         if clock is not None and not self.views:  # which are free
@@ -194,9 +202,6 @@ class Plan:
             clock.queue(index, record.cost)
         if self.waits and (not self.indexes or rules.masks_are_counted(func, reals)):
             clock.wait_until(clock.current_stream(index).end, "stream synchronize")
-
-    def _draw(self, func, reals, kwargs, index):
-        return draw(func, self.call, reals, kwargs, index, self.replaced)
 
     def _finish(self, out, args, kwargs, index):
         """Return the results: changed arguments as they were given, what is new in shells."""
