@@ -1,4 +1,6 @@
-"""The networks of Table 7 of Shi et al. 2016, as far as the paper and the authors' published scripts describe them.
+"""The networks of published runs that no chapter trains: those of Table 7 of Shi et al. 2016, SSD300, VGG-16.
+
+Table 7's are as the paper and the authors' published scripts describe them.
 
 Each is a function without arguments that returns a module; `NETWORKS` adds the shape of one batch.
 FCN-S, FCN-R, AlexNet-S, ResNet-50 and ResNet-56 follow the papers that they come from; the LSTM has words of 256
@@ -42,6 +44,18 @@ NETWORKS = {
     "ResNet-56": (resnet56, (128, 3, 32, 32)),
     "LSTM": (LSTM, (STEPS, 128)),
 }
+
+
+def vgg16():
+    """Return VGG-16 of Simonyan and Zisserman (ICLR 2015) for pictures [n, 3, 224, 224]: 138,357,544 parameters."""
+    layers, inputs = [], 3
+    for width, depth in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        for _ in range(depth):
+            layers += [nn.Conv2d(inputs, width, 3, padding=1), nn.ReLU()]
+            inputs = width
+        layers.append(nn.MaxPool2d(2))
+    dense = [nn.Linear(512 * 7 * 7, 4096), nn.ReLU(), nn.Dropout(), nn.Linear(4096, 4096), nn.ReLU(), nn.Dropout()]
+    return nn.Sequential(*layers, nn.Flatten(), *dense, nn.Linear(4096, 1000))
 
 
 class SSD300(nn.Module):

@@ -5,26 +5,30 @@
 FILE is a table (CSV) of one of three forms, told by its first line: products of matrices (gpu, m, n, k, latency_ms),
 collectives (gpu, op_name, nccl_dtype, num_gpus, bytes, latency_ms), or runs of networks and links (system, gpu, count,
 network, precision, batch, metric, value, source). OUT is a list in the file's order. A row that cannot be predicted is
-printed with the reason and counted as missed. Where the source of a run leaves something open, `runs` says what is
-assumed; what the host spends on an operation is known least, so both ends of it are printed at the end.
+printed with the reason and counted as missed. Where a row leaves something open, what `stacks` assumes is printed with
+the prediction; what the host spends on an operation is known least, so both ends of it are printed at the end.
 """
 
 import argparse
 import csv
 import json
+import math
 import re
 import statistics
 import sys
 from collections import defaultdict
 
 import runs
+from stacks import named_card
 
 from d2lmini.hardware import GPUS, HOST_COSTS, collective_costs
 from d2lmini.hardware.costs import operation_seconds
 from d2lmini.hardware.products import Product
 
+UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+DTYPES = {"float16": "half", "fp16": "half", "bf16": "bfloat16", "float32": "float", "fp32": "float", "": "float"}
 METRICS = "images_per_s, sequences_per_s, tokens_per_s, tokens_per_s_per_gpu, ms_per_step, busbw_GB_s, TFLOPS_achieved"
-COLUMNS = ("published", "simulated", "error", "band", "stack", "reason")
+COLUMNS = ("published", "simulated", "error", "band", "stack", "reason", "assumed")
 
 
 def predict(rows):
@@ -37,29 +41,50 @@ def predict(rows):
 
 
 def _judged(row, form):
-    published = float(row.get("latency_ms") or row["value"])
-    result = dict.fromkeys(COLUMNS) | {"published": published, "band": "?", "stack": row.get("system", "library")}
+    result = dict.fromkeys(COLUMNS) | {"band": "?", "stack": row.get("system", "library")}
     try:
+        result["published"] = published = _number(row["latency_ms" if "latency_ms" in row else "value"])
         result |= form(row)
         result["error"] = result["simulated"] / published - 1
     except ValueError as error:
-        result["reason"] = str(error)
+        result["reason"] = " ".join(str(error).split())
     return result
+
+
+def _number(text):
+    """Return a number that is more than 0; raises ValueError for what is none."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0
+    if not 0 < number < math.inf:
+        raise ValueError(f"expected a number above 0, got {text!r}")
+    return number
+
+
+def _whole(text):
+    """Return a whole number of at least 1; raises ValueError for what is none."""
+    if _number(text) % 1:
+        raise ValueError(f"expected a whole number, got {text!r}")
+    return int(float(text))
 
 
 # -- the three forms -------------------------------------------------------------------------------------------------
 
 
 def product(row):
-    """Predict one product of bfloat16 matrices, in milliseconds."""
-    m, n, k = (int(row[name]) for name in "mnk")
-    return {"simulated": _product_seconds(runs.card(row["gpu"]), m, n, k) * 1e3, "stack": "cuBLAS",
+    """Predict one product of bfloat16 matrices, in milliseconds; of float16 where the card has no bfloat16."""
+    m, n, k = (_whole(row[name]) for name in "mnk")
+    gpu, assumed = named_card(row["gpu"])
+    assumed = assumed if GPUS[gpu].bf16 else f"float16, for the {gpu} has no bfloat16"
+    return {"simulated": _product_seconds(gpu, m, n, k) * 1e3, "stack": "cuBLAS", "assumed": assumed,
             "band": f"product {row['gpu']} {_size(m)}"}  # fmt: skip
 
 
 def _product_seconds(gpu, m, n, k):
     product = Product(1, m, n, k, 2 * (m * k + k * n + m * n))
-    return operation_seconds(2 * m * n * k, product.nbytes, GPUS[gpu], "gemm", "bfloat16", (product,))
+    dtype = "bfloat16" if GPUS[gpu].bf16 else "float16"
+    return operation_seconds(2 * m * n * k, product.nbytes, GPUS[gpu], "gemm", dtype, (product,))
 
 
 def _size(m):
@@ -68,9 +93,19 @@ def _size(m):
 
 def collective(row):
     """Predict one collective, in milliseconds."""
-    nbytes, gpus = int(row["bytes"]), int(row["num_gpus"])
-    seconds = collective_costs.row_seconds(row["gpu"], row["op_name"], row["nccl_dtype"], gpus, nbytes)
-    return {"simulated": seconds * 1e3, "stack": "NCCL", "band": f"{row['op_name']} {row['gpu']} {_bytes(nbytes)}"}
+    gpu, assumed = named_card(row["gpu"])
+    nbytes, gpus = _whole(row["bytes"]), _whole(row["num_gpus"])
+    seconds = _collective_seconds(gpu, row["op_name"], row["nccl_dtype"], gpus, nbytes)
+    band = f"{row['op_name']} {row['gpu']} {_bytes(nbytes)}"
+    return {"simulated": seconds * 1e3, "stack": "NCCL", "band": band, "assumed": assumed}
+
+
+def _collective_seconds(gpu, name, dtype, gpus, nbytes):
+    """Return the seconds of a collective, its name and type in NCCL's or in PyTorch's words."""
+    words = re.sub(r"[^a-z]", "", name.lower()).removesuffix("perf").replace("intotensor", "")
+    operation = next((known for known in collective_costs.OPERATIONS if known.replace("_", "") == words), name)
+    dtype = dtype.lower() if dtype.lower() in collective_costs.DTYPES else DTYPES.get(dtype.lower(), dtype)
+    return collective_costs.row_seconds(gpu, operation, dtype, gpus, nbytes)
 
 
 def _bytes(nbytes):
@@ -80,35 +115,42 @@ def _bytes(nbytes):
 def run(row):
     """Predict one row of runs and links, in the unit of its metric."""
     if row["metric"].startswith("TFLOPS"):
-        gpu = runs.card(row["gpu"])
+        gpu, assumed = named_card(row["gpu"])
         best = max(2 * n**3 / _product_seconds(gpu, n, n, n) for n in range(1024, 16385, 1024))
-        return {"simulated": best / 1e12, "band": "best product"}
-    if row["metric"].startswith(("busbw", "GB_s")):
+        return {"simulated": best / 1e12, "band": "best product", "assumed": assumed}
+    if row["metric"].startswith(("busbw", "algbw", "GB_s")):
         return _link(row)
+    if not re.match(r"(images|sequences|tokens)_per_s|ms_per_", row["metric"]):
+        raise ValueError(f"unknown metric {row['metric']!r}: choose one of {METRICS}")
     wanted = runs.read(row)
+    if not row["metric"].startswith(("ms_per", runs.unit(wanted.network))):
+        raise ValueError(f"expected {runs.unit(wanted.network)}_per_s of {wanted.network}, got {row['metric']!r}")
     rate = runs.simulate(wanted)
     kind = "training" if wanted.training else "inference"
     gpus = "1 GPU" if wanted.count == 1 else f"{wanted.count} GPUs"
-    found = {"stack": wanted.stack.name, "band": f"{kind} {wanted.precision} {gpus}"}
+    found = {"stack": wanted.stack.name, "band": f"{kind} {wanted.precision} {gpus}",
+             "assumed": "; ".join(wanted.assumed) or None}  # fmt: skip
     if row["metric"].startswith("ms_per"):
-        tokens = int(re.match(r"\d+", row["batch"])[0])
-        return found | {"simulated": tokens / rate * 1e3}
-    if not re.match(r"(images|sequences|tokens)_per_s", row["metric"]):
-        raise ValueError(f"unknown metric {row['metric']!r}: choose one of {METRICS}")
+        tokens = re.match(r"\d+(?= tokens)", row["batch"])
+        examples = int(tokens[0]) if tokens else wanted.count * wanted.accumulate * wanted.batch
+        return found | {"simulated": examples / rate * 1e3}
     return found | {"simulated": rate / (wanted.count if "per_gpu" in row["metric"] else 1)}
 
 
 def _link(row):
     """Predict a bus bandwidth as nccl-tests defines it, in GB/s."""
-    found = re.match(r"(\d+) ?(MB)?$", row["batch"])
+    found = re.match(rf"(\d+) ?({'|'.join(UNITS)})?$", row["batch"])
     if not found:
-        raise ValueError(f"expected bytes, or MB, of a collective in the column batch, got {row['batch']!r}")
-    nbytes, gpus = int(found[1]) * (10**6 if found[2] else 1), int(row["count"])
-    seconds = collective_costs.row_seconds(row["gpu"], row["network"], "float", gpus, nbytes)
-    twice = 2 if row["network"] == "all_reduce" else 1
-    rate = twice * (gpus - 1) / gpus * nbytes / seconds
+        raise ValueError(f"expected a buffer such as 4096, 256 MB or 1 GiB in the column batch, got {row['batch']!r}")
+    (gpu, assumed), gpus = named_card(row["gpu"]), _whole(row["count"])
+    if gpus < 2:
+        raise ValueError(f"expected at least 2 GPUs for a bandwidth, got {gpus}")
+    nbytes = int(found[1]) * UNITS.get(found[2], 1)
+    seconds = _collective_seconds(gpu, row["network"], "float", gpus, nbytes)
+    reduces = re.sub(r"[^a-z]", "", row["network"].lower()) == "allreduce"
+    bus = 1 if row["metric"].startswith("algbw") else (2 if reduces else 1) * (gpus - 1) / gpus
     band = f"{row['network']} {'over nodes' if gpus > 8 else 'in a node'}"
-    return {"simulated": rate / 1e9, "stack": "NCCL", "band": band}
+    return {"simulated": bus * nbytes / seconds / 1e9, "stack": "NCCL", "band": band, "assumed": assumed}
 
 
 FORMS = {
@@ -126,9 +168,10 @@ def show(rows, results):
     for row, result in zip(rows, results):
         error = "missed" if result["error"] is None else f"{result['error']:+.1%}"
         simulated = "" if result["simulated"] is None else f"{result['simulated']:.5g}"
+        published = "?" if result["published"] is None else f"{result['published']:.5g}"
         named = " ".join(value for name, value in row.items() if name not in ("latency_ms", "value", "source"))
-        print(f"{result['published']:>10.5g} {simulated:>10} {error:>8}  {named} | {result['stack']} | "
-              f"{result['reason'] or row.get('source', '')}")  # fmt: skip
+        told = result["reason"] or "; ".join(filter(None, (result["assumed"], row.get("source"))))
+        print(f"{published:>10} {simulated:>10} {error:>8}  {named} | {result['stack']} | {told}")
     bands = defaultdict(list)
     for result in results:
         bands[result["band"]].append(result["error"])
@@ -178,10 +221,13 @@ def _card(row):
 def read(path):
     """Return the rows of a file; raises ValueError for one that is not there or holds no rows."""
     try:
-        with open(path, encoding="utf-8", newline="") as file:
+        with open(path, encoding="utf-8-sig", newline="") as file:
             rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"expected a table in UTF-8, got {path}: {error}") from None
+    rows = [{(name or "").strip(): (value or "").strip() for name, value in row.items() if name} for row in rows]
     if not rows:
         raise ValueError(f"expected rows in {path}, found none")
     return rows

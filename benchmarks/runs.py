@@ -6,57 +6,29 @@ as the source's programs do; `simulate` takes one step: forward, backward, the g
 
 import contextlib
 import re
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
+import stacks
 import torch
-from networks import SSD300
+from networks import SSD300, vgg16
+from stacks import PRECISIONS, STACKS, Stack, card
 from torch.nn.functional import cross_entropy
 
 from d2lmini import sim
-from d2lmini.hardware import GPUS, build, collective_costs
-from d2lmini.hardware.catalog import gpu_named
-from d2lmini.models import GPT2, Bert, bert_large, resnet50
+from d2lmini.hardware import GPUS, MACHINES, build, cluster, collective_costs
+from d2lmini.hardware.catalog import host_link, nvlink
+from d2lmini.models import GPT2, WIDTHS_2014, Bert, alexnet, bert_large, resnet50
 
-GIB = 2**30
-
-
-@dataclass(frozen=True)
-class Stack:
-    """The software of a source. way: a name in `HOST_COSTS`. channels_last: pictures in 16-bit runs are ordered so.
-
-    fused_attention: one kernel. hidden: the share of backward beside which gradients are summed. peer: whether the GPUs
-    reach each other's memory; on rented virtual machines they seem not to.
-    loaders: for a card's first letters, how many processes decode pictures in inference, and the pictures a second of
-    each.
-    """
-
-    name: str
-    way: str
-    channels_last: bool = True
-    fused_attention: bool = False
-    hidden: float = 1.0
-    peer: bool = True
-    loaders: dict = field(default_factory=dict, hash=False)
-
-
-STACKS = {
-    "DeepLearningExamples": Stack("PyTorch 1.8, NGC container of 2021", "eager, 2021",
-                                  loaders={"V100": (8, 53), "A100": (16, 79)}),
-    "Lambda on-demand": Stack("PyTorch, NGC container, Lambda", "eager, 2021", False, hidden=0),
-    "deeplearning-benchmark": Stack("PyTorch, NGC container, Lambda", "eager, 2021", False, hidden=0, peer=False),
-    "llm.c": Stack("llm.c: C and CUDA", "compiled", fused_attention=True),
-    "nanoGPT": Stack("PyTorch 2.0, torch.compile", "compiled", fused_attention=True),
-    "torchtitan": Stack("PyTorch 2.6, FSDP2", "eager", fused_attention=True),
-}
-CARDS = {"V100-16GB": "V100-SXM2-16GB", "V100-32GB": "V100-SXM2-32GB", "A100": "A100-SXM4-80GB",
-         "A100-SXM": "A100-SXM4-80GB", "A100-PCIe": "A100-PCIe-80GB", "H100-PCIe": "H100-PCIe-80GB"}  # fmt: skip
-PRECISIONS = {"FP32": None, "TF32": "tf32", "AMP": torch.float16, "FP16": torch.float16, "bf16": torch.bfloat16}
+__all__ = ["STACKS", "Run", "card", "one_gpu", "read", "simulate"]
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: `batch` examples at once on each GPU, `accumulate` times before an update; training or inference."""
+    """One run: `batch` examples at once on each GPU, `accumulate` times before an update; training or inference.
+
+    assumed: what the row leaves open and was filled in, in words.
+    """
 
     network: str
     gpu: str
@@ -66,52 +38,47 @@ class Run:
     accumulate: int
     training: bool
     stack: Stack
+    assumed: tuple = ()
 
     @property
     def half(self):
         """Whether numbers have 16 bits."""
-        return isinstance(PRECISIONS[self.precision], torch.dtype)
+        return stacks.half(self.precision)
 
 
 def read(row):
     """Return the `Run` that a row of training_and_links.csv describes; raises ValueError with what is not known."""
-    stack = next((stack for key, stack in STACKS.items() if key in f"{row['system']} {row['source']}"), None)
-    if stack is None:
-        raise ValueError(f"unknown stack {row['system']!r}: choose one of {', '.join(STACKS)}")
-    network = next((name for name in TASKS if re.search(name, row["network"], re.IGNORECASE)), None)
-    if network is None:
-        raise ValueError(f"unknown network {row['network']!r}: choose one of {', '.join(TASKS)}")
-    precision = re.match(r"[A-Za-z]+\d*", row["precision"])[0]
-    if precision not in PRECISIONS or "fp8" in row["precision"].lower() or "float8" in row["precision"].lower():
-        raise ValueError(f"unknown precision {row['precision']!r}: choose one of {', '.join(PRECISIONS)}")
-    gpu, count = card(row["gpu"]), int(row["count"])
-    if precision == "FP32" and "not stated" in row["precision"] and GPUS[gpu].peak_tensor_tf32_flops_per_s:
-        precision = "TF32"  # the default of PyTorch until 1.12
-    batch, accumulate = _batch(row["batch"], count, network, precision)
-    return Run(network, gpu, count, precision, batch, accumulate, "inference" not in row["network"], stack)
+    stack, network = stacks.stack(f"{row['system']} {row['gpu']}", row["source"]), _network(row["network"])
+    gpu, named = stacks.named_card(row["gpu"])
+    name, taken = stacks.precision(row["precision"], gpu)
+    count = _count(row["count"])
+    batch, accumulate, filled = stacks.batch(row["batch"], count, network, name, stack)
+    training = not re.search("infer|eval", row["network"] + row["metric"], re.IGNORECASE)
+    assumed = tuple(filter(None, (named, taken, filled)))
+    return Run(network, gpu, count, name, batch, accumulate, training, stack, assumed)
 
 
-def card(name):
-    """Return the catalog's name of a card that a table names in short; raises ValueError for one it does not have."""
-    name = re.sub(r"^.*?(?=V100|A100|H100|H200|RTX|T4)", "", name).replace("V100 16GB", "V100-16GB")
-    return gpu_named(CARDS.get(name, name)).name
+def _network(text):
+    """Return the name in `TASKS` that a row's words contain, however they are joined."""
+    found = [name for name in TASKS if _squeezed(name) in _squeezed(text)]
+    if not found or "modded" in text:
+        raise ValueError(f"unknown network {text!r}: choose one of {', '.join(TASKS)}")
+    return max(found, key=len)
 
 
-def _batch(text, count, network, precision):
-    """Return a GPU's batch and how often it is accumulated; where a source is silent, what its programs' files say."""
-    if match := re.match(r"(\d+)(/GPU)?$", text):
-        return int(match[1]), 1
-    if match := re.match(r"global (\d+)", text):
-        return max(1, int(match[1]) // count), 1
-    if match := re.search(r"local (\d+)|, (\d+)/GPU", text):
-        return int(match[1] or match[2]), 1
-    if match := re.search(r"\((\d+)\*1024\*(\d+)\*8\)", text):
-        return int(match[1]), int(match[2])
-    half = isinstance(PRECISIONS[precision], torch.dtype)
-    if "accumulated" in text:  # seq128, seq512
-        batch = (64 if half else 32) if "128" in network else (8 if half else 4)
-        return batch, (4096 if "128" in network else 2048) // batch
-    return 256 if half or precision == "TF32" else 112, 1
+def _squeezed(text):
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def _count(text):
+    if not re.fullmatch(r"[1-9]\d*(\.0*)?", text):
+        raise ValueError(f"expected a number of GPUs of at least 1, got {text!r}")
+    return int(float(text))
+
+
+def unit(network):
+    """Return what a network's rates count: images, sequences or tokens."""
+    return {"BERT": "sequences", "GPT-": "tokens"}.get(network[:4], "images")
 
 
 # -- what is trained -------------------------------------------------------------------------------------------------
@@ -154,23 +121,35 @@ def _bert(make, length, guessed=0):
     return prepare
 
 
-def _gpt2(run):
-    tokens = torch.zeros(run.batch, 1024, dtype=torch.int64)
+def _gpt2(**sizes):
+    def prepare(run):
+        tokens = torch.zeros(run.batch, 1024, dtype=torch.int64)
 
-    def loss(out):
-        return cross_entropy(out.flatten(0, 1).float(), tokens.flatten())
+        def loss(out):
+            return cross_entropy(out.flatten(0, 1).float(), tokens.flatten())
 
-    return GPT2(words=50304), tokens, loss, tokens.numel()
+        return GPT2(words=50304, **sizes), tokens, loss, tokens.numel()
+
+    return prepare
 
 
 TASKS = {
     "ResNet-50": _pictures(lambda: resnet50(late_stride=True), 224),
+    "ResNet-101": _pictures(lambda: resnet50(late_stride=True, depths=(3, 4, 23, 3)), 224),
+    "ResNet-152": _pictures(lambda: resnet50(late_stride=True, depths=(3, 8, 36, 3)), 224),
+    "VGG-16": _pictures(vgg16, 224),
+    "AlexNet": _pictures(partial(alexnet, dropout=0.5, widths=WIDTHS_2014), 224),
     "SSD300": _boxes,
     "BERT-large pretrain seq128": _bert(bert_large, 128, guessed=20),
     "BERT-large pretrain seq512": _bert(bert_large, 512, guessed=80),
     "BERT-large SQuAD": _bert(bert_large, 384),
+    "BERT-base pretrain seq128": _bert(Bert, 128, guessed=20),
+    "BERT-base pretrain seq512": _bert(Bert, 512, guessed=80),
     "BERT-base SQuAD": _bert(Bert, 384),
-    "GPT-2 124M": _gpt2,
+    "GPT-2 124M": _gpt2(),
+    "GPT-2 medium": _gpt2(width=1024, layers=24, heads=16),
+    "GPT-2 large": _gpt2(width=1280, layers=36, heads=20),
+    "GPT-2 XL": _gpt2(width=1600, layers=48, heads=25),
 }
 
 
@@ -181,7 +160,7 @@ def simulate(run):
     """Return examples a second (pictures, sequences or tokens) of all GPUs together."""
     step = one_gpu(replace(run, count=1))
     if not run.training:
-        return _loaded(run, step.examples / step.forward_s)
+        return run.count * _loaded(run, step.examples / step.forward_s)
     summed = gradients_seconds(run, step.gradient_bytes)
     exposed = max(0.0, summed - run.stack.hidden * 2 / 3 * step.forward_s)
     seconds = run.accumulate * step.forward_s + step.update_s + exposed
@@ -213,8 +192,8 @@ def one_gpu(run):
 
 
 def _loaded(run, rate):
-    """Return the smaller of a rate and what the loader's processes decode, in pictures a second."""
-    workers = run.stack.loaders.get(run.gpu[:4])
+    """Return the smaller of a rate and what a GPU's loading processes decode, in pictures a second."""
+    workers = run.stack.loaders.get(run.gpu[:4].rstrip("-")) if run.network.startswith("ResNet") else None
     return min(rate, workers[0] * workers[1]) if workers else rate
 
 
@@ -252,8 +231,21 @@ def gradients_seconds(run, nbytes):
     """Return the seconds of summing `nbytes` of gradients over the run's GPUs."""
     if run.count == 1:
         return 0.0
-    machine = build(run.count, run.gpu) if run.stack.peer else build(run.count, run.gpu, "PCIe3-x16")
-    return collective_costs.seconds("all_reduce", machine, run.count, nbytes)
+    return collective_costs.seconds("all_reduce", machine(run.gpu, run.count, run.stack.peer), run.count, nbytes)
+
+
+def machine(gpu, count, peer=True):
+    """Return a node of up to 16 GPUs, or nodes of the kind in `MACHINES` that cards of this generation come in.
+
+    Raises ValueError where no such kind is known.
+    """
+    if count <= 16:
+        return build(count, gpu) if peer else build(count, gpu, host_link(GPUS[gpu]))
+    kinds = [node for node in MACHINES.values() if node.count == 8 and node.gpu.generation == GPUS[gpu].generation]
+    if not kinds or not nvlink(GPUS[gpu]):
+        known = ", ".join(node.gpu.name for node in MACHINES.values() if node.adapters)
+        raise ValueError(f"no machine with {gpu} and a network is known: choose one of {known}, or up to 16 GPUs")
+    return cluster(replace(kinds[0], gpu=GPUS[gpu]), -(-count // 8))
 
 
 @contextlib.contextmanager

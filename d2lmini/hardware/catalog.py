@@ -43,10 +43,8 @@ class Link:
 
 NVLINKS_PER_GPU = {1: ("P100", 4), 2: ("V100", 6), 3: ("A100", 12), 4: ("H100 or H200", 18)}
 SHARP_GENERATION = 4  # from this NVLink on the switches add: "NVLink SHARP", NVIDIA H100 white paper, 2022
-_MODULES = {"SXM2": 2, "SXM4": 3, "SXM5": 4}  # the NVLink of a module's socket
-_SLOTS = {"PCIe2-x16": ("GTX 580", "GTX 580 3GB", "M2070"),
-          "PCIe4-x16": ("RTX 3090", "A100-SXM4-40GB", "A100-SXM4-80GB"),
-          "PCIe5-x16": ("H100-SXM5-80GB", "H200-SXM5-141GB")}  # fmt: skip
+_MODULES = {"Pascal": 1, "Volta": 2, "Ampere": 3, "Hopper": 4}  # the NVLink of a generation's SXM modules
+_SLOTS = {"Fermi": "PCIe2-x16", "Ampere": "PCIe4-x16", "Ada": "PCIe4-x16", "Hopper": "PCIe5-x16"}  # others: PCIe 3
 
 
 # 64/66 squeezed into 256/257, then 514 of 544 symbols for data and the rest for error correction: together 16/17.
@@ -98,13 +96,12 @@ def host_link(gpu):
 
     Each maker's document in `source` names it; PCIe 3 served from 2012 (K40) to 2018 (V100).
     """
-    return next((link for link, names in _SLOTS.items() if gpu.name in names), "PCIe3-x16")
+    return _SLOTS.get(gpu.generation, "PCIe3-x16")
 
 
 def nvlink(gpu):
     """Return the name of the NVLink that a GPU of the table has, None for a card without: SXM modules have one."""
-    generation = next((number for socket, number in _MODULES.items() if socket in gpu.name), None)
-    return generation and f"NVLink{generation}"
+    return f"NVLink{_MODULES[gpu.generation]}" if "SXM" in gpu.name else None
 
 
 def gpu_named(name):

@@ -1,13 +1,19 @@
 import csv
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
+
+from d2lmini.models import GPT2, resnet50
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import predict
 import runs
+import stacks
+from networks import vgg16
 
 RUN = {"system": "DGX A100", "gpu": "A100-80GB", "count": "1", "network": "ResNet-50 inference", "precision": "TF32",
        "batch": "1", "metric": "images_per_s", "value": "96", "source": "NVIDIA/DeepLearningExamples"}  # fmt: skip
@@ -41,13 +47,101 @@ def test_every_form_gives_a_list_in_the_files_order(row, tmp_path, capsys):
 
 @pytest.mark.parametrize("wrong", [
     {"network": "ELIZA"}, {"precision": "FP4"}, {"system": "x", "source": "y"}, {"metric": "jokes_per_s"},
-    {"batch": "some MB", "metric": "busbw_GB_s"},
+    {"batch": "some MB", "metric": "busbw_GB_s"}, {"gpu": ""}, {"gpu": "H100 NVL"}, {"network": "modded GPT-2 124M"},
+    {"count": "eight"}, {"count": "0"}, {"count": "32", "gpu": "RTX 3090", "network": "ResNet-50"}, {"batch": "0"},
+    {"batch": "not told", "network": "SSD300"}, {"value": ""}, {"value": "nan"}, {"value": "-1"},
+    {"source": "NVIDIA/DeepLearningExamples:TensorFlow"}, {"precision": ""}, {"metric": "tokens_per_s"},
+    {"metric": "busbw_GB_s", "network": "all_reduce", "batch": "1 MB", "count": "1"},
 ])  # fmt: skip
 def test_what_is_not_known_is_missed_with_what_there_is(wrong):
     (result,) = predict.predict([RUN | wrong])
     assert result["simulated"] is result["error"] is None
     assert any(word in result["reason"] for word in ("choose one of", "expected"))
     assert "\n" not in result["reason"]
+
+
+@pytest.mark.parametrize(("name", "meant"), [
+    ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"), ("A100 80GB PCIe", "A100-PCIe-80GB"), ("T4", "T4"),
+    ("A100-PCIE-40GB", "A100-PCIe-40GB"), ("Tesla V100-SXM2-32GB", "V100-SXM2-32GB"), ("4x2080Ti", "RTX 2080 Ti"),
+    ("NVIDIA GeForce RTX 4090", "RTX 4090"), ("QuadroRTX8000", "Quadro RTX 8000"), ("A6000", "RTX A6000"),
+    ("RTX 6000 Ada", "RTX 6000 Ada"), ("NVIDIA H100 PCIe", "H100-PCIe-80GB"), ("Tesla T4 16 GB", "T4"),
+    ("NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"), ("LambdaCloud 8xV100 16GB", "V100-SXM2-16GB"),
+    ("h200_sxm", "H200-SXM5-141GB"), ("GTX 1080", "GTX 1080"), ("1080Ti", "GTX 1080 Ti"), ("P100", "P100-PCIe-16GB"),
+])  # fmt: skip
+def test_cards_as_vendors_and_tables_write_them(name, meant):
+    assert runs.card(name) == meant
+
+
+def test_every_card_means_itself():
+    assert [stacks.named_card(name) for name in stacks.GPUS] == [(name, None) for name in stacks.GPUS]
+
+
+@pytest.mark.parametrize(("text", "meant"), [
+    ("FP32", "FP32"), ("float32", "FP32"), ("tf32", "TF32"), ("Mixed precision", "AMP"), ("AMP/FP16", "AMP"),
+    ("half", "FP16"), ("BF16", "bf16"), ("bfloat16 FSDP", "bf16"),
+])  # fmt: skip
+def test_precisions_as_tables_write_them(text, meant):
+    assert stacks.precision(text, "A100-SXM4-80GB") == (meant, None)
+
+
+def test_fp32_of_a_source_that_leaves_tf32_open_is_the_default_of_its_time():
+    text = "FP32 config (whether TF32 is on is not stated)"
+    assert stacks.precision(text, "RTX 3090")[0] == "TF32"
+    assert stacks.precision(text, "V100-SXM2-16GB") == ("FP32", None)
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("256", (256, 1)), ("16/GPU", (16, 1)), ("64 per GPU", (64, 1)), ("global 256", (32, 1)), ("local 2", (2, 1)),
+    ("524288 tokens/step, 64/GPU", (64, 1)), ("491520 tokens/iter (12*1024*5*8)", (12, 5)), ("batch size 48", (48, 1)),
+])  # fmt: skip
+def test_batches_as_tables_write_them(text, found):
+    assert stacks.batch(text, 8, "GPT-2 124M", "bf16", stacks.STACKS["nanoGPT"]) == (*found, None)
+
+
+def test_what_a_row_leaves_open_is_told():
+    rows = [RUN | {"gpu": "A100"}, RUN | {"network": "ResNet-50", "batch": "default"}, RUN | {"gpu": "A100-80GB PCIe"}]
+    card, batch, nothing = (result["assumed"] for result in predict.predict(rows))
+    assert "A100-SXM4-80GB" in card
+    assert "256" in batch
+    assert nothing is None
+
+
+def test_a_loader_holds_up_pictures_only_and_each_gpu_has_its_own():
+    at_most = [runs.simulate(runs.read(RUN | {"batch": "256", "count": count})) for count in ("1", "2")]
+    assert at_most == [16 * 79, 2 * 16 * 79]
+    bert = runs.read(RUN | {"network": "BERT-base pretrain seq128 inference", "precision": "AMP", "batch": "64"})
+    assert runs.simulate(bert) > 16 * 79
+
+
+def test_more_gpus_than_a_node_holds_are_nodes():
+    assert (runs.machine("A100-SXM4-40GB", 8).count, runs.machine("A100-SXM4-40GB", 64).nodes) == (8, 8)
+
+
+@pytest.mark.parametrize(("spelled", "meant"), [
+    ({"op_name": "AllReduce", "nccl_dtype": "fp16"}, {}), ({"op_name": "all-gather"}, {"op_name": "all_gather"}),
+    ({"op_name": "all_to_all"}, {"op_name": "alltoall"}), ({"bytes": "1048576.0"}, {}),
+])  # fmt: skip
+def test_collectives_as_tables_write_them(spelled, meant):
+    given, plain = predict.predict([COLLECTIVE | spelled, COLLECTIVE | meant])
+    assert given["simulated"] == plain["simulated"]
+
+
+def test_products_of_a_card_without_bfloat16_are_told_to_be_float16():
+    (result,) = predict.predict([PRODUCT | {"gpu": "T4"}])
+    assert "float16" in result["assumed"]
+    assert 2 * 4096**3 / 65e12 < result["simulated"] / 1e3 < 4 * 2 * 4096**3 / 65e12
+
+
+def test_columns_more_and_cells_less_are_no_reason_to_stop(tmp_path):
+    names = [*RUN, "note"]
+    lines = [",".join(names), ",".join([*RUN.values(), "x", "one too many"]), "a,b", ""]
+    (tmp_path / "rows.csv").write_bytes(b"\xef\xbb\xbf" + "\n".join(lines).encode())
+    whole, part = predict.predict(predict.read(tmp_path / "rows.csv"))
+    assert whole["error"] is not None
+    assert part["error"] is None
+    (tmp_path / "bytes.csv").write_bytes(b"gpu,m\n\xff\xfe,1\n")
+    with pytest.raises(ValueError, match="UTF-8"):
+        predict.read(tmp_path / "bytes.csv")
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path):
@@ -75,3 +169,15 @@ def test_gradients_hidden_behind_backward_cost_nothing():
     assert (run.batch, run.network) == (8, "BERT-base SQuAD")
     assert runs.gradients_seconds(run, 10**8) > 0
     assert runs.gradients_seconds(runs.replace(run, count=1), 10**8) == 0
+
+
+# As torchvision's documentation and Hugging Face's configurations have them.
+@pytest.mark.parametrize(("make", "count"), [
+    (partial(resnet50, depths=(3, 4, 23, 3)), 44_549_160), (partial(resnet50, depths=(3, 8, 36, 3)), 60_192_808),
+    (vgg16, 138_357_544), (partial(GPT2, width=1024, layers=24, heads=16), 354_823_168),
+    (partial(GPT2, width=1280, layers=36, heads=20), 774_030_080),
+    (partial(GPT2, width=1600, layers=48, heads=25), 1_557_611_200),
+])  # fmt: skip
+def test_networks_have_their_published_parameters(make, count):
+    with torch.device("meta"):
+        assert sum(p.numel() for p in make().parameters()) == count

@@ -73,7 +73,11 @@ def test_published_float64_peaks(name, teraflops):
 # the clock in MHz that the tensor cores' peak is given for. From the white papers' descriptions of the chips.
 CHIPS = {
     "GTX 580": (32,), "GTX 580 3GB": (32,), "M2070": (32,), "K40": (192,), "K80 (one of two chips)": (192,),
-    "GTX 980": (128,), "GTX 1080": (128,), "V100-SXM2-16GB": (64, 8, 64, None, 1530),
+    "GTX 980": (128,), "GTX 1080": (128,), "GTX 1080 Ti": (128,), "P100-SXM2-16GB": (64,), "P100-PCIe-16GB": (64,),
+    "V100-PCIe-32GB": (64, 8, 64, None, 1370), "Titan RTX": (64, 8, 64, None, 1770),
+    "RTX 3080": (128, 4, 64, 32, 1710), "RTX 3070": (128, 4, 64, 32, 1725), "RTX A5000": (128, 4, 128, 64, 1695),
+    "RTX A4000": (128, 4, 128, 64, 1560), "A30": (64, 4, 256, 128, 1440), "RTX 6000 Ada": (128, 4, 128, 64, 2505),
+    "V100-SXM2-16GB": (64, 8, 64, None, 1530),
     "V100-SXM2-32GB": (64, 8, 64, None, 1530), "V100-PCIe-16GB": (64, 8, 64, None, 1370),
     "T4": (64, 8, 64, None, 1590), "RTX 2080 Ti": (64, 8, 32, None, 1635),
     "Quadro RTX 6000": (64, 8, 64, None, 1770), "Quadro RTX 8000": (64, 8, 64, None, 1770),
@@ -224,6 +228,8 @@ def test_switched_nvlink_reaches_everyone_at_full_rate():
 
 @pytest.mark.parametrize(("gpu", "host", "own"), [
     ("M2070", "PCIe2-x16", None), ("K40", "PCIe3-x16", None), ("V100-SXM2-16GB", "PCIe3-x16", "NVLink2"),
+    ("RTX A6000", "PCIe4-x16", None), ("H100-PCIe-80GB", "PCIe5-x16", None), ("T4", "PCIe3-x16", None),
+    ("P100-SXM2-16GB", "PCIe3-x16", "NVLink1"), ("P100-PCIe-16GB", "PCIe3-x16", None),
     ("RTX 3090", "PCIe4-x16", None), ("A100-SXM4-40GB", "PCIe4-x16", "NVLink3"),
     ("H100-SXM5-80GB", "PCIe5-x16", "NVLink4"), ("H200-SXM5-141GB", "PCIe5-x16", "NVLink4"),
 ])  # fmt: skip

@@ -1,0 +1,166 @@
+"""What the words of a published row mean: the software behind it, its card, its precision, its batch.
+
+A source leaves gaps. They are filled as the source's own programs fill them, and what was filled in is told beside the
+prediction; where nothing is known the row is refused, with what there is to choose from.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+import torch
+
+from d2lmini.hardware import GPUS
+from d2lmini.hardware.catalog import find
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The software of a source, as far as its time depends on it.
+
+    way: a name in `HOST_COSTS`. source: where the rest is from, and what was read off the rows themselves.
+    channels_last: pictures in 16-bit runs are ordered so. fused_attention: one kernel. hidden: the share of backward
+    beside which gradients are summed. peer: whether the GPUs reach each other's memory.
+    loaders: for a card's first letters, how many processes decode pictures in inference, and the pictures a second of
+    each. batches: for a network and whether numbers have 16 bits or TF32, a GPU's batch where a row tells none.
+    """
+
+    name: str
+    way: str
+    source: str
+    channels_last: bool = True
+    fused_attention: bool = False
+    hidden: float = 1.0
+    peer: bool = True
+    loaders: dict = field(default_factory=dict, hash=False)
+    batches: dict = field(default_factory=dict, hash=False)
+
+
+# Lambda runs NVIDIA's programs, but without --memory-format nhwc.
+_LAMBDA = "lambdal/deeplearning-benchmark, pytorch/scripts/config_v2/config_pytorch_80GB.sh: batches, layout; "
+_CONTAINER = "PyTorch, NGC container, Lambda"
+STACKS = {
+    "DeepLearningExamples": Stack(
+        "PyTorch 1.8, NGC container of 2021", "eager, 2021",
+        "PyTorch/Classification/ConvNets/configs.yml: batches, nhwc with AMP, made-up pictures in training, 8 (DGX-1, "
+        "T4) and 16 (DGX A100) loading processes in inference; the pictures a second of each process: the inference "
+        "rows with batches above 32, a T4's host taken to be like the DGX-1's",
+        loaders={"V100": (8, 53), "T4": (8, 53), "A100": (16, 79)},
+        batches={("ResNet-50", True): 256, ("ResNet-50", False): 112},
+    ),
+    "LambdaCloud": Stack(
+        _CONTAINER, "eager, 2021", _LAMBDA + "that gradients are not hidden, and that GPUs on these rented machines do "
+        "not reach each other's memory: the rows", False, hidden=0, peer=False,
+    ),
+    "Lambda on-demand": Stack(
+        _CONTAINER, "eager, 2021", _LAMBDA + "that gradients are not hidden: the rows", False, hidden=0,
+        batches={("ResNet-50", True): 1280, ("SSD300", True): 448, ("BERT-large SQuAD", True): 112,
+                 ("BERT-base SQuAD", True): 320},
+    ),
+    "deeplearning-benchmark": Stack(
+        _CONTAINER, "eager, 2021", _LAMBDA + "that gradients are not hidden: the rows", False, hidden=0,
+    ),
+    "llm.c": Stack("llm.c: C and CUDA", "compiled", "its README", fused_attention=True),
+    "nanoGPT": Stack("PyTorch 2.0, torch.compile", "compiled", "its README", fused_attention=True),
+    "torchtitan": Stack("PyTorch 2.6, FSDP2", "eager", "benchmarks/llama3_h100_202412_torchtitan.md",
+                        fused_attention=True),
+}  # fmt: skip
+_OTHERS = re.compile(r"tensorflow|mxnet|paddle|jax", re.IGNORECASE)  # NVIDIA's collection holds their programs too
+
+
+def stack(system, source):
+    """Return the `Stack` that a row's system and source name; raises ValueError where there is none."""
+    found = next((stack for key, stack in STACKS.items() if key in f"{system} {source}"), None)
+    if found is None or _OTHERS.search(source):
+        raise ValueError(f"unknown stack {system!r}, {source[:60]!r}: choose one of {', '.join(STACKS)}")
+    return found
+
+
+# -- cards -----------------------------------------------------------------------------------------------------------
+
+_IDLE = r"nvidia|geforce|tesla|quadro|rtx|gtx|lambdacloud|tensor core|hbm\w*|nvlink|gpus?|\b\d+ ?[x×] ?"
+_USUAL = ("V100-SXM2-16GB", "V100-SXM2-32GB", "A100-SXM4-80GB", "A100-SXM4-40GB", "A100-PCIe-80GB", "H100-SXM5-80GB",
+          "P100-PCIe-16GB")  # fmt: skip
+
+
+def card(name):
+    """Return the catalog's name of a card that a table names in its own way; raises ValueError for one it lacks."""
+    return named_card(name)[0]
+
+
+def named_card(name):
+    """Return the catalog's name of a card, and what was assumed where several have that name, or None."""
+    words = _words(name)
+    exact = [gpu for gpu in GPUS if _words(gpu) == words]
+    alike = exact or [gpu for gpu in GPUS.values() if words and words <= _all_words(gpu)]
+    alike = exact or [gpu.name for gpu in alike]
+    usual = next((gpu for gpu in _USUAL if gpu in alike), alike[0] if len(alike) == 1 else None)
+    if usual is None:
+        return find(GPUS, name, "GPU").name, None
+    return usual, f"{name} is the {usual}" if len(alike) > 1 else None
+
+
+def _words(name):
+    text = re.sub(_IDLE, " ", name.lower())
+    text = re.sub(r"(\d{4})(ti|super)\b", r"\1 \2", text)
+    return frozenset(re.findall(r"[a-z0-9]+", re.sub(r"(\d) gb\b", r"\1gb", text)))
+
+
+def _all_words(gpu):
+    """Return the words by which a card may be told: its name, its memory, its socket."""
+    socket = {"sxm"} if "SXM" in gpu.name else {"pcie"}
+    return _words(gpu.name) | {f"{gpu.memory_bytes // 2**30}gb"} | socket
+
+
+# -- precision and batch ---------------------------------------------------------------------------------------------
+
+PRECISIONS = {"FP32": None, "TF32": "tf32", "AMP": torch.float16, "FP16": torch.float16, "bf16": torch.bfloat16}
+_SPELLED = {"fp8|float8|int8|fp4|e4m3|e5m2": None, "tf32": "TF32", "bf16|bfloat16": "bf16", "amp|mixed": "AMP",
+            "fp16|float16|half": "FP16", "fp32|float32|single": "FP32"}  # fmt: skip
+
+
+def precision(text, gpu):
+    """Return a name in `PRECISIONS`, and what was assumed, or None; raises ValueError for another precision."""
+    plain = re.sub(r"\(.*?\)", "", text.lower()) or text.lower()
+    found = next((name for words, name in _SPELLED.items() if re.search(words, plain)), None)
+    if found is None:
+        raise ValueError(f"unknown precision {text!r}: choose one of {', '.join(PRECISIONS)}")
+    if found == "FP32" and "not stated" in text and GPUS[gpu].peak_tensor_tf32_flops_per_s:
+        return "TF32", "FP32 is TF32, PyTorch's default until 1.12"
+    return found, None
+
+
+def half(name):
+    """Return whether a precision's numbers have 16 bits."""
+    return isinstance(PRECISIONS[name], torch.dtype)
+
+
+_BATCHES = (r"^(\d+) ?(?:/ ?GPU|per GPU)?$", r"local (\d+)|, (\d+)/GPU", r"(?:bs|batch(?: size)?)[ =]?(\d+)")
+
+
+def batch(text, count, network, name, stack):
+    """Return a GPU's batch, how often it is accumulated, and what was assumed or None.
+
+    name: a precision's. Raises ValueError where neither the row nor the stack's own programs tell a batch.
+    """
+    text = text.replace(",000", "000")
+    if match := re.match(r"global (\d+)", text):
+        return max(1, int(match[1]) // count), 1, None
+    if match := re.search(r"\((\d+)\*1024\*(\d+)\*8\)", text):
+        return int(match[1]), int(match[2]), None
+    if match := next(filter(None, (re.search(pattern, text, re.IGNORECASE) for pattern in _BATCHES)), None):
+        found = int(next(filter(None, match.groups())))
+        return _positive(found, text), 1, None
+    if "accumulated" in text and "pretrain" in network:  # PyTorch/LanguageModeling/BERT/scripts/configs
+        long = "512" in network
+        found = (16 if half(name) else 8) if long else (64 if half(name) else 32)
+        return found, (2048 if long else 4096) // found, f"batch {found}, of its program's settings"
+    found = stack.batches.get((network, half(name) or name == "TF32"))
+    if found is None:
+        raise ValueError(f"expected a batch's size in the column batch, got {text!r}, and {stack.name} sets none")
+    return found, 1, f"batch {found}, of its program's settings"
+
+
+def _positive(number, text):
+    if number < 1:
+        raise ValueError(f"expected a batch of at least 1, got {text!r}")
+    return number
