@@ -16,11 +16,10 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 import d2lmini
 from d2lmini.data.datasets import Batches
-from d2lmini.measuring.loading import PerSample
 from d2lmini.timing import Measurement, Timer, human, provenance
 
 LR = 0.1
@@ -29,6 +28,22 @@ MODELS = {
     "mlp": lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)),
     "lenet": d2lmini.LeNet,
 }
+
+
+class PerSample(Dataset):
+    """Images as most tutorials load them: each is converted on its own, when it is asked for."""
+
+    def __init__(self, images, labels):
+        """Take images uint8 [N, 1, H, W] and labels [N] from the CPU."""
+        self.images, self.labels = images.numpy(), labels.tolist()
+
+    def __len__(self):
+        """Return the number of images."""
+        return len(self.images)
+
+    def __getitem__(self, i):
+        """Return image i as float32 [1, H, W] in [0, 1], and its label."""
+        return torch.from_numpy(self.images[i]).to(torch.float32).div(255), self.labels[i]
 
 
 def minimal_batches(images, labels, batch_size):

@@ -70,10 +70,6 @@ class OverlappedAllreduce:
             streams(device).current_stream(device).wait_stream(side)
         self._restart()
 
-    def remove(self):
-        """Take the hooks away."""
-        _remove(self.hooks)
-
     def _restart(self):
         """Wait for every gradient of every bucket anew. A mark says when a replica's stream is past a bucket."""
         self._kept = []  # gradients whose memory a side stream may still be reading

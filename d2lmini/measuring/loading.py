@@ -89,22 +89,6 @@ class SimulatedLoader:
             yield batch
 
 
-class PerSample(Dataset):
-    """Images as most tutorials load them: each is converted on its own, when it is asked for."""
-
-    def __init__(self, images, labels):
-        """Take images uint8 [N, 1, H, W] and labels [N] from the CPU."""
-        self.images, self.labels = images.numpy(), labels.tolist()
-
-    def __len__(self):
-        """Return the number of images."""
-        return len(self.images)
-
-    def __getitem__(self, i):
-        """Return image i as float32 [1, H, W] in [0, 1], and its label."""
-        return torch.from_numpy(self.images[i]).to(torch.float32).div(255), self.labels[i]
-
-
 class Waiting(Dataset):
     """Examples that take `seconds` each to arrive, as from a slow disk: the processor has nothing to do meanwhile."""
 

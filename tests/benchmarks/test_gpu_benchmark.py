@@ -14,6 +14,7 @@ from d2lmini import sim
 from d2lmini.measuring.transfers import Route
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import epoch
 import gpu
 import gpu_parts as parts
 import records
@@ -209,3 +210,12 @@ def test_a_simulation_that_fails_does_not_lose_what_was_measured(monkeypatch):
     found = parts.compared(("GTX 1080", "PCIe3-x16"), {"routes": []}, {}, 4096, 1)
     assert "torch 2.11" in found["note"]
     assert found["rows"] == []
+
+
+def test_per_sample_gives_what_an_iterator_in_memory_gives():
+    images = torch.arange(2 * 9, dtype=torch.uint8).reshape(2, 1, 3, 3) * 14
+    data = epoch.PerSample(images, torch.tensor([7, 8]))
+    X, y = next(iter(torch.utils.data.DataLoader(data, batch_size=2)))
+    assert torch.equal(X, images.float() / 255)
+    assert y.tolist() == [7, 8]
+    assert len(data) == 2

@@ -60,11 +60,6 @@ def test_every_replica_gets_the_sum(where, k, bucket_bytes, allreduce):
     for net in made:
         for p, want in zip(net.parameters(), sums(devices, 3), strict=True):
             torch.testing.assert_close(p.grad.cpu(), want, rtol=1e-12, atol=1e-12)
-    reducer.remove()
-    for net in made:
-        net.zero_grad()
-    backward(made)
-    assert made[0][0].bias.grad is not None  # and nothing counts
 
 
 def test_buckets_go_from_the_last_parameter_and_each_goes_once():

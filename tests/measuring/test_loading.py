@@ -6,7 +6,6 @@ import hypothesis
 import pytest
 import torch
 from hypothesis import strategies
-from torch.utils.data import DataLoader
 
 from d2lmini import sim
 from d2lmini.measuring import loading
@@ -152,15 +151,6 @@ def test_refusals():
     with pytest.raises(RuntimeError, match="clock"):
         iter(loading.SimulatedLoader([1], LOAD))
     sim.enable(1)
-
-
-def test_per_sample_gives_what_an_iterator_in_memory_gives():
-    images = torch.arange(2 * 9, dtype=torch.uint8).reshape(2, 1, 3, 3) * 14
-    data = loading.PerSample(images, torch.tensor([7, 8]))
-    X, y = next(iter(DataLoader(data, batch_size=2)))
-    assert torch.equal(X, images.float() / 255)
-    assert y.tolist() == [7, 8]
-    assert len(data) == 2
 
 
 def test_waiting_examples_are_numbers_and_take_their_time():
