@@ -68,8 +68,7 @@ def test_storing_twice_changes_nothing_and_a_measured_output_stays(tmp_path, cap
 @pytest.mark.process
 @pytest.mark.parametrize(("broken", "keyword"), [
     (cell("raise ValueError('first\\nlast')"), "ValueError: first last"),
-    (cell("1", "raises-exception"), "raised nothing"),
-    (cell("import os\nos._exit(1)"), "died"),
+    (cell("1", "raises-exception"), "raised nothing"), (cell("import os\nos._exit(1)"), "died"),
     (cell("import time\ntime.sleep(60)"), "5 s"),
 ])  # fmt: skip
 def test_a_cell_that_fails_is_named_and_nothing_is_written(tmp_path, capsys, broken, keyword):
