@@ -48,17 +48,6 @@ def test_the_current_device_is_the_threads_own():
     assert str(x.to("sim").device) == "sim:0"
 
 
-def test_memory_reports():
-    x = torch.ones(2**18, device="sim:1")
-    assert torch.sim.mem_get_info(1) == (2**24 - 2**20, 2**24)
-    summary = torch.sim.memory_summary(1)
-    assert "sim:1" in summary
-    assert "1024.00 KiB" in summary
-    stats = torch.sim.memory_stats(1)
-    assert stats["allocated_bytes.all.current"] == x.nbytes == torch.accelerator.memory_allocated(1)
-    torch.sim.empty_cache()
-
-
 DRAWS = [
     lambda d: torch.randn(5, device=d), lambda d: torch.rand(3, 2, device=d), lambda d: torch.randperm(9, device=d),
     lambda d: torch.randint(0, 9, (4,), device=d), lambda d: torch.empty(4, device=d).exponential_(),
@@ -198,16 +187,6 @@ def test_factories_make_pinned_memory(factory):
     assert (pinned.device.type, pinned.shape, pinned.dtype) == ("cpu", plain.shape, plain.dtype)
     with pytest.raises(RuntimeError, match="Only dense CPU tensors can be pinned"):
         factory(pin_memory=True, device="sim:1")
-
-
-def test_the_clock_copies_faster_from_memory_that_a_factory_pinned():
-    def seconds(host):
-        sim.enable(2)
-        with sim.trace() as trace:
-            host.to("sim:0")
-        return trace.seconds
-
-    assert seconds(torch.zeros(2**20, pin_memory=True)) < seconds(torch.zeros(2**20))
 
 
 WITH_CUDA = """

@@ -148,36 +148,6 @@ def outcome(function, device):
     return None
 
 
-def fail_again(*_):
-    try:
-        fail()
-    except KeyError:
-        raise TypeError("again")  # noqa: B904 the two errors are to be linked by nothing but the context
-
-
-def contexts(device, spoiler):
-    """Return the types of an error that is raised while another is handled, of its context, and so on."""
-    types = []
-    try:
-        try:
-            raise ValueError("the caller's")
-        except ValueError:
-            run(device, lambda y: y.register_hook(spoiler))
-    except Exception as error:
-        while error is not None:
-            types.append(type(error))
-            error = error.__context__
-    return types
-
-
-@pytest.mark.parametrize("spoiler", [fail, fail_again, lambda grad: grad @ grad[1:], lambda grad: "nonsense"])
-def test_the_context_of_an_error_is_the_cpus(spoiler):
-    expected = in_a_thread(contexts, "cpu", spoiler)
-    assert contexts("sim:1", spoiler) == in_a_thread(contexts, "sim:1", spoiler) == expected
-    assert ValueError in expected
-    assert used() == [0] * 4
-
-
 def in_a_thread(function, *args):
     """Return what a function returns in a thread of its own, whose backward has not run before."""
     results = []
