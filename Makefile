@@ -49,7 +49,7 @@ test: $(INSTALLED) ## check the code, build the book, run the tests, compare eve
 quick: $(INSTALLED) ## check the code and run the tests that are not slow and start no process, browser or notebook
 	@echo "ruff:" && $(PY) -m ruff check $(wildcard $(CHECKED))
 	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile \
-		-m "not process and not browser and not slow and not slow_opinfo and not slow_compile" \
+		-m "not process and not browser and not slow and not long" \
 		--deselect tests/book/test_book.py::test_the_book_is_built tests
 
 clean: ## remove the built book and the caches

@@ -1,6 +1,7 @@
-"""What all tests share: the modules of tools/ can be imported by their names, and files do not disturb one another."""
+"""What all tests share: tools/ can be imported, one browser, and files that do not disturb one another."""
 
 import gc
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -14,11 +15,29 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda *_: None)
 
+BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync", "--no-first-run"]  # fmt: skip
+
 
 def pytest_collection_finish():
     """Take what was imported from the garbage collector: it runs after every error, and looked at a million objects."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """The machine's Chromium or Chrome, without a window."""
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip("no browser found; on Debian: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -175,45 +175,35 @@ def test_streams_are_where_a_device_has_them():
     assert devices.streams(torch.device("mps")) is None
 
 
-def test_describe_names_every_device(machine, monkeypatch):
-    machine(0)
-    text = devices.describe()
-    assert text.splitlines()[0].split() == ["device", "product", "memory", "units"]
-    assert devices.processor() in text
-    assert f"torch {torch.__version__}" in text
+class Module:
+    """Stands in for torch.cuda."""
 
-    class Module:
-        @staticmethod
-        def get_device_properties(device):
-            return type("P", (), {"name": "Card", "total_memory": 3 * 2**30, "multi_processor_count": 16})
+    @staticmethod
+    def get_device_properties(device):
+        return SimpleNamespace(name="Card", total_memory=4 * 2**30, multi_processor_count=16)
 
-    machine(2)
-    monkeypatch.setattr(torch, "get_device_module", lambda device: Module)
-    rows = devices.describe().splitlines()
-    assert rows[2].split() == ["cuda:0", "Card", "3.0", "GiB", "16", "units"]
-    assert rows[3].startswith("cuda:1")
+    @staticmethod
+    def mem_get_info(device):
+        return 1 * 2**30, 4 * 2**30
+
+    @staticmethod
+    def can_device_access_peer(i, j):
+        return {i, j} == {0, 2}
 
 
-def test_memory_shows_what_is_taken_of_what_there_is(machine, monkeypatch):
-    class Module:
-        @staticmethod
-        def mem_get_info(device):
-            return 1 * 2**30, 4 * 2**30
-
-        @staticmethod
-        def can_device_access_peer(i, j):
-            return {i, j} == {0, 2}
-
+def test_describe_names_every_device_with_its_memory_and_links(machine, monkeypatch):
     machine(3)
     monkeypatch.setattr(torch, "get_device_module", lambda device: Module)
     monkeypatch.setattr(devices.host, "main_memory", lambda: devices.host.MainMemory(8 * 2**30, 2 * 2**30, True))
-    monkeypatch.setattr(devices.host, "usable_cores", lambda: 1)
     assert devices.memory_info("cpu") == (2 * 2**30, 8 * 2**30)
     assert devices.memory_info("cuda:1") == (2**30, 4 * 2**30)
-    rows = devices.describe().splitlines()
-    assert rows[1].endswith("6.0 of 8.0 GiB used  1 core")
-    assert rows[3].split() == ["cuda:1", "CUDA", "3.0", "of", "4.0", "GiB", "used", "?"]
-    assert rows[5:7] == ["GPU to GPU: through the host, 2 pairs", "GPU to GPU: directly, 1 pair"]
+    head, host, *rows, last = devices.describe().splitlines()
+    assert head.split() == ["device", "product", "memory", "units"]
+    assert devices.processor() in host
+    assert "6.0 of 8.0 GiB used" in host
+    assert rows[1].split() == ["cuda:1", "Card", "3.0", "of", "4.0", "GiB", "used", "16", "units"]
+    assert rows[3:5] == ["GPU to GPU: through the host, 2 pairs", "GPU to GPU: directly, 1 pair"]
+    assert f"torch {torch.__version__}" in last
 
 
 def test_a_device_that_tells_nothing(machine, monkeypatch):
@@ -221,17 +211,11 @@ def test_a_device_that_tells_nothing(machine, monkeypatch):
     monkeypatch.setattr(torch, "get_device_module", lambda device: object())
     assert devices.memory_info("mps") == (None, None)
     assert devices.describe().splitlines()[2].split() == ["mps:0", "MPS", "?", "?"]
-    assert len(devices.describe().splitlines()) == 4
 
 
 @pytest.mark.parametrize(("options", "lines"), [
     ({"gpus": 2, "gpu": "M2070", "link": "PCIe2-x16"},
      ["host to each GPU: PCIe2-x16, 8.00 GB/s in each direction", "GPU to GPU: through the host, 1 pair"]),
-    ({"gpus": 1}, ["host to each GPU: PCIe3-x16, 15.75 GB/s in each direction"]),
-    ({"machine": "cluster-node-2012"},
-     ["host to each GPU: PCIe2-x16, 8.00 GB/s in each direction",
-      "GPU to GPU: PCIe2-x16, 8.00 GB/s in each direction, 1 pair",
-      "to other machines: 1 × InfiniBand-QDR, 4.00 GB/s in each direction"]),
     ({"machine": "DGX-1-V100"},
      ["host to each GPU: PCIe3-x16, 15.75 GB/s in each direction",
       "GPU to GPU: 1×NVLink2, 25.00 GB/s in each direction, 8 pairs",

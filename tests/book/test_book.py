@@ -2,7 +2,6 @@
 
 import functools
 import re
-import shutil
 import threading
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,9 +13,6 @@ import serve
 HTML = Path(__file__).resolve().parents[2] / "_build" / "html"
 # What lies in _static are parts and templates, not pages.
 PAGES = sorted(name for path in HTML.rglob("*.html") if not (name := path.relative_to(HTML).as_posix()).startswith("_"))
-BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--no-first-run"]  # fmt: skip
 DESKTOP, PHONE, SMALL_PHONE = (1280, 900), (390, 844), (320, 640)
 
 # Shows what a reader can unfold: folded cells, and the solutions of exercises.
@@ -135,8 +131,11 @@ class Visit:
             self.page.mouse.move(0, 0)  # no tooltip
         assert self.page.evaluate("document.documentElement.dataset.mode") == mode, "the theme switch does not switch"
 
+    def has_theme(self, theme):
+        return self.page.evaluate("document.documentElement.dataset.theme") == theme
+
     def check_theme(self, theme):
-        assert self.page.evaluate("document.documentElement.dataset.theme") == theme
+        assert self.has_theme(theme)
         if theme == "dark":
             assert self.page.evaluate(DARK_IMAGES) == [], "figures on a dark ground"
         from axe_playwright_python.sync_playwright import Axe
@@ -159,16 +158,8 @@ def site():
 
 
 @pytest.fixture(scope="module")
-def visit(site):
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
-        pytest.skip("no browser found; on Debian: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
-        yield Visit(browser, site)
-        browser.close()
+def visit(site, browser):
+    return Visit(browser, site)
 
 
 def test_the_book_is_built():
@@ -185,9 +176,9 @@ def test_page(visit, name):
     visit.check_theme("dark")
     visit.page.emulate_media(color_scheme="dark")
     visit.switch("light")
-    visit.check_theme("light")
+    assert visit.has_theme("light")
     visit.switch("auto")
-    visit.check_theme("dark")
+    assert visit.has_theme("dark")
     for size in (PHONE, SMALL_PHONE):
         visit.resize(size)
         width = visit.page.evaluate("document.documentElement.scrollWidth")

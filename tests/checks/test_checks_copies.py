@@ -10,14 +10,6 @@ from d2lmini import checks, sim
 from d2lmini.measuring import copy_overlap, line_fit
 
 
-def told(check, answer, capsys):
-    verdict = check(answer)
-    printed = capsys.readouterr().out
-    assert printed.startswith("✓" if verdict else "✗")
-    assert printed.count("\n") == 1
-    return printed
-
-
 def packed(tensors, device):
     flat = torch.empty(sum(t.numel() for t in tensors)).pin_memory()
     torch.cat([t.reshape(-1) for t in tensors], out=flat)
@@ -28,14 +20,9 @@ def packed(tensors, device):
     return tuple(result)
 
 
-def test_packing_in_a_pinned_buffer_is_right(capsys):
-    assert told(checks.pack, packed, capsys).startswith("✓ pack: every tensor arrived")
-
-
 @pytest.mark.parametrize(("answer", "message"), [
     (lambda tensors, device: [t.to(device) for t in tensors], "expected 1 copy, from the host to sim:0, counted 3"),
     (lambda tensors, device: tensors, "tensor 0 is not on sim:0, you returned cpu"),
-    (lambda tensors, device: 7, "expected a list of 3 tensors, got 7"),
     (lambda tensors, device: [7] * len(tensors), "tensor 0 is not on sim:0, you returned 7"),
     (lambda tensors, device: packed(tensors, device)[:1], "expected a list of 3 tensors, got "),
     (lambda tensors, device: [t.view(-1) for t in packed(tensors, device)],
@@ -45,8 +32,8 @@ def test_packing_in_a_pinned_buffer_is_right(capsys):
     (lambda tensors, device: packed([*tensors, torch.zeros(5)], device)[:-1],
      "the tensors hold 80 bytes, but 100 were copied"),
 ])  # fmt: skip
-def test_pack_says_what_is_wrong(answer, message, capsys):
-    assert message in told(checks.pack, answer, capsys)
+def test_pack_says_what_is_wrong(answer, message):
+    assert message in checks.pack(answer).sentence
 
 
 def buffered(batches, device):
@@ -94,8 +81,8 @@ def queued(batches, device, ahead=1, recorded=False):
     buffered, queued, functools.partial(queued, ahead=2), functools.partial(queued, recorded=True),
     functools.partial(queued, ahead=2, recorded=True),
 ])  # fmt: skip
-def test_prefetching_in_other_ways_is_right(answer, capsys):
-    assert told(checks.prefetch, answer, capsys)[0] == "✓"
+def test_prefetching_in_other_ways_is_right(answer):
+    assert checks.prefetch(answer)
 
 
 def waiting(batches, device):
@@ -115,23 +102,21 @@ def rushed(batches, device):
     (waiting, "1 batch: the host waited 1 time; non_blocking=True"),
     (rushed, "1 batch: the work on batch 0 began before its copy had ended"),
     (lambda batches, device: iter(batches), "1 batch: batch 0 should be on sim:0, got a tensor"),
-    (lambda batches, device: copy_overlap.prefetch(batches[:-1], device), "1 batch: expected 1 to be yielded, got 0"),
     (lambda batches, device: copy_overlap.prefetch(batches[::-1], device), "what came in place 0 is not batch 0"),
-    (lambda batches, device: None, "your code raised TypeError"),
     (lambda batches, device: queued(batches, device, ahead=3), "4 copies had been asked for when batch 0 was yielded"),
 ])  # fmt: skip
-def test_prefetch_says_what_is_wrong(answer, message, capsys):
-    assert message in told(checks.prefetch, answer, capsys)
+def test_prefetch_says_what_is_wrong(answer, message):
+    assert message in checks.prefetch(answer).sentence
 
 
 @pytest.mark.parametrize("options", [{"machine": "8xH200"}, {"gpus": 1}, {"gpus": 3, "clock": False}])
-def test_the_readers_machine_and_clock_stay_as_they_are(options, capsys):
+def test_the_readers_machine_and_clock_stay_as_they_are(options):
     sim.enable(**options)
     count, clocked = torch.sim.device_count(), sim.has_clock()
     kept = torch.ones(3, device=f"sim:{count - 1}")
     before = sim.now() if clocked and count > 1 else None
-    assert told(checks.prefetch, copy_overlap.prefetch, capsys)[0] == "✓"
-    assert told(checks.pack, packed, capsys)[0] == "✓"
+    assert checks.prefetch(copy_overlap.prefetch)
+    assert checks.pack(packed)
     assert kept.sum().item() == 3
     if count > 1:
         assert (torch.sim.device_count(), sim.has_clock()) == (count, clocked)
@@ -149,24 +134,16 @@ def packages(sizes, seconds):
     return [line.alpha, line.beta]
 
 
-def as_an_array(sizes, seconds):
-    return np.array(packages(sizes, seconds))
-
-
-def as_a_tensor(sizes, seconds):
-    return torch.tensor(packages(sizes, seconds), dtype=torch.float64)
-
-
-@pytest.mark.parametrize("answer", [weighted, packages, as_an_array, as_a_tensor])
-def test_other_solvers_are_right(answer, capsys):
-    assert told(checks.fit_line, answer, capsys).startswith("✓ fit_line: alpha and beta are found")
+@pytest.mark.parametrize("answer", [weighted, packages, lambda n, t: np.array(packages(n, t)),
+                                    lambda n, t: torch.tensor(packages(n, t), dtype=torch.float64)])  # fmt: skip
+def test_other_solvers_are_right(answer):
+    assert checks.fit_line(answer)
 
 
 @pytest.mark.parametrize(("answer", "message"), [
     (lambda n, t: packages(n, t)[::-1], "expected alpha = 1e-05 s within 0.01%, got 1e+10"),
     (lambda n, t: packages(n, t)[0], "expected the pair (alpha, beta), got 1e-05"),
-    (lambda n, t: (packages(n, t)[0], 5), "expected beta = 1e+10 bytes/s within 0.01%, got 5"),
     (lambda n, t: (packages(n, t)[0], float("nan")), "expected beta = 1e+10 bytes/s within 0.01%, got nan"),
 ])  # fmt: skip
-def test_fit_line_says_what_is_wrong(answer, message, capsys):
-    assert message in told(checks.fit_line, answer, capsys)
+def test_fit_line_says_what_is_wrong(answer, message):
+    assert message in checks.fit_line(answer).sentence

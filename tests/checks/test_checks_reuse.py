@@ -9,12 +9,6 @@ import torch
 from d2lmini import checks
 
 
-def said(capsys, verdict):
-    line = capsys.readouterr().out
-    assert line.startswith("✓" if verdict else "✗")
-    return line
-
-
 @pytest.mark.parametrize("make", [int, float, np.int64, np.float32, np.array, torch.tensor])
 def test_tile_reads_takes_any_number(make):
     def tile_reads(m, n, k, tile_m, tile_n):
@@ -23,10 +17,8 @@ def test_tile_reads_takes_any_number(make):
     assert checks.tile_reads(tile_reads)
 
 
-def test_a_wrong_count_is_shown_with_its_type(capsys):
-    verdict = checks.tile_reads(lambda m, n, k, tile_m, tile_n: "256")
-    assert not verdict
-    assert "str" in said(capsys, verdict)
+def test_a_wrong_count_is_shown_with_its_type():
+    assert "str" in checks.tile_reads(lambda m, n, k, tile_m, tile_n: "256").sentence
 
 
 def serpentine(A, B, C, tile):
@@ -68,21 +60,18 @@ def cannon(A, B, copied=True):
 @pytest.mark.parametrize("make", [
     tuple, lambda states: torch.stack([torch.stack(state) for state in states]),
     lambda states: [[x.double() for x in state] for state in states],
-    lambda states: [[x.numpy() for x in state] for state in states],
     lambda states: np.array([[x.numpy() for x in state] for state in states]),
 ])  # fmt: skip
 def test_cannon_takes_tensors_and_arrays(make):
     assert checks.cannon(lambda A, B: make(cannon(A, B)))
 
 
-def test_cannon_says_that_states_share_a_tensor(capsys):
-    verdict = checks.cannon(lambda A, B: cannon(A, B, copied=False))
-    assert not verdict
-    assert "share one tensor c" in said(capsys, verdict)
+def test_cannon_says_that_states_share_a_tensor():
+    assert "share one tensor c" in checks.cannon(lambda A, B: cannon(A, B, copied=False)).sentence
 
 
 @pytest.mark.parametrize("wrong", [3, [3], [(1, 2, 3)], [(None, None, None)], [torch.ones(3)]])
-def test_cannon_says_what_it_got(capsys, wrong):
+def test_cannon_says_what_it_got(wrong):
     verdict = checks.cannon(lambda A, B: wrong)
     assert not verdict
-    assert "could not be read" not in said(capsys, verdict)
+    assert "could not be read" not in verdict.sentence

@@ -18,7 +18,7 @@ def bounds(X, y, k):
 
 
 @pytest.mark.parametrize("join", [list, tuple])
-def test_slices_at_numpy_integers_in_lists_or_tuples(join, capsys):
+def test_slices_at_numpy_integers_in_lists_or_tuples(join):
     def split(X, y, devices):
         places = bounds(X, y, len(devices))
         return join(join(t[a:b].to(device) for (a, b), device in zip(places, devices)) for t in (X, y))
@@ -26,7 +26,7 @@ def test_slices_at_numpy_integers_in_lists_or_tuples(join, capsys):
     assert checks.split_batch(split)
 
 
-def test_shards_joined_from_single_examples(capsys):
+def test_shards_joined_from_single_examples():
     def split(X, y, devices):
         places = bounds(X, y, len(devices))
         return [[torch.stack([t[i] for i in range(a, b)]).to(device) for (a, b), device in zip(places, devices)]
@@ -36,12 +36,12 @@ def test_shards_joined_from_single_examples(capsys):
 
 
 @pytest.mark.parametrize("cut", ["tensor_split", "chunk"])
-def test_the_functions_that_split_are_named(cut, capsys):
+def test_the_functions_that_split_are_named(cut):
     sentence = checks.split_batch(lambda X, y, devices: [getattr(t, cut)(len(devices)) for t in (X, y)]).sentence
     assert f"called {cut}" in sentence
 
 
-def test_a_mean_through_a_stack_of_weighted_gradients(capsys):
+def test_a_mean_through_a_stack_of_weighted_gradients():
     def mean(gradients, sizes):
         weights = torch.tensor(sizes, dtype=torch.float64) / np.sum(sizes)
         return torch.tensordot(weights, torch.stack(gradients).double(), dims=1).to(gradients[0].dtype)
@@ -50,7 +50,7 @@ def test_a_mean_through_a_stack_of_weighted_gradients(capsys):
 
 
 @pytest.mark.parametrize(("turned", "kind"), [(torch.Tensor.tolist, "list"), (torch.Tensor.numpy, "ndarray")])
-def test_a_mean_that_is_no_tensor_is_told_with_its_type(turned, kind, capsys):
+def test_a_mean_that_is_no_tensor_is_told_with_its_type(turned, kind):
     def mean(gradients, sizes):
         return turned(sum(n * g for n, g in zip(sizes, gradients)) / sum(sizes))
 
@@ -69,18 +69,18 @@ def plan(sizes, limit):
 @pytest.mark.parametrize("turned", [tuple, np.array, torch.tensor, lambda bucket: list(map(np.int64, bucket)),
                                     lambda bucket: list(map(float, bucket)),
                                     lambda bucket: range(bucket[0], bucket[-1] - 1, -1)])  # fmt: skip
-def test_buckets_in_any_form(turned, capsys):
+def test_buckets_in_any_form(turned):
     assert checks.bucket_plan(lambda sizes, limit: tuple(map(turned, plan(sizes, limit))))
 
 
-def test_wrong_buckets_of_floats_are_told_what_is_wrong(capsys):
+def test_wrong_buckets_of_floats_are_told_what_is_wrong():
     verdict = checks.bucket_plan(lambda sizes, limit: [np.arange(len(sizes) - 1.0, -1, -1)])
     assert "more than 16 bytes" in verdict.sentence
 
 
 @pytest.mark.parametrize(("turned", "kind"), [(str, "str"), (lambda found: dict(enumerate(found)), "dict"),
                                               (lambda found: [list(map(str, b)) for b in found], "list")])  # fmt: skip
-def test_what_are_no_buckets_is_told_with_its_type(turned, kind, capsys):
+def test_what_are_no_buckets_is_told_with_its_type(turned, kind):
     assert checks.bucket_plan(lambda sizes, limit: turned(plan(sizes, limit))).sentence.endswith(f"({kind})")
 
 
@@ -106,7 +106,7 @@ def hooks(join, number=int):
 
 @pytest.mark.parametrize("join", [list, tuple, iter])
 @pytest.mark.parametrize("number", [int, np.int64, torch.tensor, float])
-def test_a_hook_with_gradients_and_numbers_in_any_form(join, number, capsys):
+def test_a_hook_with_gradients_and_numbers_in_any_form(join, number):
     assert checks.bucket_hook(hooks(join, number))
 
 
@@ -116,15 +116,15 @@ def test_a_hook_with_gradients_and_numbers_in_any_form(join, number, capsys):
     (lambda gradients: [0 * g for g in gradients], "numbers are others"),
     (lambda gradients: [None for _ in gradients], "got [None, None]"),
 ])  # fmt: skip
-def test_a_hook_that_sends_something_else_is_told(join, told, capsys):
+def test_a_hook_that_sends_something_else_is_told(join, told):
     assert told in checks.bucket_hook(hooks(join)).sentence
 
 
-def test_numbers_that_are_none_are_told(capsys):
+def test_numbers_that_are_none_are_told():
     assert "in this order, got ['0', '1']" in checks.bucket_hook(hooks(list, str)).sentence
 
 
-def test_a_bucket_that_goes_off_too_early_is_told(capsys):
+def test_a_bucket_that_goes_off_too_early_is_told():
     def bucket_hook(parameters, buckets, launch):
         for number, bucket in enumerate(buckets):
             def ready(_, number=number, bucket=bucket):
@@ -135,7 +135,7 @@ def test_a_bucket_that_goes_off_too_early_is_told(capsys):
     assert "before the gradient of 0 was there" in checks.bucket_hook(bucket_hook).sentence
 
 
-def test_an_incoming_gradient_is_wrong_where_gradients_add_up(capsys):
+def test_an_incoming_gradient_is_wrong_where_gradients_add_up():
     def bucket_hook(parameters, buckets, launch):
         here = {}
 

@@ -95,7 +95,7 @@ def test_parameters_without_gradients():
 
 
 def milliseconds(bucket_bytes, machine):
-    sim.enable(machine=machine)
+    sim.enable(machine=machine, shapes_only=True)
     gpus = [torch.device("sim", i) for i in range(2)]
     made = [nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(6))).to(gpu) for gpu in gpus]
     X = [torch.ones(2048, 512, device=gpu) for gpu in gpus]
@@ -114,6 +114,7 @@ def test_buckets_hide_behind_backward_on_the_simulated_clock():
     assert apart.link_bytes() == whole.link_bytes()  # the same work in other order
     assert apart.seconds < 0.9 * whole.seconds
     wires = [span for span in apart.spans if span.kind == "copy"]
+    sim.disable()
     computing = [s for s in apart.spans if (s.place, s.row, s.kind) == ("gpu0", 0, "operation")]
     early = [w for w in wires if w.end < max(s.end for s in computing)]
     assert len(early) > len(wires) / 2  # most messages had arrived before the last of backward was done

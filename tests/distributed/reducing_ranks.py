@@ -51,7 +51,8 @@ def by_messages(rank):
     messages = Messages()
     for algorithm in schedules.ALLREDUCE:
         everything(lambda x: messages.allreduce(x, algorithm))  # noqa: B023
-    check(messages.allreduce, betraying(5_000_001, rank))
+    if dist.get_world_size() == 3:
+        check(messages.allreduce, betraying(5_000_001, rank))
 
 
 def schedules_of_all_kinds(rank, n):

@@ -26,10 +26,8 @@ PROGRAM = "python -m d2lmini.train: error: "
 WORDS = ["--epochs", "2", "--batch-size", "20", "--timeout", "4"]
 FAILURES = {  # (rank, how, engine) -> the line; of a rank that was killed torchrun alone tells
     (1, "is killed", "ddp"): None,
-    (1, "stops", "ddp"): "rank 0 lost rank 1, which hangs, was stopped, ",
     (0, "hangs", "allreduce"): "rank 1 lost rank 0, which hangs, was stopped, ",
     (0, "leaves", "ddp"): "rank 0: SystemExit: 0 ",
-    (1, "leaves at once", "allreduce"): "rank 0 lost rank 1, which was killed or has ended",
     (1, "nan", "allreduce"): r"rank \d: the loss is nan in epoch 1, batch 5, on cpu \(rank 1\)",
 }
 
@@ -95,14 +93,6 @@ def test_a_run_started_again_ends_as_one_process_does(tmp_path, monkeypatch):
     assert all(torch.equal(one["engine"]["model"][key], p) for key, p in two["engine"]["model"].items())
     assert one["history"]["loss"] == two["history"]["loss"] == [epoch["loss"] for epoch in found["epochs"]]
     assert one["history"]["accuracy"] == two["history"]["accuracy"]
-
-
-def test_a_bad_argument_is_said_once_and_every_rank_ends_with_code_2(tmp_path):
-    process = torchrun(tmp_path, "-m", "d2lmini.train", "--devices", 2)
-    _, err = process.communicate(timeout=200)
-    said = [line for line in err.splitlines() if line.startswith(PROGRAM)]
-    assert said == [PROGRAM + "argument --devices: under torchrun a process has one device; choose --nproc-per-node"]
-    assert re.search(r"exitcode +: 2 ", err)
 
 
 @pytest.mark.parametrize(("group", "words", "line"), [

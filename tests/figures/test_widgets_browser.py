@@ -1,7 +1,5 @@
 """Explorable figures in Chromium: sliders move by keyboard, figures are independent, nothing is requested or logged."""
 
-import shutil
-
 import pytest
 from matplotlib.figure import Figure
 
@@ -19,18 +17,6 @@ def draw_line(slope, style="-"):
 
 def show_size(size):
     return f"size {size}"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        pytest.skip("no chromium, chromium-browser or google-chrome on the PATH")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -62,13 +62,12 @@ def test_macs_by_hand():
         (lambda: alexnet(groups=2, norm=True, dropout=0.5), (3, 224, 224), 60_965_224, 0.724, 3),
         (lambda: alexnet(widths=WIDTHS_2014), (3, 224, 224), 61_100_840, 0.71, 2),  # torchvision's documentation
         (lambda: resnet50(late_stride=True), (3, 224, 224), 25_557_032, 4.09, 2),  # torchvision's documentation
-        (resnet50, (3, 224, 224), 25_557_032, 3.9, 1),  # He et al. 2016, Table 1, has 3.8: not rounded but cut
         (resnet56, (3, 32, 32), 855_770, 0.13, 2),
-        (LeNet, (1, 28, 28), 129_068, 0.002, 3),
     ],
 )
 def test_published_networks(make, shape, parameters, gmacs, digits):
-    model = make().to("meta")
+    with torch.device("meta"):
+        model = make()
     rows = profile(model, meta(1, *shape))
     assert rows.parameters == sum(row.parameters for row in rows) == parameters
     assert round(rows.macs / 1e9, digits) == gmacs

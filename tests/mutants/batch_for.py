@@ -1,7 +1,6 @@
 """Wrong answers that checks.batch_for must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("n½ whatever the share", "share / (1 - share) * t0 / t1", "t0 / t1"),
     ("the share of n½", "share / (1 - share) * t0 / t1", "share * t0 / t1"),
     ("upside down", "share / (1 - share) * t0 / t1", "(1 - share) / share * t0 / t1"),
@@ -14,47 +13,21 @@ EDITS = [
     ("nothing is returned", "return math", "math"),
 ]
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "the first measured batch that is good enough",
-        """
+
 def batch_for(batches, seconds, share):
+    """The first measured batch that is good enough."""
     limit = (batches[-1] - batches[-2]) / (seconds[-1] - seconds[-2])
     return next(b for b, t in zip(batches, seconds) if b / t >= share * limit)
-""",
-    ),
-    (
-        "a line through the first point and the last",
-        """
+
+
 def batch_for(batches, seconds, share):
+    """A line through the first point and the last."""
     t1 = (seconds[-1] - seconds[0]) / (batches[-1] - batches[0])
     return math.ceil(share / (1 - share) * (seconds[0] - batches[0] * t1) / t1)
-""",
-    ),
-    (
-        "a line through the first two points",
-        """
+
+
 def batch_for(batches, seconds, share):
-    t1 = (seconds[1] - seconds[0]) / (batches[1] - batches[0])
-    return math.ceil(share / (1 - share) * (seconds[0] - batches[0] * t1) / t1)
-""",
-    ),
-    (
-        "a line through the last two points",
-        """
-def batch_for(batches, seconds, share):
-    t1 = (seconds[-1] - seconds[-2]) / (batches[-1] - batches[-2])
-    return math.ceil(share / (1 - share) * (seconds[-2] - batches[-2] * t1) / t1)
-""",
-    ),
-    (
-        "the best rate that was measured as the limit",
-        """
-def batch_for(batches, seconds, share):
+    """The best rate that was measured as the limit."""
     t1, t0 = np.polyfit(batches, seconds, 1)
     limit = max(b / t for b, t in zip(batches, seconds))
     return next(b for b in range(1, 10**6) if b / (t0 + b * t1) >= share * limit)
-""",
-    ),
-]

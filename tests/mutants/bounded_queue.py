@@ -1,7 +1,6 @@
 """Wrong answers that checks.bounded_queue must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the queue holds any number", "queued = max(queued + load, room)", "queued = queued + load"),
     ("room when the step before has ended", "room = taken[i - capacity]", "room = ends[i - capacity]"),
     ("one place too many", "taken[i - capacity] if i >= capacity", "taken[i - capacity - 1] if i > capacity"),
@@ -13,28 +12,20 @@ EDITS = [
     ("only the last", "return ends", "return ends[-1:]"),
 ]  # fmt: skip
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "one after the other",
-        """
+
 def bounded_queue(loads, steps, capacity):
+    """One after the other."""
     ends, now = [], 0
     for load, step in zip(loads, steps):
         now += load + step
         ends.append(now)
     return ends
-""",
-    ),
-    (
-        "the slower stage sets the pace of each batch",
-        """
+
+
 def bounded_queue(loads, steps, capacity):
+    """The slower stage sets the pace of each batch."""
     ends, now = [], loads[0] if loads else 0
     for load, step in zip(loads, steps):
         now += max(load, step)
         ends.append(now)
     return ends
-""",
-    ),
-]

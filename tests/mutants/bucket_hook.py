@@ -1,7 +1,6 @@
 """Wrong answers to the exercise bucket-hook, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the parameters are sent (not the gradients)", "parameters[place].grad for", "parameters[place].detach() for"),
     ("the count is not set back (stale)", "missing[number] = len(buckets[number])\n            gradients", "gradients"),
     ("the first gradient sets it off", "if missing[number] == 0", "if missing[number] == len(buckets[number]) - 1"),
@@ -17,12 +16,9 @@ EDITS = [
     ("one gradient is sent twice", "[parameters[place].grad for", "[parameters[buckets[number][0]].grad for"),
 ]  # fmt: skip
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "all buckets go off at the end of backward",
-        """
+
 def bucket_hook(parameters, buckets, launch):
+    """All buckets go off at the end of backward."""
     missing = [len(parameters)]
 
     def ready(parameter):
@@ -34,12 +30,10 @@ def bucket_hook(parameters, buckets, launch):
 
     for parameter in parameters:
         parameter.register_post_accumulate_grad_hook(ready)
-""",
-    ),
-    (
-        "every hook serves the last bucket",
-        """
+
+
 def bucket_hook(parameters, buckets, launch):
+    """Every hook serves the last bucket."""
     missing = [len(bucket) for bucket in buckets]
     for number, bucket in enumerate(buckets):
         for place in bucket:
@@ -49,42 +43,18 @@ def bucket_hook(parameters, buckets, launch):
                     missing[number] = len(buckets[number])
                     launch(number, [parameters[place].grad for place in buckets[number]])
             parameters[place].register_post_accumulate_grad_hook(ready)
-""",
-    ),
-    (
-        "a hook on the last parameter of each bucket alone",
-        """
+
+
 def bucket_hook(parameters, buckets, launch):
-    for number, bucket in enumerate(buckets):
-        def ready(parameter, number=number):
-            launch(number, [parameters[place].grad for place in buckets[number]])
-        parameters[bucket[-1]].register_post_accumulate_grad_hook(ready)
-""",
-    ),
-    (
-        "a hook on the first layer's parameter of each bucket alone",
-        """
-def bucket_hook(parameters, buckets, launch):
-    for number, bucket in enumerate(buckets):
-        def ready(parameter, number=number):
-            launch(number, [parameters[place].grad for place in buckets[number]])
-        parameters[min(bucket)].register_post_accumulate_grad_hook(ready)
-""",
-    ),
-    (
-        "a hook on the last gradient to come alone",
-        """
-def bucket_hook(parameters, buckets, launch):
+    """A hook on the last gradient to come alone."""
     def ready(parameter):
         for number, bucket in enumerate(buckets):
             launch(number, [parameters[place].grad for place in bucket])
     parameters[0].register_post_accumulate_grad_hook(ready)
-""",
-    ),
-    (
-        "gradients in the order in which they came",
-        """
+
+
 def bucket_hook(parameters, buckets, launch):
+    """Gradients in the order in which they came."""
     here = [[] for _ in buckets]
     for number, bucket in enumerate(buckets):
         def ready(parameter, number=number):
@@ -94,12 +64,10 @@ def bucket_hook(parameters, buckets, launch):
                 here[number] = []
         for place in bucket:
             parameters[place].register_post_accumulate_grad_hook(ready)
-""",
-    ),
-    (
-        "buckets are taken to fill up one after the other",
-        """
+
+
 def bucket_hook(parameters, buckets, launch):
+    """Buckets are taken to fill up one after the other."""
     came = [0, 0]
     def ready(parameter):
         came[1] += 1
@@ -108,21 +76,3 @@ def bucket_hook(parameters, buckets, launch):
             came[:] = (came[0] + 1) % len(buckets), 0
     for parameter in parameters:
         parameter.register_post_accumulate_grad_hook(ready)
-""",
-    ),
-    (
-        "the incoming gradient, without what .grad had before",
-        """
-def bucket_hook(parameters, buckets, launch):
-    here = [{} for _ in buckets]
-    for number, bucket in enumerate(buckets):
-        for place in bucket:
-            def ready(gradient, number=number, place=place):
-                here[number][place] = gradient
-                if len(here[number]) == len(buckets[number]):
-                    launch(number, [here[number][place] for place in buckets[number]])
-                    here[number].clear()
-            parameters[place].register_hook(ready)
-""",
-    ),
-]

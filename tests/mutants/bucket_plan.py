@@ -1,7 +1,6 @@
 """Wrong answers to the exercise bucket-plan, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("from the first to the last", "reversed(range(len(sizes)))", "range(len(sizes))"),
     ("the last gradient is dropped", "range(len(sizes))", "range(len(sizes) - 1)"),
     ("the first gradient is dropped", "range(len(sizes))", "range(1, len(sizes))"),
@@ -15,19 +14,14 @@ EDITS = [
     ("nothing is returned", "return buckets", "buckets"),
 ]
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "every gradient has its own bucket",
-        """
+
 def bucket_plan(sizes, limit):
+    """Every gradient has its own bucket."""
     return [[place] for place in reversed(range(len(sizes)))]
-""",
-    ),
-    (
-        "large gradients are left out",
-        """
+
+
 def bucket_plan(sizes, limit):
+    """Large gradients are left out."""
     buckets, held = [], 0
     for place in reversed(range(len(sizes))):
         if sizes[place] > limit:
@@ -38,12 +32,10 @@ def bucket_plan(sizes, limit):
         buckets[-1].append(place)
         held += sizes[place]
     return buckets
-""",
-    ),
-    (
-        "buckets are made from the front and then turned round",
-        """
+
+
 def bucket_plan(sizes, limit):
+    """Buckets are made from the front and then turned round."""
     buckets, held = [], 0
     for place in range(len(sizes)):
         if not buckets or held + sizes[place] > limit:
@@ -52,12 +44,10 @@ def bucket_plan(sizes, limit):
         buckets[-1].append(place)
         held += sizes[place]
     return [bucket[::-1] for bucket in buckets[::-1]]
-""",
-    ),
-    (
-        "a gradient goes into any bucket that has room",
-        """
+
+
 def bucket_plan(sizes, limit):
+    """A gradient goes into any bucket that has room."""
     buckets = []
     for place in reversed(range(len(sizes))):
         for bucket in buckets:
@@ -67,20 +57,3 @@ def bucket_plan(sizes, limit):
         else:
             buckets.append([place])
     return buckets
-""",
-    ),
-    (
-        "one list without buckets",
-        """
-def bucket_plan(sizes, limit):
-    return list(reversed(range(len(sizes))))
-""",
-    ),
-    (
-        "texts in place of numbers",
-        """
-def bucket_plan(sizes, limit):
-    return [[str(place)] for place in reversed(range(len(sizes)))]
-""",
-    ),
-]

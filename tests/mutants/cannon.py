@@ -1,7 +1,6 @@
 """Wrong answers to the exercise cannon, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("A is skewed the wrong way", "a[i].roll(-i)", "a[i].roll(i)"),
     ("A is not skewed", "a[i].roll(-i)", "a[i]"),
     ("B is not skewed", "b[:, i].roll(-i)", "b[:, i]"),
@@ -19,19 +18,14 @@ EDITS = [
     ("nothing is returned", "return states", "states"),
 ]
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "the answer without the array",
-        """
+
 def cannon(A, B):
+    """The answer without the array."""
     return [(A, B, A @ B)] * len(A)
-""",
-    ),
-    (
-        "the inputs are skewed where they are",
-        """
+
+
 def cannon(A, B):
+    """The inputs are skewed where they are."""
     n, states, c = len(A), [], torch.zeros_like(A)
     for i in range(n):
         A[i] = A[i].roll(-i)
@@ -41,6 +35,3 @@ def cannon(A, B):
         states.append((A.clone(), B.clone(), c))
         A, B = A.roll(-1, dims=1), B.roll(-1, dims=0)
     return states
-""",
-    ),
-]

@@ -1,7 +1,6 @@
 """Wrong answers to the exercise fit-line, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the two change places", "return alpha, 1 / slope", "return 1 / slope, alpha"),
     ("seconds a byte in place of bytes a second", "return alpha, 1 / slope", "return alpha, slope"),
     ("n½ in place of β", "return alpha, 1 / slope", "return alpha, alpha / slope"),
@@ -15,37 +14,25 @@ EDITS = [
     ("nothing is returned", "return alpha, 1 / slope", "alpha, 1 / slope"),
 ]  # fmt: skip
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "ordinary least squares",
-        """
+
 def fit_line(sizes, seconds):
+    """Ordinary least squares."""
     slope, alpha = np.polyfit(sizes, seconds, 1)
     return alpha, 1 / slope
-""",
-    ),
-    (
-        "a line through the logarithms",
-        """
+
+
 def fit_line(sizes, seconds):
+    """A line through the logarithms."""
     slope, alpha = np.polyfit(np.log(sizes), np.log(seconds), 1)
     return np.exp(alpha), np.exp(-slope)
-""",
-    ),
-    (
-        "the smallest time is α, the largest rate is β",
-        """
+
+
 def fit_line(sizes, seconds):
+    """The smallest time is α, the largest rate is β."""
     return min(seconds), max(n / t for n, t in zip(sizes, seconds))
-""",
-    ),
-    (
-        "through the first and the last point",
-        """
+
+
 def fit_line(sizes, seconds):
+    """Through the first and the last point."""
     slope = (seconds[-1] - seconds[0]) / (sizes[-1] - sizes[0])
     return seconds[0] - slope * sizes[0], 1 / slope
-""",
-    ),
-]

@@ -1,7 +1,6 @@
 """Wrong answers to the exercise largest-batch, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("gradients are forgotten", '{"sgd": 2, "momentum": 3, "adam": 4}', '{"sgd": 1, "momentum": 2, "adam": 3}'),
     ("Adam has one number", '"adam": 4', '"adam": 3'),
     ("plain SGD has a momentum", '"sgd": 2', '"sgd": 3'),

@@ -1,7 +1,6 @@
 """Wrong answers to the exercise lines-in-flight, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("divided in place of multiplied", "bytes_per_s * latency_s", "bytes_per_s / latency_s"),
     ("bytes in place of lines", " / line", ""),
     ("lines of 64 bytes always", " / line", " / 64"),

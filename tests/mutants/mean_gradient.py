@@ -1,7 +1,6 @@
 """Wrong answers to the exercise mean-gradient, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("shards are not weighted", "size * gradient", "gradient"),
     ("the sum is not divided", "total / sum(shard_sizes)", "total"),
     ("the sum is divided by the number of shards", "/ sum(shard_sizes)", "/ len(shard_sizes)"),
@@ -19,38 +18,21 @@ EDITS = [
     ("the sizes are used up", "/ sum(shard_sizes)", "/ sum(shard_sizes.pop() for _ in list(shard_sizes))"),
 ]
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "the plain average of the shards",
-        """
+
 def mean_gradient(shard_gradients, shard_sizes):
-    return torch.stack(shard_gradients).mean(0)
-""",
-    ),
-    (
-        "the gradients are scaled where they are",
-        """
-def mean_gradient(shard_gradients, shard_sizes):
+    """The gradients are scaled where they are."""
     for gradient, size in zip(shard_gradients, shard_sizes):
         gradient *= size / sum(shard_sizes)
     return sum(shard_gradients)
-""",
-    ),
-    (
-        "a single shard's gradient is passed on as it is (aliased)",
-        """
+
+
 def mean_gradient(shard_gradients, shard_sizes):
+    """A single shard's gradient is passed on as it is (aliased)."""
     if len(shard_gradients) == 1:
         return shard_gradients[0]
     return sum(g * n for g, n in zip(shard_gradients, shard_sizes)) / sum(shard_sizes)
-""",
-    ),
-    (
-        "all numbers of a gradient are averaged too",
-        """
+
+
 def mean_gradient(shard_gradients, shard_sizes):
+    """All numbers of a gradient are averaged too."""
     return sum(g.mean() * n for g, n in zip(shard_gradients, shard_sizes)) / sum(shard_sizes)
-""",
-    ),
-]

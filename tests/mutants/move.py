@@ -1,7 +1,6 @@
 """Wrong answers to the exercise move, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("tensors stay where they are", "batch.to(device)", "batch"),
     ("everything is copied", "batch.to(device)", "batch.to(device, copy=True)"),
     ("a tuple becomes a list", "type(batch)(", "list("),
@@ -13,19 +12,9 @@ EDITS = [
     ("numbers change their type", "batch.to(device)", "batch.to(device).double()"),
 ]
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "only flat lists",
-        """
+
 def move(batch, device):
-    return [item.to(device) for item in batch]
-""",
-    ),
-    (
-        "the list is changed in place",
-        """
-def move(batch, device):
+    """The list is changed in place."""
     if isinstance(batch, torch.Tensor):
         return batch.to(device)
     if isinstance(batch, dict):
@@ -36,6 +25,3 @@ def move(batch, device):
     if isinstance(batch, list):
         batch[:] = [move(item, device) for item in batch]
     return batch
-""",
-    ),
-]

@@ -1,7 +1,6 @@
 """Wrong answers to the exercise pack, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("everything stays where it was", "flat.to(device).split", "flat.split"),
     ("all go to the first GPU", "flat.to(device)", "flat.to('sim:0')"),
     ("the shapes are lost", "p.view(t.shape)", "p"),
@@ -16,34 +15,24 @@ EDITS = [
     ("nothing is returned", "return [p.view", "[p.view"),
 ]
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "one at a time, without waiting",
-        """
+
 def pack(tensors, device):
+    """One at a time, without waiting."""
     return [tensor.pin_memory().to(device, non_blocking=True) for tensor in tensors]
-""",
-    ),
-    (
-        "equal pieces, padded to the largest",
-        """
+
+
 def pack(tensors, device):
+    """Equal pieces, padded to the largest."""
     longest = max(t.numel() for t in tensors)
     rows = torch.zeros(len(tensors), longest)
     for row, t in zip(rows, tensors):
         row[: t.numel()] = t.reshape(-1)
     return [row[: t.numel()].view(t.shape) for row, t in zip(rows.to(device), tensors)]
-""",
-    ),
-    (
-        "the inputs are overwritten",
-        """
+
+
 def pack(tensors, device):
+    """The inputs are overwritten."""
     flat = torch.cat([t.reshape(-1) for t in tensors]).to(device)
     pieces = [p.view(t.shape) for p, t in zip(flat.split([t.numel() for t in tensors]), tensors)]
     tensors.clear()
     return pieces
-""",
-    ),
-]

@@ -2,9 +2,7 @@
 
 COPY = "copied = batch.to(device, non_blocking=True)\n            return copied, copying.record_event()"
 EARLY = "event = copying.record_event()\n            return batch.to(device, non_blocking=True), event"
-
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("work on a batch does not wait", "            module.current_stream(device).wait_event(ready[1])\n", ""),
     ("work on the last batch does not wait", "        module.current_stream(device).wait_event(upcoming[1])\n", ""),
     ("memory still in use is given away", "        copying.wait_stream(module.current_stream(device))\n", ""),
@@ -21,20 +19,9 @@ EDITS = [
      "copying.wait_stream(copying)"),
 ]  # fmt: skip
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "each batch is copied when its turn comes",
-        """
+
 def prefetch(batches, device):
-    for batch in batches:
-        yield batch.to(device)
-""",
-    ),
-    (
-        "the next batch is asked for after this one was handed out, behind its work",
-        """
-def prefetch(batches, device):
+    """The next batch is asked for after this one was handed out, behind its work."""
     copying = torch.sim.Stream(device)
     for batch in batches:
         copying.wait_stream(torch.sim.current_stream(device))
@@ -42,31 +29,10 @@ def prefetch(batches, device):
             batch = batch.to(device, non_blocking=True)
         torch.sim.current_stream(device).wait_stream(copying)
         yield batch
-""",
-    ),
-    (
-        "all batches at once, in memory that has no owner",
-        """
+
+
 def prefetch(batches, device):
-    copying = torch.sim.Stream(device)
-    with torch.sim.stream(copying):
-        there = [(batch.to(device, non_blocking=True), copying.record_event()) for batch in batches]
-    for batch, arrived in there:
-        torch.sim.current_stream(device).wait_event(arrived)
-        yield batch
-""",
-    ),
-    (
-        "a list of the first batch",
-        """
-def prefetch(batches, device):
-    return [batches[0].to(device)] * len(batches) if batches else []
-""",
-    ),
-    (
-        "two buffers, with the event before the yield: the work that it should stand behind is not queued yet",
-        """
-def prefetch(batches, device):
+    """Two buffers, with the event before the yield: the work that it should stand behind is not queued yet."""
     copying, main = torch.sim.Stream(device), torch.sim.current_stream(device)
     buffers = [torch.empty_like(batch, device=device) for batch in batches[:2]]
     free, upcoming = [torch.sim.Event(), torch.sim.Event()], None
@@ -82,12 +48,10 @@ def prefetch(batches, device):
     if upcoming is not None:
         main.wait_event(upcoming[1])
         yield upcoming[0]
-""",
-    ),
-    (
-        "record_stream names the copying stream, which the allocator knows, and not the one that uses the batch",
-        """
+
+
 def prefetch(batches, device):
+    """`record_stream` names the copying stream, which the allocator knows, and not the one that uses the batch."""
     copying, main, upcoming = torch.sim.Stream(device), torch.sim.current_stream(device), None
     for batch in [*batches, None]:
         ready = upcoming
@@ -99,12 +63,10 @@ def prefetch(batches, device):
         if ready is not None:
             main.wait_event(ready[1])
             yield ready[0]
-""",
-    ),
-    (
-        "all batches up front, each in memory of its own",
-        """
+
+
 def prefetch(batches, device):
+    """All batches up front, each in memory of its own."""
     copying, main = torch.sim.Stream(device), torch.sim.current_stream(device)
     with torch.sim.stream(copying):
         there = [(batch.to(device, non_blocking=True), copying.record_event()) for batch in batches]
@@ -112,6 +74,3 @@ def prefetch(batches, device):
         batch.record_stream(main)
         main.wait_event(arrived)
         yield batch
-""",
-    ),
-]

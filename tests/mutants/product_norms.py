@@ -1,7 +1,6 @@
 """Wrong answers to the exercise product-norms, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("each norm is fetched", "(matrix @ matrix).norm()", "(matrix @ matrix).norm().cpu().to(matrix.device)"),
     ("the norms go to the host at the end", "torch.stack(norms)", "torch.stack(norms).cpu()"),
     ("a list in place of a tensor", "torch.stack(norms)", "norms"),
@@ -12,25 +11,17 @@ EDITS = [
     ("nothing is returned", "return torch.stack(norms)", "torch.stack(norms)"),
 ]
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "numbers are collected on the host",
-        """
+
 def product_norms(matrices):
+    """Numbers are collected on the host."""
     norms = [float((matrix @ matrix).norm()) for matrix in matrices]
     return torch.tensor(norms, device=matrices[0].device)
-""",
-    ),
-    (
-        "the matrices are changed",
-        """
+
+
 def product_norms(matrices):
+    """The matrices are changed."""
     norms = []
     for matrix in matrices:
         matrix.copy_(matrix @ matrix)
         norms.append(matrix.norm())
     return torch.stack(norms)
-""",
-    ),
-]

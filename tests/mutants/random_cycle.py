@@ -1,7 +1,6 @@
 """Wrong answers to the exercise random-cycle, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("a place may stay: a permutation that falls apart", "rng.randrange(i)", "rng.randrange(i + 1)"),
     ("the last place stays (off by one)", "range(n - 1, 0, -1)", "range(n - 2, 0, -1)"),
     ("place 1 stays (off by one)", "range(n - 1, 0, -1)", "range(n - 1, 1, -1)"),
@@ -16,31 +15,24 @@ EDITS = [
     ("some cycles come more often", "rng.randrange(i)", "min(rng.randrange(i), rng.randrange(i))"),
 ]
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "the order of visits in place of the successors",
-        """
+
 def random_cycle(n, rng):
+    """The order of visits in place of the successors."""
     visit = list(range(n))
     rng.shuffle(visit)
     return visit
-""",
-    ),
-    (
-        "drawn again until no place stays: still several cycles",
-        """
+
+
 def random_cycle(n, rng):
+    """Drawn again until no place stays: still several cycles."""
     places = list(range(n))
     while n > 1 and any(i == place for i, place in enumerate(places)):
         rng.shuffle(places)
     return places
-""",
-    ),
-    (
-        "every place exchanged with any: some orders of visits come more often",
-        """
+
+
 def random_cycle(n, rng):
+    """Every place exchanged with any: some orders of visits come more often."""
     visit = list(range(n))
     for i in range(n):
         j = rng.randrange(n)
@@ -49,31 +41,13 @@ def random_cycle(n, rng):
     for here, there in zip(visit, visit[1:] + visit[:1]):
         places[here] = there
     return places
-""",
-    ),
-    (
-        "random numbers of its own",
-        """
+
+
 def random_cycle(n, rng):
+    """Random numbers of its own."""
     import random
     places = list(range(n))
     for i in range(n - 1, 0, -1):
         j = random.randrange(i)
         places[i], places[j] = places[j], places[i]
     return places
-""",
-    ),
-    (
-        "random numbers of its own, always the same",
-        """
-def random_cycle(n, rng):
-    import random
-    rng = random.Random(n)
-    places = list(range(n))
-    for i in range(n - 1, 0, -1):
-        j = rng.randrange(i)
-        places[i], places[j] = places[j], places[i]
-    return places
-""",
-    ),
-]

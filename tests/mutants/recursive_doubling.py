@@ -1,7 +1,6 @@
 """Wrong answers to the exercise recursive-doubling, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("buffers overwrite in place of adding", '"reduce"', '"copy"'),
     ("the same partner every time (double count)", "rank ^ distance", "rank ^ 1"),
     ("the partner is off by one", "rank ^ distance", "(rank + distance + 1) % world_size"),
@@ -20,22 +19,14 @@ EDITS = [
     ("pairs of numbers in place of sends", "steps.append(sends)", "steps.append([send[:2] for send in sends])"),
 ]  # fmt: skip
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "a tree: right, but twice as many steps",
-        """
+
 def recursive_doubling(world_size):
+    """A tree: right, but twice as many steps."""
     from d2lmini.collectives.schedules import allreduce_tree
     return allreduce_tree(world_size).steps
-""",
-    ),
-    (
-        "everybody sends to everybody at once",
-        """
+
+
 def recursive_doubling(world_size):
+    """Everybody sends to everybody at once."""
     ranks = range(world_size)
     return [[Send(a, b, 0, 1, "reduce") for a in ranks for b in ranks if a != b]]
-""",
-    ),
-]

@@ -1,7 +1,6 @@
 """Wrong answers to the exercise register-tile, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the last row of tiles is dropped", "range(0, m, tile)", "range(0, m - tile + 1, tile)"),
     ("the last column of tiles is dropped", "range(0, n, tile)", "range(0, n - tile + 1, tile)"),
     ("the last term of each sum is dropped (off by one)", "range(k)", "range(k - 1)"),
@@ -16,22 +15,17 @@ EDITS = [
     ("nothing is stored", "C[rows, columns] = total", "pass"),
 ]
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "one element of C after the other",
-        """
+
 def register_tile(A, B, C, tile):
+    """One element of C after the other."""
     (m, n), k = C.shape, A.shape[1]
     for i in range(m):
         for j in range(n):
             C[i, j] = sum(A[i, p] * B[p, j] for p in range(k))
-""",
-    ),
-    (
-        "tiles of A and B, which need too many registers",
-        """
+
+
 def register_tile(A, B, C, tile):
+    """Tiles of A and B, which need too many registers."""
     (m, n), k = C.shape, A.shape[1]
     for i in range(0, m, tile):
         for j in range(0, n, tile):
@@ -40,12 +34,10 @@ def register_tile(A, B, C, tile):
                 a = A[i : i + tile, p : p + tile]
                 total = total + a @ B[p : p + tile, j : j + tile]
             C[i : i + tile, j : j + tile] = total
-""",
-    ),
-    (
-        "rows of A are kept for the next tile, in registers that are not there",
-        """
+
+
 def register_tile(A, B, C, tile):
+    """Rows of A are kept for the next tile, in registers that are not there."""
     (m, n), k = C.shape, A.shape[1]
     for i in range(0, m, tile):
         kept = [A[i : i + tile, p : p + 1] for p in range(k)]
@@ -54,6 +46,3 @@ def register_tile(A, B, C, tile):
             for p in range(k):
                 total = total + kept[p] * B[p : p + 1, j : j + tile]
             C[i : i + tile, j : j + tile] = total
-""",
-    ),
-]

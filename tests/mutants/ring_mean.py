@@ -1,7 +1,6 @@
 """Wrong answers to the exercise ring-mean, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the sum is not divided", "        tensor /= size\n", "        pass\n"),
     ("divided by one rank too many (off by one)", "tensor /= size", "tensor /= size + 1"),
     ("only the first rank divides (stale replica)", "for tensor in tensors:\n", "for tensor in tensors[:1]:\n"),
@@ -22,33 +21,26 @@ EDITS = [
      "chunks = [tensor.clone().tensor_split"),
 ]  # fmt: skip
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "everything over rank 0",
-        """
+
 def ring_mean(tensors):
+    """Everything over rank 0."""
     for tensor in tensors[1:]:
         tensors[0] += tensor.to(tensors[0].device)
     for tensor in tensors[1:]:
         tensor.copy_(tensors[0])
     for tensor in tensors:
         tensor /= len(tensors)
-""",
-    ),
-    (
-        "over the host",
-        """
+
+
 def ring_mean(tensors):
+    """Over the host."""
     total = sum(tensor.cpu() for tensor in tensors) / len(tensors)
     for tensor in tensors:
         tensor.copy_(total)
-""",
-    ),
-    (
-        "whole tensors around the ring",
-        """
+
+
 def ring_mean(tensors):
+    """Whole tensors around the ring."""
     size, passing = len(tensors), [tensor.clone() for tensor in tensors]
     for t in range(size - 1):
         passing = [passing[rank - 1].to(tensors[rank].device) for rank in range(size)]
@@ -56,27 +48,16 @@ def ring_mean(tensors):
             tensor += came
     for tensor in tensors:
         tensor /= size
-""",
-    ),
-    (
-        "the list gets new tensors",
-        """
+
+
 def ring_mean(tensors):
+    """The list gets new tensors."""
     total = sum(tensor.cpu() for tensor in tensors) / len(tensors)
     tensors[:] = [total.to(tensor.device) for tensor in tensors]
-""",
-    ),
-    (
-        "nothing is done",
-        """
+
+
 def ring_mean(tensors):
-    return tensors
-""",
-    ),
-    (
-        "one step too few in the second lap (off by one)",
-        """
-def ring_mean(tensors):
+    """One step too few in the second lap (off by one)."""
     size = len(tensors)
     chunks = [tensor.tensor_split(size) for tensor in tensors]
     for t in range(2 * size - 3):
@@ -86,6 +67,3 @@ def ring_mean(tensors):
             chunks[there][c].add_(sent) if t < size - 1 else chunks[there][c].copy_(sent)
     for tensor in tensors:
         tensor /= size
-""",
-    ),
-]

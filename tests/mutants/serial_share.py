@@ -1,7 +1,6 @@
 """Wrong answers that checks.serial_share must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the parallel share", "stays / (stays + shared)", "shared / (stays + shared)"),
     ("a ratio of the two", "stays / (stays + shared)", "stays / shared"),
     ("of the first time", "stays / (stays + shared)", "stays / seconds[0]"),
@@ -11,21 +10,13 @@ EDITS = [
     ("nothing is returned", "return stays", "stays"),
 ]
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "the first time is taken for that of one thread",
-        """
+
 def serial_share(threads, seconds):
+    """The first time is taken for that of one thread."""
     p, gain = threads[-1], seconds[0] / seconds[-1]
     return (p / gain - 1) / (p - 1)
-""",
-    ),
-    (
-        "what is missing to the ideal",
-        """
+
+
 def serial_share(threads, seconds):
+    """What is missing to the ideal."""
     return 1 - seconds[0] / seconds[-1] * threads[0] / threads[-1]
-""",
-    ),
-]

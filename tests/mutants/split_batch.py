@@ -1,7 +1,6 @@
 """Wrong answers to the exercise split-batch, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the remainder is dropped", "small + (i < larger)", "small"),
     ("one shard too many is larger (off by one)", "i < larger", "i <= larger"),
     ("the larger shards come last", "i < larger", "i >= k - larger"),
@@ -23,44 +22,16 @@ EDITS = [
     ("empty shards are accepted", "n < k", "n < 0"),
     ("an empty batch is accepted", "n < k", "0 < n < k"),
     ("as many examples as devices are refused", "n < k", "n <= k"),
-    (
-        "the shards are cut from the first batch (stale)",
-        "X[start:stop]",
-        "globals().setdefault('first', X)[start:stop]",
-    ),
+    ("the shards are cut from the first batch (stale)", "X[start:stop]", "globals().setdefault('x', X)[start:stop]"),
     ("the list of devices is used up", "enumerate(devices)", "enumerate(iter(lambda: devices.pop(0), None))"),
     ("the shards' values are changed in place", "X[start:stop]", "X[start:stop].mul_(2)"),
-    (
-        "shards of earlier calls come back too (stale)",
-        "X_shards, y_shards, start = [], [], 0",
-        "start, (X_shards, y_shards) = 0, globals().setdefault('kept', ([], []))",
-    ),
+    ("shards of earlier calls come back too (stale)", "X_shards, y_shards, start = [], [], 0",
+     "start, (X_shards, y_shards) = 0, globals().setdefault('kept', ([], []))"),
     ("too small a batch raises another error", 'ValueError(f"{n} examples for', 'RuntimeError(f"{n} examples for'),
     ("the error says nothing", 'ValueError(f"{n} examples for {k} devices")', "ValueError"),
     ("every device gets the whole batch (aliased)", "X[start:stop].to(device)", "X"),
-]
-
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        f"{what}, which is not a slice",
-        f"""
-import torch
-
-def split_batch(X, y, devices):
-    n, k = len(X), len(devices)
-    if len(y) != n or n < k:
-        raise ValueError(f"{{n}} examples and {{len(y)}} labels for {{k}} devices")
-    sizes = [n // k + (i < n % k) for i in range(k)]
-    return [[t.to(d) for t, d in zip({call}, devices)] for whole in (X, y)]
-""",
-    )
-    for what, call in (
-        ("tensor_split", "whole.tensor_split(k)"),
-        ("tensor_split, the function", "torch.tensor_split(whole, k)"),
-        ("chunk, which makes 3, 3 and 1 of 7", "whole.chunk(k)"),
-        ("chunk into single examples", "[torch.cat(whole.chunk(n)[sum(sizes[:i]) :][: sizes[i]]) for i in range(k)]"),
-        ("split with the right sizes", "whole.split(sizes)"),
-        ("split, the function", "torch.split(whole, sizes)"),
-    )
-]
+    *((f"{call}: no slice", "return X_shards, y_shards",
+       f"return [[t.to(d) for t, d in zip({call}, devices)] for whole in (X, y)]")
+      for call in ("whole.tensor_split(k)", "__import__('torch').tensor_split(whole, k)", "whole.chunk(k)",
+                   "whole.split([*map(len, X_shards)])", "__import__('torch').split(whole, [*map(len, X_shards)])")),
+]  # fmt: skip

@@ -1,7 +1,6 @@
 """Wrong answers to the exercise tile-reads, which its check must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the last, narrow column of tiles is forgotten", "math.ceil(n / tile_n)", "(n // tile_n)"),
     ("the last, low row of tiles is forgotten", "math.ceil(m / tile_m)", "(m // tile_m)"),
     ("one column of tiles too many where they divide", "math.ceil(n / tile_n)", "(n // tile_n + 1)"),
@@ -15,28 +14,13 @@ EDITS = [
     ("nothing is returned", "return of_A + of_B", "of_A + of_B"),
 ]
 
-# what is wrong, a whole function
-FUNCTIONS = [
-    (
-        "the formula for sizes that divide",
-        """
+
 def tile_reads(m, n, k, tile_m, tile_n):
+    """The formula for sizes that divide."""
     return m * n * k * (1 / tile_n + 1 / tile_m)
-""",
-    ),
-    (
-        "every tile is counted as a full one",
-        """
+
+
 def tile_reads(m, n, k, tile_m, tile_n):
+    """Every tile is counted as a full one."""
     tiles = math.ceil(m / tile_m) * math.ceil(n / tile_n)
     return tiles * k * (tile_m + tile_n)
-""",
-    ),
-    (
-        "the reads of the naive product",
-        """
-def tile_reads(m, n, k, tile_m, tile_n):
-    return 2 * m * n * k
-""",
-    ),
-]

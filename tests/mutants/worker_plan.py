@@ -1,7 +1,6 @@
 """Wrong answers that checks.worker_plan must reject."""
 
-# what is wrong, text in the worked solution, text to put in its place
-EDITS = [
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("rounded down", "math.ceil(load / step)", "load // step"),
     ("rounded to the nearest", "math.ceil(load / step)", "max(1, round(load / step))"),
     ("one too many", "math.ceil(load / step)", "load // step + 1"),

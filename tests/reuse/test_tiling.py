@@ -119,17 +119,6 @@ def test_loops_add_the_product(order, shape):
     assert np.array_equal(C, A @ B + 5)
 
 
-@pytest.mark.slow
-def test_loops_compiled_for_this_machine_agree():
-    pytest.importorskip("numba")
-    A, B = (X.astype(float) for X in matrices(7, 5, 6))
-    inner = compiled(loops_ijk)
-    for tiled in (None, compiled(loops_tiled), compiled(loops_packed)):
-        C = np.zeros((7, 5))
-        tiled(inner, A, B, C, 4) if tiled else inner(A, B, C)
-        assert np.array_equal(C, A @ B)
-
-
 def test_without_numba_one_line_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(RuntimeError, match="pip install numba"):

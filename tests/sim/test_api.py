@@ -11,7 +11,6 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from d2lmini import sim
-from d2lmini.sim.patches import pinning
 
 pytestmark = pytest.mark.usefixtures("gpus")
 
@@ -47,17 +46,6 @@ def test_the_current_device_is_the_threads_own():
     assert str(torch.ones(1).to("sim").device) == "sim:1"
     torch.sim.set_device(0)
     assert str(x.to("sim").device) == "sim:0"
-
-
-def test_memory_reports():
-    x = torch.ones(2**18, device="sim:1")
-    assert torch.sim.mem_get_info(1) == (2**24 - 2**20, 2**24)
-    summary = torch.sim.memory_summary(1)
-    assert "sim:1" in summary
-    assert "1024.00 KiB" in summary
-    stats = torch.sim.memory_stats(1)
-    assert stats["allocated_bytes.all.current"] == x.nbytes == torch.accelerator.memory_allocated(1)
-    torch.sim.empty_cache()
 
 
 DRAWS = [
@@ -201,25 +189,6 @@ def test_factories_make_pinned_memory(factory):
         factory(pin_memory=True, device="sim:1")
 
 
-def test_the_clock_copies_faster_from_memory_that_a_factory_pinned():
-    def seconds(host):
-        sim.enable(2)
-        with sim.trace() as trace:
-            host.to("sim:0")
-        return trace.seconds
-
-    assert seconds(torch.zeros(2**20, pin_memory=True)) < seconds(torch.zeros(2**20))
-
-
-def on_cuda(*args, **options):
-    return options
-
-
-def test_with_cuda_the_factories_leave_pinning_to_it(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert pinning.pinning(on_cuda)(2, pin_memory=True) == {"pin_memory": True}
-
-
 WITH_CUDA = """
 import torch
 from d2lmini import sim
@@ -354,7 +323,7 @@ def interrupt():  # one at a time, at any place of the loop below: most of it is
 
 over, thread = False, threading.Thread(target=interrupt)
 thread.start()
-while caught < 300 and time.monotonic() < end:
+while caught < 100 and time.monotonic() < end:
     try:
         wanted.set()
         while True:
@@ -377,28 +346,21 @@ left = torch.sim.memory_allocated(1)  # x alone: no interrupt left a frame behin
 right = caught > 30 and counted == sum(there.values()) and left == 10240
 print("interrupted" if right else f"{caught} interrupts, {counted} bytes counted, there are {there}, {left} stay")
 """
-UNTOUCHED = """
-import torch
+PATCHES = """
+import pkgutil, sys, torch
+import torch.cuda.nccl
 before = dict(torch.__dict__), dict(torch._C.__dict__), dict(torch.Tensor.__dict__)
 import d2lmini, d2lmini.sim
 from d2lmini.sim.patches import register, table
 after = torch.__dict__, torch._C.__dict__, torch.Tensor.__dict__
 assert all(a == dict(b) for a, b in zip(before, after)), "torch changed"
 assert torch._C._get_privateuse1_backend_name() == "privateuseone"
-del torch._C._set_throw_on_mutable_data_ptr
-register.missing = lambda: "_acc"
+own, register.missing = register.missing, lambda: "_acc"
 try:
     d2lmini.sim.enable(2)
 except RuntimeError as error:
     print(error)
-"""
-
-
-REPLACED = """
-import pkgutil, sys, torch
-import torch.cuda.nccl
-from d2lmini import sim
-from d2lmini.sim.patches.table import PATCHES
+register.missing, PATCHES = own, table.PATCHES
 
 def there(patch):
     if "/" in patch.owner:
@@ -408,7 +370,7 @@ def there(patch):
 own = [there(patch) for patch in PATCHES]
 names = [patch[:2] for patch in PATCHES]
 assert len(set(names)) == len(names), "a name is replaced twice"
-sim.enable(2)
+d2lmini.sim.enable(2)
 lacking = [patch for patch, before in zip(PATCHES, own) if before is None and patch.since > "2.11"]
 same = [patch for patch, before in zip(PATCHES, own) if there(patch) is before and patch not in lacking]
 print("all replaced" if not same else same)
@@ -418,9 +380,11 @@ for patch in PATCHES:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("program", "says"), [(ABORTS, "interrupted"), (UNTOUCHED, "simulated GPUs need torch 2.11"),
-                                               (REPLACED, "all replaced")])  # fmt: skip
+@pytest.mark.parametrize(("program", "says"), [
+    (ABORTS, ["interrupted"]), (PATCHES, ["simulated GPUs need torch 2.11", "all replaced"]),
+])  # fmt: skip
 def test_in_a_process_of_its_own(program, says):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(says)
+    lines = done.stdout.splitlines()[: len(says)]
+    assert all(line.startswith(words) for line, words in zip(lines, says, strict=True)), lines

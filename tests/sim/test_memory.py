@@ -221,15 +221,3 @@ def test_counting_can_be_left_out_and_taken_up_again():
     assert used(0) == 2 * MIB
     del x
     assert used(0) == 0
-
-
-def test_a_block_is_counted_by_what_it_is_now():
-    memory, storage = Memory(0, 4096), torch.UntypedStorage(600)
-    memory.add(storage)
-    memory.add(storage)
-    assert (memory.allocated, memory.count) == (1024, 1)
-    storage.resize_(100)
-    memory.add(storage)
-    assert (memory.allocated, memory.peak) == (512, 1024)
-    del storage
-    assert (memory.allocated, memory.blocks()) == (0, 0)

@@ -27,10 +27,10 @@ def check(opinfo, ops, first, capsys):
 
 @pytest.mark.slow
 def test_a_sample_of_the_table(opinfo, capsys):
-    check(opinfo, random.Random(0).sample(opinfo.operations(), 200), 2, capsys)
+    check(opinfo, random.Random(0).sample(opinfo.operations(), 120), 1, capsys)
 
 
-@pytest.mark.slow_opinfo
+@pytest.mark.long
 def test_the_whole_table(opinfo, capsys):
     sim.enable(2, memory=2**30, clock=False)
     check(opinfo, opinfo.operations(), None, capsys)

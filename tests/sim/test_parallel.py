@@ -10,7 +10,7 @@ from torch.nn.parallel import comm, gather, parallel_apply, replicate, scatter
 from d2lmini import sim
 
 pytestmark = pytest.mark.usefixtures("gpus")
-SUBSETS = [[0], [0, 1], [2, 0, 3], [3, 1], None, [0, 1, 2, 3]]
+SUBSETS = [[0], [2, 0, 3], [3, 1], None]
 
 
 def network():
@@ -18,7 +18,7 @@ def network():
     return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
 
 
-@pytest.mark.parametrize("n", [1, 3, 4, 11])
+@pytest.mark.parametrize("n", [1, 4, 11])
 @pytest.mark.parametrize("ids", SUBSETS, ids=str)
 def test_data_parallel(ids, n):
     net, data = network(), torch.arange(5.0 * n).reshape(n, 5).sin()

@@ -42,10 +42,10 @@ def train(kind, file=None):
 
 
 class Half:
-    """A file of which only half is written when the process dies."""
+    """A file of which only a part is written when the process dies: of its third write, the first half."""
 
     def __init__(self, file, moment):
-        self.file, self.moment = file, moment
+        self.file, self.moment, self.writes = file, moment, 0
 
     def __enter__(self):
         return self
@@ -57,10 +57,13 @@ class Half:
         return getattr(self.file, name)
 
     def write(self, data):
-        self.file.write(data[: len(data) // 2])
-        self.file.flush()
-        self.moment()
-        self.file.write(data[len(data) // 2 :])
+        self.writes += 1
+        half = len(data) // 2 if self.writes == 3 else 0
+        self.file.write(data[:half])
+        if half:
+            self.file.flush()
+            self.moment()
+        self.file.write(data[half:])
 
 
 def die_at(number):

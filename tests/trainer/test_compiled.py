@@ -110,8 +110,8 @@ def test_mode_sizes_and_code_reach_torch(monkeypatch):
     assert len({code for code, _ in asked}) == 3  # each may have as many versions as torch keeps of one
 
 
-@pytest.mark.process
 @needs_compiler
+@pytest.mark.long
 def test_compiled_or_not_a_run_is_the_same():
     torch._dynamo.utils.counters.clear()
     ours, plain = (trained(mode, data=batches(16)) for mode in ("reduce-overhead", None))
@@ -121,7 +121,7 @@ def test_compiled_or_not_a_run_is_the_same():
 
 
 @needs_compiler
-@pytest.mark.slow_compile
+@pytest.mark.long
 def test_compiled_lenet_on_several_replicas_with_accumulation():
     train, _ = load_data_digits(60)
     train.images, train.labels = train.images[:150], train.labels[:150]
@@ -145,7 +145,7 @@ def test_on_real_cuda_compiled_lenet_learns_the_digits_as_without(mode):
 
 
 @needs_compiler
-@pytest.mark.slow_compile
+@pytest.mark.long
 def test_a_compiled_run_in_two_parts_is_the_run_in_one_with_dropout_too(tmp_path):
     whole = trained("default", model=linear(0.5))
     cut = Stopping(batches(), 3 + 2)  # in the second epoch

@@ -24,7 +24,7 @@ def equal(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3])
+@pytest.fixture(scope="module", params=[2, 3])
 def trained(request):
     """The results of so many processes, rank by rank."""
     return request.param, run(process_cases.train_all, request.param, timeout=300, threads=1)
@@ -49,7 +49,7 @@ def test_processes_give_the_parameters_of_one_process_with_as_many_replicas(trai
             assert found["groups"] == alone["groups"]
 
 
-@pytest.mark.slow_compile
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["allreduce", "ddp"])
 def test_compiled_processes_do_what_uncompiled_ones_do(engine):
     plain = run(process_cases.train_compiled, 2, engine, None, threads=1)
