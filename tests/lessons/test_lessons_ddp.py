@@ -1,22 +1,29 @@
-"""DistributedDataParallel over two real processes against one: parameters and buckets."""
+"""The program of the chapter on processes, in two real ones that torchrun starts: the bits of two simulated ranks."""
+
+import subprocess
+import sys
 
 import pytest
 import torch
+from torch.utils.data import TensorDataset
 
-from d2lmini.distributed import run
-from d2lmini.lessons import ddp
+from d2lmini import sim
+from d2lmini.data.datasets import load_data_digits
+from d2lmini.lessons.ddp import train_digits
 
 pytestmark = pytest.mark.process
 
 
-def test_two_processes_take_the_steps_of_one():
-    ranks = run(ddp.train, 2, 2, 6, 0.1, 0.5, timeout=300)
-    alone = ddp.train_alone(2, 6, 0.1)
-    for params, _ in ranks:
-        for p, q, first in zip(params, alone, ranks[0][0], strict=True):
-            torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
-            assert torch.equal(p, first)
-    before = ddp.train_alone(0, 6, 0.1)
-    assert not any(torch.equal(p, q) for p, q in zip(alone, before, strict=True))  # they did learn
-    dense, convolutions = [[10], [10, 128], [128], [128, 800]], [[50, 20, 5, 5], [50], [20, 1, 3, 3], [20]]
-    assert [seen for _, seen in ranks] == [[dense, convolutions]] * 2
+def test_two_processes_learn_what_two_simulated_ranks_learn(tmp_path):
+    file = tmp_path / "parameters.pt"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += ["-m", "d2lmini.lessons.ddp", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "rank 0 of 2" in done.stdout
+    sim.enable(2)
+    train_iter, _ = load_data_digits(batch_size=64)
+    digits = TensorDataset(train_iter.images / 255, train_iter.labels)
+    first, second = sim.spawn(train_digits, ("sim", digits, 1), nprocs=2)
+    assert torch.equal(first, second)
+    torch.testing.assert_close(torch.load(file), first, rtol=1e-4, atol=1e-6)
