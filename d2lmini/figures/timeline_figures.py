@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 from d2lmini import sim
 from d2lmini.figures import plots
-from d2lmini.sim.model.streams import PS
 from d2lmini.timing import human
 
+PS = 10**12  # a trace counts in picoseconds
 WIDTH, ROW, FRAME = 5.5, 0.24, 0.45  # inches: of the figure; the height of a row; what a title and its space take
 
 
