@@ -7,15 +7,18 @@ from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_
 from d2lmini.checks.numbers import loss_scale, most_ranks, send_largest, zero_point
 from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, worker_plan
 from d2lmini.checks.placement import move, product_norms
+from d2lmini.checks.ranks import exposed_seconds, hiding_batch, sampler_indices, sharded_step
+from d2lmini.checks.replicas import allreduce_bytes, share_memory
 from d2lmini.checks.reuse import cannon, register_tile, tile_reads
 from d2lmini.checks.rings import recursive_doubling, ring_mean
 from d2lmini.checks.sets import checkpointed_peak, largest_batch, separable_macs
-from d2lmini.checks.shards import mean_gradient, split_batch
+from d2lmini.checks.shards import first_gpu_bytes, joined_moments, mean_gradient, split_batch
 
 __all__ = [
-    "CHECKS", "Wrong", "attainable_product", "attempt", "batch_for", "bounded_queue", "brief", "bucket_hook",
-    "bucket_plan", "cannon", "check", "checkpointed_peak", "fit_line", "largest_batch", "lines_in_flight", "loss_scale",
-    "mean_gradient", "most_ranks", "move", "must_refuse", "pack", "prefetch", "product_norms", "random_cycle",
-    "recursive_doubling", "register_tile", "ring_mean", "send_largest", "separable_macs", "serial_share", "split_batch",
-    "tile_reads", "worker_plan", "zero_point",
+    "CHECKS", "Wrong", "allreduce_bytes", "attainable_product", "attempt", "batch_for", "bounded_queue", "brief",
+    "bucket_hook", "bucket_plan", "cannon", "check", "checkpointed_peak", "exposed_seconds", "first_gpu_bytes",
+    "fit_line", "hiding_batch", "joined_moments", "largest_batch", "lines_in_flight", "loss_scale", "mean_gradient",
+    "most_ranks", "move", "must_refuse", "pack", "prefetch", "product_norms", "random_cycle", "recursive_doubling",
+    "register_tile", "ring_mean", "sampler_indices", "send_largest", "separable_macs", "serial_share",
+    "sharded_step", "share_memory", "split_batch", "tile_reads", "worker_plan", "zero_point",
 ]  # fmt: skip

@@ -1,9 +1,11 @@
-"""Checks of the exercises on shards: cutting a batch, and putting the shards' gradients together again."""
+"""Checks of the exercises on shards: cutting a batch, putting gradients and statistics together, and what it moves."""
+
+import math
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many, must_refuse, typed
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, must_refuse, number, typed
 
 
 class _Cuts(TorchFunctionMode):
@@ -124,3 +126,52 @@ def _slip(got, gradients, sizes):
         "the weighted sum was divided by the number of shards, not of examples": weighted / len(sizes),
     }
     return next((f" ({hint})" for hint, value in slips.items() if torch.allclose(got, value)), "")
+
+
+@check
+def joined_moments(function):
+    """``function(counts, means, variances)``: mean and variance [C] of a batch from those of its shards."""
+    for sizes in ((3, 2), (2, 2), (1, 4, 2), (5,), (1, 1)):
+        _try_moments(function, sizes)
+    return "the shards' sizes count, and so does how far their means lie apart"
+
+
+def _try_moments(function, sizes):
+    X = torch.rand(sum(sizes), 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    X += torch.arange(len(X)).view(-1, 1) // 2  # so that the shards' means lie apart
+    shards = X.split(sizes)
+    means, variances = [s.mean(0) for s in shards], [s.var(0, correction=0) for s in shards]
+    given = f"shards of {', '.join(map(str, sizes))} examples"
+    answer = attempt(function, list(sizes), means, variances, given=given)
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        raise Wrong(f"{given}: expected two tensors, the mean and the variance, got {brief(answer)}")
+    for name, got, want in zip(("mean", "variance"), answer, (X.mean(0), X.var(0, correction=0))):
+        if not torch.is_tensor(got) or got.shape != want.shape:
+            raise Wrong(f"{given}: expected the {name} as a tensor of shape {list(want.shape)}, got {brief(got)}")
+        if not torch.allclose(got, want):
+            hint = _moment_slip(got, X, variances)
+            raise Wrong(f"{given}: the {name} should be {brief(want)}, got {brief(got)}{hint}")
+
+
+def _moment_slip(got, X, variances):
+    slips = {
+        "this is divided by n - 1; batch normalisation divides by n": X.var(0),
+        "the mean of the variances leaves out how far the means lie apart": sum(variances) / len(variances),
+    }
+    return next((f" ({hint})" for hint, value in slips.items() if torch.allclose(got, value)), "")
+
+
+@check
+def first_gpu_bytes(function):
+    """``function(parameters, outputs, gpus)``: bytes into GPU 0 in a step, by DataParallel and by a ring."""
+    for parameters, outputs, gpus in ((8320, 16384, 2), (8320, 16384, 4), (8320, 16384, 8), (100, 0, 5), (640, 640, 1)):
+        given = f"{parameters:,} bytes of parameters, {outputs:,} of outputs, {many(gpus, 'GPU')}"
+        answer = attempt(function, parameters, outputs, gpus, given=given)
+        numbers = [number(value) for value in listed(answer) or []]
+        if len(numbers) != 2 or None in numbers:
+            raise Wrong(f"{given}: expected two numbers of bytes, got {typed(answer)}")
+        want_both = (gpus - 1) * (outputs / gpus + parameters), 2 * parameters * (gpus - 1) / gpus
+        for got, way, want in zip(numbers, ("DataParallel", "the ring"), want_both):
+            if not math.isclose(got, want):
+                raise Wrong(f"{given}: expected {want:,g} for {way}, got {got:,g}")
+    return "what enters the first GPU grows with their number, and a ring stays below twice the parameters"

@@ -20,7 +20,7 @@ def get_params(params, device):
 
 
 def allreduce(data):
-    """Replace each tensor of `data`, one a device, by the sum of all."""
+    """Replace each tensor of `data`, one per device, by the sum of all."""
     for i in range(1, len(data)):
         data[0] += data[i].to(data[0].device)
     for i in range(1, len(data)):
@@ -28,7 +28,7 @@ def allreduce(data):
 
 
 def split_batch(X, y, devices):
-    """Return the shards of X and of y: two lists, one tensor a device.
+    """Return the shards of X and of y: two lists, one tensor per device.
 
     Their sizes differ by at most one. Raises ValueError when X and y
     differ in length or there are fewer examples than devices.
@@ -37,7 +37,7 @@ def split_batch(X, y, devices):
     if len(y) != n:
         raise ValueError(f"expected {n} labels for {n} examples, got {len(y)}")
     if n < k:
-        raise ValueError(f"expected {k} examples or more, one a device, got {n}")
+        raise ValueError(f"expected {k} examples or more, one per device, got {n}")
     X_shards = [x.to(device) for x, device in zip(X.tensor_split(k), devices)]
     y_shards = [y.to(device) for y, device in zip(y.tensor_split(k), devices)]
     return X_shards, y_shards

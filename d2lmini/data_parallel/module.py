@@ -18,11 +18,12 @@ from d2lmini.data_parallel.rank_threads import together
 
 
 def split(inputs, devices):
-    """Return a shard of `inputs` for each device, at most one an example.
+    """Return shards of `inputs`, one for each device that gets an example.
 
     inputs: tensors [n, …] in any nest of tuples, lists and dicts; shards
-    have the same nest. What is no tensor, or has no dimension, goes to
-    every device. Raises ValueError when the tensors differ in n.
+    have the same nest. Every device gets a copy of tensors without
+    dimensions, and everything else as it is. Raises ValueError when the
+    tensors differ in n.
     """
 
     def part(leaf, rank):
@@ -69,8 +70,8 @@ def run_all(replicas, shards, devices):
 def gather(outputs, device):
     """Return the replicas' outputs as one batch on `device`.
 
-    Tensors without dimension become a vector. Raises TypeError for what
-    is no tensor.
+    Tensors without dimensions become a vector. Raises TypeError for an
+    output that is not a tensor.
     """
     leaves, nests = zip(*(tree_flatten(output) for output in outputs))
     wrong = next((leaf for leaf in leaves[0] if not torch.is_tensor(leaf)), None)

@@ -12,8 +12,8 @@ from d2lmini.figures.plots import axes, show
 from d2lmini.figures.questions import ask
 from d2lmini.figures.reuse_frames import systolic_alt, systolic_array, tiling, tiling_alt
 from d2lmini.figures.tables import table
-from d2lmini.figures.timeline_figures import show_timelines
+from d2lmini.figures.timeline_figures import part, show_timelines, show_traces
 from d2lmini.figures.widgets import choice, explore
 
-__all__ = ["ask", "axes", "choice", "explore", "show", "show_timelines", "systolic_alt", "systolic_array", "table",
-           "tiling", "tiling_alt"]  # fmt: skip
+__all__ = ["ask", "axes", "choice", "explore", "part", "show", "show_timelines", "show_traces", "systolic_alt",
+           "systolic_array", "table", "tiling", "tiling_alt"]  # fmt: skip

@@ -1,4 +1,7 @@
-"""Timelines of functions that ran on simulated GPUs, under one another and to one scale, with a legend."""
+"""Timelines on simulated GPUs, under one another and to one scale, with a legend."""
+
+import copy
+import re
 
 import torch
 from matplotlib import rc_context
@@ -8,6 +11,7 @@ from d2lmini import sim
 from d2lmini.figures import plots
 from d2lmini.timing import human
 
+PS = 10**12  # a trace counts in picoseconds
 WIDTH, ROW, FRAME = 5.5, 0.24, 0.45  # inches: of the figure; the height of a row; what a title and its space take
 
 
@@ -17,10 +21,31 @@ def show_timelines(*functions):
     A panel is titled with the function's name, words in place of underscores, and the simulated time that it took.
     Raises RuntimeError without a clock.
     """
-    traces = [_recorded(function) for function in functions]
-    names = [function.__name__.replace("_", " ") for function in functions]
-    plots.show(_drawn(names, traces), "; ".join(f"{name}, {trace}" for name, trace in zip(names, traces)))
-    return traces
+    traces = {function.__name__.replace("_", " "): _recorded(function) for function in functions}
+    plots.show(_drawn(traces), "; ".join(f"{title}, {trace}" for title, trace in traces.items()))
+    return list(traces.values())
+
+
+def show_traces(traces, alt):
+    """Show traces, given as {title: `Trace`}, under one another and to one scale, each title with the trace's time.
+
+    A row is named after its GPU, that of any other stream than the first "2nd stream". alt: what the figure shows, for
+    those who do not see it.
+    """
+    figure = _drawn(traces)
+    for panel in figure.axes:
+        panel.set_yticks(panel.get_yticks(), [_short(label.get_text()) for label in panel.get_yticklabels()])
+    panel.set_xlabel(panel.get_xlabel().replace(" on ", "\non ", 1))  # as wide as the panel, it would be cut off
+    plots.show(figure, alt)
+
+
+def part(trace, begin_s, end_s=None, links=True):
+    """Return the part of a trace between two moments of the clock in seconds; without `links`, hosts and GPUs alone."""
+    found, begin = copy.copy(trace), round(begin_s * PS)
+    end = trace.end if end_s is None else round(end_s * PS)
+    found.spans = [s for s in trace.spans if s.end > begin and s.start < end and (links or s.kind != "copy")]
+    found.begin, found.end = begin, end
+    return found
 
 
 def _recorded(function):
@@ -31,14 +56,14 @@ def _recorded(function):
     return trace
 
 
-def _drawn(names, traces):
-    rows = [len({(span.place, span.row) for span in trace.spans}) for trace in traces]
+def _drawn(traces):
+    rows = [len({(span.place, span.row) for span in trace.spans}) for trace in traces.values()]
     with rc_context(plots.STYLE):
         figure = Figure(figsize=(WIDTH, 0.9 + sum(FRAME + ROW * count for count in rows)), layout="constrained")
         panels = figure.subplots(len(traces), 1, squeeze=False, height_ratios=[1.5 + count for count in rows])[:, 0]
-        for panel, name, trace in zip(panels, names, traces):
-            trace.draw(panel, until=max(trace.seconds for trace in traces))
-            panel.set_title(f"{name}: {human(trace.seconds)}", fontsize=11, loc="left")
+        for panel, (title, trace) in zip(panels, traces.items()):
+            trace.draw(panel, until=max(trace.seconds for trace in traces.values()))
+            panel.set_title(f"{title}: {human(trace.seconds)}", fontsize=11, loc="left")
             panel.grid(axis="y", visible=False)
             if panel is not panels[-1]:
                 panel.set_xlabel(None)
@@ -46,3 +71,7 @@ def _drawn(names, traces):
         kinds = {label: bar for panel in panels for bar, label in zip(*panel.get_legend_handles_labels())}
         figure.legend(kinds.values(), kinds, loc="outside upper left", ncols=2, frameon=False, fontsize=10.5)
     return figure
+
+
+def _short(row):
+    return re.sub(r"stream \d+$", "2nd stream", row.removesuffix(" stream 0"))

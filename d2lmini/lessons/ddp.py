@@ -1,56 +1,55 @@
-"""What the chapters' processes do with PyTorch's DistributedDataParallel: a process cannot import from a notebook.
+"""The chapter's program in real processes: DDP over gloo, on the CPU.
 
-Each function is run with `distributed.run` as ``run(function, world_size, …)``: its first argument is the rank.
+    torchrun --nproc-per-node=2 -m d2lmini.lessons.ddp parameters.pt
 """
+
+import os
+import sys
+from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
-from torch.nn.functional import cross_entropy
+from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+from d2lmini.data.datasets import load_data_digits
 from d2lmini.models.lenet import LeNet
 
 
-def batch(n, step=0):
-    """Return the same random images [n, 1, 28, 28] and labels [n] in every process; float64, to show mistakes alone."""
-    generator = torch.Generator().manual_seed(step)
-    X = torch.rand(n, 1, 28, 28, generator=generator, dtype=torch.float64)
-    return X, torch.randint(10, (n,), generator=generator)
+def train_digits(rank, device, digits, epochs=2):
+    """Train LeNet as one of several ranks; return its parameters."""
+    dist.init_process_group()
+    torch.manual_seed(0)
+    model = DistributedDataParallel(LeNet().to(device))
+    torch.manual_seed(1 + rank)  # from here on, other random numbers
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    sampler = DistributedSampler(digits)
+    loader = DataLoader(digits, batch_size=64, sampler=sampler)
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)  # without it, all epochs have one order
+        for number, (X, y) in enumerate(loader, start=1):
+            complete = number % 2 == 0 or number == len(loader)
+            with nullcontext() if complete else model.no_sync():
+                scores = model(X.to(device))
+                (F.cross_entropy(scores, y.to(device)) / 2).backward()
+            if complete:  # two batches make one update
+                optimizer.step()
+                optimizer.zero_grad()
+    return torch.cat([p.detach().flatten() for p in model.parameters()]).cpu()
 
 
-def train(rank, steps, n, lr, bucket_mb=None):
-    """Take SGD steps with DDP, each rank on its part of n images; return parameters, and a step's buckets in order.
-
-    n: divisible by the number of ranks, since DDP averages the ranks' gradients with equal weights. bucket_mb: the
-    most MiB in a bucket, None for DDP's 25. A bucket is told by the shapes of the gradients that it holds.
-    """
-    world_size, seen = dist.get_world_size(), []
-    model = DistributedDataParallel(LeNet().double(), bucket_cap_mb=bucket_mb)
-    model.register_comm_hook(seen, _mean_and_note)
-    optimizer = torch.optim.SGD(model.parameters(), lr)
-    for step in range(steps):
-        X, y = (part.chunk(world_size)[rank] for part in batch(n, step))
-        seen.clear()
-        optimizer.zero_grad()
-        cross_entropy(model(X), y).backward()  # every gradient is the mean over the ranks when this returns
-        optimizer.step()
-    return [p.detach() for p in model.parameters()], seen
+def main():
+    """Train as the rank that torchrun names; rank 0 writes the parameters to the file given on the command line."""
+    train_iter, _ = load_data_digits(batch_size=64)
+    digits = TensorDataset(train_iter.images / 255, train_iter.labels)
+    rank = int(os.environ["RANK"])
+    parameters = train_digits(rank, "cpu", digits, epochs=1)
+    if rank == 0:
+        torch.save(parameters, sys.argv[1])
+        print(f"rank 0 of {dist.get_world_size()} wrote {len(parameters):,} parameters")
+    dist.destroy_process_group()
 
 
-def train_alone(steps, n, lr):
-    """Do in this process, on the whole batch, what `train` does over ranks; return the parameters."""
-    model = LeNet().double()
-    optimizer = torch.optim.SGD(model.parameters(), lr)
-    for step in range(steps):
-        X, y = batch(n, step)
-        optimizer.zero_grad()
-        cross_entropy(model(X), y).backward()
-        optimizer.step()
-    return [p.detach() for p in model.parameters()]
-
-
-def _mean_and_note(seen, bucket):
-    """DDP calls this for each bucket that is full, in place of its own all-reduce."""
-    seen.append([list(p.shape) for p in bucket.gradients()])
-    mean = bucket.buffer().div_(dist.get_world_size())
-    return dist.all_reduce(mean, async_op=True).get_future().then(lambda future: future.value()[0])
+if __name__ == "__main__":
+    main()

@@ -18,6 +18,7 @@ TAUGHT = {  # what each chapter must define; what else it defines under a name o
     "multi-gpu-scratch": {"lenet", "get_params", "allreduce", "split_batch", "train_batch", "train"},
     "numbers-and-luck": {"TopK", "Signs", "pack_bits", "unpack_bits", "Compressor", "compressed_mean", "gathered"},
     "data-parallel": {"split", "replicate", "gather", "DataParallel"},
+    "process-per-device": {"train_digits"},
 }  # fmt: skip
 
 

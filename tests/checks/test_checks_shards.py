@@ -149,3 +149,27 @@ def test_an_incoming_gradient_is_wrong_where_gradients_add_up():
             parameter.register_hook(lambda gradient, place=place: ready(place, gradient))
 
     assert "which adds to the gradients of the step before" in checks.bucket_hook(bucket_hook).sentence
+
+
+def test_moments_by_the_mean_of_squares(capsys):
+    def squares(counts, means, variances):
+        share = torch.tensor(counts, dtype=torch.float64) / sum(counts)
+        mean = share @ torch.stack(means)
+        return [mean, share @ (torch.stack(variances) + torch.stack(means) ** 2) - mean**2]
+
+    assert checks.joined_moments(squares)
+
+
+def test_the_spread_of_the_means_is_named(capsys):
+    def plain(counts, means, variances):
+        total = sum(counts)
+        return sum(n * m for n, m in zip(counts, means)) / total, sum(variances) / len(variances)
+
+    assert "means lie apart" in checks.joined_moments(plain).sentence
+
+
+def test_bytes_as_integers_in_an_array(capsys):
+    def whole(parameters, outputs, gpus):
+        return np.array([(gpus - 1) * (outputs // gpus + parameters), 2 * parameters * (gpus - 1) // gpus])
+
+    assert checks.first_gpu_bytes(whole)

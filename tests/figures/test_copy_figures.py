@@ -60,3 +60,25 @@ def test_timelines_share_one_axis_of_time_and_one_legend(monkeypatch):
     assert [{span.kind for span in trace.spans} for trace in traces] == [{"copy", "wait"}, {"launch", "operation"}]
     assert "long copy, simulated on" in alt
     assert "a sum, simulated on" in alt
+
+
+def test_a_part_of_a_trace_is_what_happens_between_two_moments(monkeypatch):
+    sim.enable(2)
+    shown = []
+    monkeypatch.setattr(timeline_figures.plots, "show", lambda *call: shown.append(call))
+    with sim.trace() as trace:
+        torch.ones(2**18).to("sim:0")
+        torch.sim.synchronize()
+        begin = sim.now()
+        torch.ones(4, device="sim:1").sum()
+        torch.ones(2**18).to("sim:1")
+    later = timeline_figures.part(trace, begin)
+    assert {span.place for span in later.spans} == {"host", "gpu1", "PCIe gpu1 in"}
+    assert later.begin_s == pytest.approx(begin)
+    assert later.seconds == pytest.approx(trace.begin_s + trace.seconds - begin)
+    computed = timeline_figures.part(trace, begin, later.spans[-1].start_s, links=False)
+    assert {span.place for span in computed.spans} == {"host", "gpu1"}
+    timeline_figures.show_traces({"all": trace, "later": later}, "what is seen")
+    ((figure, alt),) = shown
+    assert alt == "what is seen"
+    assert [label.get_text() for label in figure.axes[1].get_yticklabels()] == ["host", "gpu1", "PCIe gpu1 in"]

@@ -1,0 +1,151 @@
+"""Checks of the exercises on processes: who reads what, what is hidden, and what each rank updates."""
+
+import math
+from itertools import chain
+
+import torch
+
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, number, typed
+
+
+@check
+def sampler_indices(function):
+    """``function(n, rank, world_size, epoch)``: a rank's examples in an epoch; all ranks get equally many."""
+    for n, size in ((10, 4), (12, 3), (7, 2), (5, 1), (3, 4), (40, 8)):
+        for epoch in (0, 1):
+            _cover(n, size, epoch, [_indices(function, n, rank, size, epoch) for rank in range(size)])
+    given = "40 examples on 2 ranks"
+    orders = [[place for rank in range(2) for place in _indices(function, 40, rank, 2, epoch, again)]
+              for again, epoch in enumerate((0, 1, 5, 1))]  # fmt: skip
+    if orders[1] != orders[3]:
+        raise Wrong(f"{given}: epoch 1, asked twice, gave two orders: it must depend on nothing but the epoch")
+    if orders[0] == orders[1] or orders[1] == orders[2] or sorted(orders[0]) == orders[0]:
+        raise Wrong(f"{given}: epochs 0, 1 and 5 should each have an order of their own, shuffled")
+    return "in each epoch every example is read, in a new order, and all ranks have equally many"
+
+
+def _indices(function, n, rank, size, epoch, again=0):
+    """Ask as that rank would: its random numbers are not those of the others, nor those of its last answer."""
+    given = f"{many(n, 'example')}, rank {rank} of {size}, epoch {epoch}"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1000 * again + rank)
+        places = listed(attempt(function, n, rank, size, epoch, given=given))
+    found = [number(place) for place in places or []]
+    if places is None or None in found:
+        raise Wrong(f"{given}: expected a list of numbers of examples, got {brief(places)}")
+    strange = [place for place in found if place not in range(n)]
+    if strange:
+        raise Wrong(f"{given}: there is no example {strange[0]:g}, they are numbered from 0 to {n - 1}")
+    return [int(place) for place in found]
+
+
+def _cover(n, size, epoch, ranks):
+    given, each = f"{many(n, 'example')} on {many(size, 'rank')}, epoch {epoch}", math.ceil(n / size)
+    for rank, places in enumerate(ranks):
+        if len(places) != each:
+            raise Wrong(f"{given}: rank {rank} got {many(len(places), 'example')}; expected {each} on every rank")
+    everything = list(chain(*ranks))
+    left_out = sorted(set(range(n)) - set(everything))
+    if left_out:
+        raise Wrong(f"{given}: no rank reads example {left_out[0]} (do all ranks agree on one order? The random "
+                    "numbers that each draws by itself differ)")  # fmt: skip
+    often = max(everything.count(place) for place in everything)
+    if often > math.ceil(size * each / n):
+        raise Wrong(f"{given}: an example is read {often} times; repeat one only to fill up the last places")
+
+
+@check
+def exposed_seconds(function):
+    """``function(ready, takes)``: seconds from the end of backward to the end of the last bucket's message."""
+    for ready, takes in (([1, 2, 3], [2, 0.5, 0.25]), ([1, 2, 3], [0.5, 0.5, 0.5]), ([1, 2, 3, 4], [3, 3, 0.5, 0.5]),
+                         ([2], [5]), ([], []), ([1, 4], [1, 0.125]), ([1, 1, 1], [1, 2, 3]), ([1, 8, 9], [4, 3, 3]),
+                         ([4, 5, 6, 7], [0.5, 0, 0, 0])):  # fmt: skip
+        given = f"ready {brief(ready)}, takes {brief(takes)}"
+        answer = attempt(function, list(ready), list(takes), given=given)
+        got, want = number(answer), _exposed(ready, takes)
+        if got is None or not math.isclose(got, want, abs_tol=1e-9):
+            raise Wrong(f"{given}: expected {want:g}, got {typed(answer)}{_hint(got, ready, takes)}")
+    return "messages follow one another, none starts before its bucket is ready, and what outlasts backward is exposed"
+
+
+def _exposed(ready, takes):
+    free = 0.0
+    for moment, seconds in zip(ready, takes):
+        free = max(free, moment) + seconds
+    return max(0.0, free - ready[-1]) if ready else 0.0
+
+
+def _hint(got, ready, takes):
+    if got is not None and ready and math.isclose(got, _exposed(ready, takes) + ready[-1]):
+        return " (this is the moment at which the last message ends; backward ends when the last bucket is ready)"
+    if got is not None and takes and math.isclose(got, takes[-1]):
+        return " (the last message may have to wait for those before it)"
+    return ""
+
+
+@check
+def hiding_batch(function):
+    """``function(flops_per_s, bytes_per_s, gpus, gradient_bytes)``: the least examples a GPU that hide gradients."""
+    for flops, rate, gpus, size in ((4e12, 1e9, 2, 2), (1e12, 1e9, 2, 2), (1e15, 4e11, 8, 2), (1.2e13, 1e10, 8, 4),
+                                    (1e12, 5e11, 4, 2), (1e12, 1e9, 1, 4), (7e13, 3e10, 64, 4),
+                                    (3e14, 1e11, 3, 1)):  # fmt: skip
+        given = f"F = {flops:g} FLOP/s, W = {rate:g} B/s, {many(gpus, 'GPU')}, {size} bytes a gradient"
+        answer = attempt(function, flops, rate, gpus, size, given=given)
+        exact = (gpus - 1) / gpus * size * flops / (2 * rate)
+        got, slack = number(answer), 1e-9 * exact  # where the quotient is whole, rounding errors may add one
+        if got is None or got != round(got) or not got - 1 - slack < exact <= got + slack:
+            raise Wrong(f"{given}: expected {math.ceil(exact - slack)}, got {typed(answer)}{_slip(got, exact)}")
+    return "the least whole number of examples whose backward pass is as long as the all-reduce"
+
+
+def _slip(got, exact):
+    if got is None or exact == 0:
+        return ""
+    if got == math.floor(exact) or math.isclose(got, exact):
+        return " (not a whole number that is large enough: round up)"
+    for factor, why in ((2, "backward has 4 operations for each weight and example, not 2"),
+                        (2 / 3, "the forward pass hides nothing: gradients come in backward"),
+                        (0.5, "the ring sends nearly twice the gradients")):  # fmt: skip
+        if math.isclose(got, math.ceil(factor * exact), rel_tol=1e-3):
+            return f" ({why})"
+    return ""
+
+
+@check
+def sharded_step(function):
+    """``function(parameters, gradients, velocities, lr, beta)``: a step of SGD with momentum, each rank a shard."""
+    for n, size in ((8, 4), (9, 4), (5, 1), (3, 2), (7, 3)):
+        _try_steps(function, n, size)
+    return "each rank updates its shard with the mean of all gradients; together they take the step of one device"
+
+
+def _try_steps(function, n, size, lr=0.5, beta=0.75, steps=3):
+    numbers = torch.Generator().manual_seed(n)
+    parameters = torch.randn(n, generator=numbers, dtype=torch.float64)
+    alone = parameters.clone().requires_grad_()
+    optimizer = torch.optim.SGD([alone], lr=lr, momentum=beta)
+    velocities = [torch.zeros_like(part) for part in parameters.tensor_split(size)]
+    for step in range(steps):
+        given = f"{many(n, 'parameter')} on {many(size, 'rank')}, step {step}"
+        gradients = [torch.randn(n, generator=numbers, dtype=torch.float64) for _ in range(size)]
+        answer = attempt(function, parameters, gradients, velocities, lr, beta, given=given)
+        if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+            raise Wrong(f"{given}: expected the new parameters and the list of new velocities, got {brief(answer)}")
+        before, parameters, velocities = velocities, *answer
+        alone.grad = sum(gradients) / size
+        optimizer.step()
+        _compare_step(given, parameters, velocities, before, alone.detach())
+
+
+def _compare_step(given, parameters, velocities, before, want):
+    if not torch.is_tensor(parameters) or parameters.shape != want.shape:
+        raise Wrong(f"{given}: expected parameters of shape {list(want.shape)}, got {brief(parameters)}")
+    velocities = listed(velocities)
+    shapes = [list(v.shape) if torch.is_tensor(v) else None for v in velocities or []]
+    if shapes != [list(v.shape) for v in before]:
+        raise Wrong(f"{given}: expected velocities of shapes {[list(v.shape) for v in before]}, one shard for each "
+                    f"rank, got {shapes}")  # fmt: skip
+    if not torch.allclose(parameters, want):
+        place = int((parameters - want).abs().argmax())
+        raise Wrong(f"{given}: parameter {place} should be {want[place]:.4f}, as on one device with the mean of all "
+                    f"gradients, got {parameters[place]:.4f}")  # fmt: skip

@@ -1,0 +1,14 @@
+"""Wrong answers to the exercise share-memory, which its check must reject."""
+
+# what is wrong, text in the worked solution, text to put in its place
+EDITS = [
+    ("only where a tensor itself begins", "t.untyped_storage().data_ptr()", "t.data_ptr()"),
+    ("tensors as objects", "t.untyped_storage().data_ptr()", "id(t)"),
+    ("numbers, not memory", "t.untyped_storage().data_ptr()", "t.sum().item()"),
+    ("a tensor used twice counts", "{t.untyped_storage().data_ptr() for t in replica}",
+     "[t.untyped_storage().data_ptr() for t in replica]"),
+    ("only the first two replicas", "for replica in replicas", "for replica in replicas[:2]"),
+    ("turned round", " < sum", " >= sum"),
+    ("how many, not whether", "return len(set().union(*places)) < sum(len(own) for own in places)",
+     "return sum(len(own) for own in places) - len(set().union(*places))"),
+]  # fmt: skip
