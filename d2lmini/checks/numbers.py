@@ -9,7 +9,7 @@ from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, numbe
 
 @check
 def loss_scale(function):
-    """``function(gradients, largest)``: the largest power of two by which no gradient grows beyond `largest`."""
+    """``function(gradients, limit)``: the largest power of two by which no gradient grows beyond `limit`."""
     half, quarter = 65504.0, 448.0  # the largest numbers of float16 and of float8_e4m3fn
     for largest, magnitudes in (
         (half, [1.0]), (half, [0.003, -20.0, 0.0]), (half, [-7e-6]), (quarter, [14.0]), (quarter, [14.000001]),
