@@ -186,7 +186,8 @@ def one_gpu(run):
             model, x, loss, examples = TASKS[run.network](run)
             if not run.training:
                 return Step(examples, _inference_seconds(model, x, cast), 0.0, 0)
-            micro, update = _training_seconds(model, x, loss, cast, "SQuAD" in run.network and not run.half)
+            one_by_one = "SQuAD" in run.network and not run.half
+            micro, update = _training_seconds(model, x, loss, cast, one_by_one, run.stack.lists)
     halved = run.half and "BERT" in run.network  # as NVIDIA's programs for BERT do
     return Step(examples, micro, update, sum(p.numel() for p in model.parameters()) * (2 if halved else 4))
 
@@ -208,12 +209,15 @@ def _inference_seconds(model, x, cast):
     return trace.seconds
 
 
-def _training_seconds(model, x, loss, cast, one_by_one):
-    """Return the seconds of forward and backward, and of the update, which Adam does `one_by_one` or in one kernel."""
+def _training_seconds(model, x, loss, cast, one_by_one, lists):
+    """Return the seconds of forward and backward, and of the update.
+
+    Adam does that `one_by_one` or in one kernel, SGD over `lists` or one by one.
+    """
     if x.dim() == 4:
-        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, foreach=lists)
     else:
-        optimizer = torch.optim.AdamW(model.parameters(), 0.1, fused=not one_by_one)
+        optimizer = torch.optim.AdamW(model.parameters(), 0.1, fused=not one_by_one, foreach=False)
     for _ in range(2):
         with sim.trace() as micro:
             with cast():
