@@ -31,7 +31,7 @@ def project(tmp_path, monkeypatch):
     """A copy of the project, small, with an environment that is set up, in a folder whose name needs care."""
     folder = tmp_path / "a b #1"
     (folder / "chapters").mkdir(parents=True)
-    for name in ("Makefile", "_config.yml", "_toc.yml", "requirements.txt", "pyproject.toml", "index.md"):
+    for name in ("Makefile", "_config.yml", "_toc.yml", "requirements.txt", "pyproject.toml", "index.ipynb"):
         shutil.copy2(ROOT / name, folder)
     shutil.copytree(ROOT / "tools", folder / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "chapters" / "one 2: 3.ipynb").write_text("{}")
@@ -66,7 +66,7 @@ def test_the_book_is_built_again_only_when_a_source_changed(project):
     assert make("book")[0] == 0
     assert make("book")[1].strip().endswith("http://127.0.0.1:8000")
     assert builds() == 1
-    sources = ["index.md", "chapters/one 2: 3.ipynb", "_config.yml", "_toc.yml", "tools/serve.py"]
+    sources = ["index.ipynb", "chapters/one 2: 3.ipynb", "_config.yml", "_toc.yml", "tools/serve.py"]
     for count, name in enumerate(sources, start=2):
         change(name)
         assert make("book")[0] == 0

@@ -10,6 +10,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
+PAGES = [ROOT / "index.ipynb", *CHAPTERS]
 MACHINE = {
     "a path of some machine": re.compile(r"(?<![\w.~])/(?:home|root|Users|tmp|private|work|usr|opt)/\w|[A-Z]:\\"),
     "the address of an object": re.compile(r"\bat 0x[0-9a-f]+"),
@@ -19,6 +20,7 @@ MACHINE = {
 TIME = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\b\d\d:\d\d:\d\d\b")
 TEXTS = ("text/plain", "text/html", "text/markdown", "text/latex", "image/svg+xml")
 
+each_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 each_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 
 
@@ -53,7 +55,7 @@ def texts(cell):
             yield from (output.data[kind] for kind in TEXTS if kind in output.data)
 
 
-@each_chapter
+@each_page
 def test_file_is_valid_and_small(path):
     nb = json.loads(path.read_text(encoding="utf-8"))  # nbformat would repair the ids as it reads
     assert (nb["nbformat"], nb["nbformat_minor"]) == (4, 5)
@@ -65,21 +67,21 @@ def test_file_is_valid_and_small(path):
     assert path.stat().st_size < 1.5e6, "over 1.5 MB: draw smaller or fewer figures"
 
 
-@each_chapter
+@each_page
 def test_every_cell_was_executed_in_order(path):
     # nbval compares nothing in a cell without a count.
     counts = [cell.execution_count for cell in code_cells(path)]
     assert counts == list(range(1, len(counts) + 1)), "run make chapters"
 
 
-@each_chapter
+@each_page
 def test_errors_are_where_they_are_meant(path):
     for cell in code_cells(path):
         raised = any(output.output_type == "error" for output in cell.outputs)
         assert raised == tagged(cell, "raises-exception"), f"a stored error, or a missing one, in: {cell.source}"
 
 
-@each_chapter
+@each_page
 def test_measured_cells_assert_what_must_hold(path):
     cells = code_cells(path)
     for cell, behind in zip(cells, [*cells[1:], None]):
@@ -89,21 +91,21 @@ def test_measured_cells_assert_what_must_hold(path):
             assert re.search(r"(?m)^\s*assert\b", text), f"nothing checks this cell: {cell.source}"
 
 
-@each_chapter
+@each_page
 def test_no_check_is_switched_off(path):
     for cell in code_cells(path):
         assert not tagged(cell, "nbval-skip"), f"nbval does not run this cell: {cell.source}"
         assert "NBVAL_" not in cell.source, f"use the cell's tags, which the book does not show: {cell.source}"
 
 
-@each_chapter
+@each_page
 def test_no_cell_ends_in_a_semicolon(path):
     # It does not silence the output for nbval; `_ = ...` does.
     for cell in code_cells(path):
         assert not cell.source.rstrip().endswith(";"), cell.source
 
 
-@each_chapter
+@each_page
 def test_outputs_show_nothing_of_the_machine(path):
     for cell in code_cells(path):
         for text in texts(cell):
@@ -113,7 +115,7 @@ def test_outputs_show_nothing_of_the_machine(path):
                 assert not TIME.search(text), f"a time, which no other run will show, in the output of: {cell.source}"
 
 
-@each_chapter
+@each_page
 def test_outputs_hold_no_live_widgets(path):
     for cell in code_cells(path):
         kinds = {kind for output in cell.outputs for kind in output.get("data", {})}
