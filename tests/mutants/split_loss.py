@@ -1,7 +1,5 @@
 """Wrong answers to the exercise split-loss, which its check must reject."""
 
-import torch
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("no largest score is subtracted", "(part - largest).exp()", "part.exp()"),
     ("each part has its own largest score", "(part - largest).exp()", "(part - part.amax(1, True)).exp()"),
