@@ -16,10 +16,10 @@ Update.__doc__ = "When an update is made, by which worker, and how many came sin
 
 
 def arrivals(seconds, updates):
-    """Return the first `updates` updates, in order, of workers that never wait.
+    """Return the first `updates` updates of workers that never wait.
 
-    seconds: what each worker takes for a gradient. Of two that end at the
-    same time the lower number comes first. Raises ValueError with no
+    seconds: what each worker takes for a gradient. They come in order of
+    time, at one time in order of workers. Raises ValueError with no
     worker, or when one takes no time.
     """
     if not seconds or min(seconds) <= 0:

@@ -126,17 +126,18 @@ def _product(m, k, n, gpu):
     return operation_seconds(2 * m * n * k, product.nbytes, gpu, "gemm", "bfloat16", (product,))
 
 
-def step_seconds(shape, layout, gpu, collective):
+def step_seconds(shape, layout, gpu, collective, pace=1.0):
     """Return {what: seconds} of one step: compute, tensor, bubble, data (what backward does not hide), update.
 
     collective(operation, gpus, bytes): the seconds of one on the cluster, as `collective_costs.seconds`. Ranks of one
-    layer are neighbours; a collective of replicas shares the wires with its neighbours', so all count as one.
+    layer are neighbours; a collective of replicas shares the wires with its neighbours', so all count as one. pace: how
+    many times longer computing takes than the figures say, in the software at hand.
     """
     tokens, layers = layout.batch * shape.length, shape.layers / layout.pipeline
-    forward, backward = layer_seconds(shape, layout, gpu)
+    forward, backward = (pace * seconds for seconds in layer_seconds(shape, layout, gpu))
     scores = _product(tokens, shape.width, shape.words / layout.tensor, gpu)
     ends = 3 * scores + operation_seconds(0, 2 * SCORE * tokens * shape.words / layout.tensor, gpu, "pointwise")
-    one = layers * (forward * (1 + layout.again) + backward) + ends / layout.pipeline
+    one = layers * (forward * (1 + layout.again) + backward) + pace * ends / layout.pipeline
     messages = (4 + 2 * layout.again) * layers * collective("all_reduce", layout.tensor, 2 * tokens * shape.width)
     messages *= layout.tensor > 1
     compute, waiting = layout.batches * one, (layout.pipeline - 1) * (one + messages)

@@ -87,6 +87,7 @@ def run_stage(stage, order, batches, loss, like):
     rank, last = dist.get_rank(), dist.get_world_size() - 1
     kept, sent, losses = {}, [], []
     for way, i in order:
+        sent = [work for work in sent if not work.is_completed()]
         if way == "F":
             x = received(like, rank - 1) if rank else batches[i]
             y = stage(x)

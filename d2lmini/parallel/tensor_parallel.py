@@ -12,7 +12,7 @@ from torch import nn
 
 
 class CopyToRanks(torch.autograd.Function):
-    """One tensor for all ranks of a group; in backward, the sum of what they made of it."""
+    """One tensor for all ranks; in backward, the sum of what each wants."""
 
     @staticmethod
     def forward(ctx, x, group):

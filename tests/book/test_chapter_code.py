@@ -19,6 +19,8 @@ TAUGHT = {  # what each chapter must define; what else it defines under a name o
     "numbers-and-luck": {"TopK", "Signs", "pack_bits", "unpack_bits", "Compressor", "compressed_mean", "gathered"},
     "data-parallel": {"split", "replicate", "gather", "DataParallel"},
     "process-per-device": {"train_digits"},
+    "parallelism": {"CopyToRanks", "SumOverRanks", "column_parallel", "RowParallel", "cut_layer", "gpipe",
+                    "one_f_one_b", "run_stage", "Unit", "shard", "arrivals", "train_asynchronously"},
 }  # fmt: skip
 
 

@@ -206,6 +206,17 @@ def test_a_pipeline_waits_for_its_bubble(batches):
     assert found["bubble"] / (found["bubble"] + found["compute"]) == pytest.approx(3 / (batches + 3))
 
 
+def test_a_pace_slows_computing_alone_and_hides_more():
+    layout, seconds = Layout(data=8, tensor=2), lambda *call: 0.02
+    one, two = (step_seconds(ONE_B, layout, H100, seconds, pace) for pace in (1, 2))
+    assert two["compute"] == pytest.approx(2 * one["compute"])
+    assert {k: v for k, v in two.items() if k not in ("compute", "data")} == {
+        k: v for k, v in one.items() if k not in ("compute", "data")}  # fmt: skip
+    backward = ONE_B.layers * layer_seconds(ONE_B, layout, H100)[1]
+    assert one["data"] == pytest.approx(max(0, 0.02 - backward))
+    assert two["data"] == pytest.approx(max(0, 0.02 - 2 * backward))
+
+
 def test_tensor_parallel_layers_pay_four_sums_each():
     calls = []
     step_seconds(ONE_B, Layout(tensor=4), H100, lambda *call: calls.append(call) or 1.0)

@@ -1,0 +1,168 @@
+"""Checks of the exercises on parallelism: cutting weights, scores and parameters over ranks, and running a pipeline."""
+
+import math
+from itertools import accumulate
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, must_refuse, number, typed
+from d2lmini.parallel import gpipe, one_f_one_b, starts
+
+
+def _whole_numbers(value):
+    """Return the list of integers that an answer is, None where it is none."""
+    found = [number(item) for item in listed(value) or ()] if listed(value) is not None else None
+    return None if found is None or any(n is None or n != int(n) for n in found) else [int(n) for n in found]
+
+
+@check
+def qkv_rows(function):
+    """``function(heads, head_width, ranks, rank)``: a rank's rows of a weight with all q, then all k, then all v."""
+    for heads, width, ranks in ((4, 2, 2), (4, 3, 4), (6, 1, 3), (2, 2, 1)):
+        each = heads // ranks * width
+        for rank in range(ranks):
+            want = [part * heads * width + rank * each + row for part in range(3) for row in range(each)]
+            given = f"{heads} heads of width {width}, rank {rank} of {ranks}"
+            answer = attempt(function, heads, width, ranks, rank, given=given)
+            got = _whole_numbers(answer)
+            if got is None:
+                raise Wrong(f"{given}: expected a list of rows, got {typed(answer)}")
+            if got != want:
+                raise Wrong(f"{given}: expected the rows {want}, got {brief(got)}{_mixed(got, heads * width)}")
+    must_refuse(function, 4, 2, 3, 0, given="4 heads on 3 ranks")
+    return "a rank has the same heads of q, k and v, in this order, so that chunk(3) finds its own three"
+
+
+def _mixed(got, width):
+    kinds = [sum(part * width <= row < (part + 1) * width for row in got) for part in range(3)]
+    if len(set(kinds)) > 1:
+        return f" (that is {kinds[0]} rows of q, {kinds[1]} of k, {kinds[2]} of v)"
+    return ""
+
+
+class _Largest(TorchFunctionMode):
+    """The most numbers that any tensor made in here has."""
+
+    most = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.most = max(self.most, result.numel())
+        return result
+
+
+@check
+def split_loss(function):
+    """``function(parts, targets)``: mean cross-entropy of scores cut by words, [n, words of a rank] each."""
+    numbers = torch.Generator().manual_seed(0)
+    cases = ((5, (4, 4, 4), 1), (3, (3, 6, 2), 1), (4, (5,), 1), (6, (4, 4), 200), (2, (2, 2, 2, 2), -300))
+    for n, widths, size in cases:
+        scores = torch.randn(n, sum(widths), generator=numbers, dtype=torch.float64) * abs(size) + size
+        targets = torch.randint(sum(widths), (n,), generator=numbers)
+        targets[0], targets[-1] = 0, sum(widths) - 1
+        given = f"{many(n, 'example')}, {' + '.join(map(str, widths))} words, scores around {size}"
+        _try_loss(function, scores, targets, widths, given)
+    return "every rank needs only its own words: a largest score, a sum and the target's score are all that travels"
+
+
+def _try_loss(function, scores, targets, widths, given):
+    watch = _Largest()
+
+    def watched(*inputs):
+        with watch:
+            return function(*inputs)
+
+    answer = attempt(watched, [part.clone() for part in scores.split(widths, 1)], targets, given=given)
+    got, want = number(answer), torch.nn.functional.cross_entropy(scores, targets).item()
+    if got is None:
+        raise Wrong(f"{given}: expected one number, got {typed(answer)}")
+    if not math.isclose(got, want, rel_tol=1e-9, abs_tol=1e-9):
+        raise Wrong(f"{given}: expected {want:.6g}, got {got:.6g}{_loss_slip(got, scores, targets, widths)}")
+    if len(widths) > 1 and watch.most >= scores.numel():
+        raise Wrong(f"{given}: your code made a tensor of {watch.most} numbers, as many as all ranks' scores together")
+
+
+def _loss_slip(got, scores, targets, widths):
+    """Return a hint if `got` is what one of the usual slips gives."""
+    if not math.isfinite(got):
+        return " (exp of a large score: subtract the largest of all parts first)"
+    if math.isclose(got, torch.nn.functional.cross_entropy(scores, targets, reduction="sum").item()):
+        return " (that is the sum: divide by the number of examples)"
+    first = scores[:, : widths[0]]
+    if len(widths) > 1 and math.isclose(got, (first.logsumexp(1) - scores.gather(1, targets[:, None])[:, 0]).mean()):
+        return " (that sums over the first part alone)"
+    return ""
+
+
+@check
+def shard_pieces(function):
+    """``function(sizes, ranks, rank)``: the (parameter, start, stop) of a rank's shard of all parameters in one row."""
+    cases = (((4, 4), 2), ((5, 3, 2), 2), ((7,), 3), ((1, 1, 1), 2), ((2, 9, 1), 4), ((3,), 5), ((6, 2), 1))
+    for sizes, ranks in cases:
+        for rank in range(ranks):
+            given = f"parameters of {', '.join(map(str, sizes))} numbers, rank {rank} of {ranks}"
+            answer = attempt(function, list(sizes), ranks, rank, given=given)
+            found = listed(answer)
+            got = None if found is None else [_whole_numbers(piece) for piece in found]
+            if got is None or any(piece is None or len(piece) != 3 for piece in got):
+                raise Wrong(f"{given}: expected a list of (parameter, start, stop), got {typed(answer)}")
+            want = _pieces(sizes, ranks, rank)
+            if got != want:
+                raise Wrong(f"{given}: expected {_told(want)}, got {_told(got)}{_piece_slip(got)}")
+    return "shards are equal, rounded up; a parameter may lie on several ranks, and the last ranks may have nothing"
+
+
+def _pieces(sizes, ranks, rank):
+    each, ends = -(-sum(sizes) // ranks), list(accumulate(sizes))
+    found = []
+    for i, (size, end) in enumerate(zip(sizes, ends)):
+        start, stop = (min(max(place - (end - size), 0), size) for place in (rank * each, (rank + 1) * each))
+        if start < stop:
+            found.append([i, start, stop])
+    return found
+
+
+def _told(pieces):
+    return "[" + ", ".join(f"({', '.join(map(str, piece))})" for piece in pieces) + "]"
+
+
+def _piece_slip(got):
+    return " (leave out pieces without numbers)" if any(start >= stop for _, start, stop in got) else ""
+
+
+@check
+def pipeline_seconds(function):
+    """``function(orders, forward, backward)``: when the last step of a schedule ends; ValueError if it never does."""
+    cases = ((1, 3, 1, 2), (2, 1, 1, 2), (3, 4, 1, 2), (4, 8, 2, 1), (4, 2, 1, 3))
+    for schedule in (gpipe, one_f_one_b):
+        for stages, batches, forward, backward in cases:
+            given = f"{schedule.__name__}({stages}, {batches}), forward {forward} s, backward {backward} s"
+            _try_pipeline(function, schedule(stages, batches), forward, backward, given)
+    uneven = [[("F", 1), ("F", 0), ("B", 0), ("B", 1)]] * 2
+    _try_pipeline(function, uneven, 1, 2, "two stages that begin with micro-batch 1")
+    stuck = [("B", 0), ("F", 0)]
+    for orders in ([stuck], [stuck, stuck[::-1]]):
+        must_refuse(function, orders, 1, 2, given="a first stage that begins with B0, which waits for its own F0")
+    return "a step starts when its stage is free and what it needs is there; with none to start it is stuck"
+
+
+def _try_pipeline(function, orders, forward, backward, given):
+    answer = attempt(function, [list(order) for order in orders], forward, backward, given=given)
+    got, cost = number(answer), {"F": forward, "B": backward}
+    begin = starts(orders, forward, backward)
+    want = max(at + cost[way] for (_, way, _), at in begin.items())
+    if got is None:
+        raise Wrong(f"{given}: expected a number of seconds, got {typed(answer)}")
+    if not math.isclose(got, want):
+        raise Wrong(f"{given}: expected {want:g} s, got {got:g} s{_pipeline_slip(got, orders, cost, begin)}")
+
+
+def _pipeline_slip(got, orders, cost, begin):
+    slips = {
+        "that is what one stage computes, without any wait": sum(cost[way] for way, _ in orders[0]),
+        "that is what all stages compute together": sum(cost[way] for order in orders for way, _ in order),
+        "that is when the last step starts: add what it takes": max(begin.values()),
+    }
+    return next((f" ({hint})" for hint, value in slips.items() if math.isclose(got, value)), "")
