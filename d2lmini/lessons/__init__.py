@@ -2,5 +2,4 @@
 
     allreduce    the chapter's schedules between processes, and their times
     ddp          torch's DistributedDataParallel
-    trainer      the trainer with one process for each device
 """
