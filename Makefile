@@ -10,10 +10,10 @@ INSTALLED := .venv/.installed
 BOOK := _build/.built
 # The files of the book, asked of the shell: make itself takes a space or a colon in a name for its own.
 SOURCES := find . -path './.*' -prune -o -path ./_build -prune -o -type f \( -name '*.md' -o -name '*.bib' \
-	-o -path ./index.ipynb -o -path './_*.yml' -o -path './chapters/*' -o -path './_static/*' -o -path './tools/*.py' \
-	-o -path './d2lmini/*.py' \) ! -path '*/.*' ! -path ./README.md ! -path '*/__pycache__/*'
+	-o -path ./index.ipynb -o -path './_*.yml' -o -path './chapters/*' -o -path './reference/*' -o -path './_static/*' \
+	-o -path './tools/*.py' -o -path './d2lmini/*.py' \) ! -path '*/.*' ! -path ./README.md ! -path '*/__pycache__/*'
 SORTED := LC_ALL=C sort
-CHECKED := d2lmini tests tools benchmarks chapters index.ipynb
+CHECKED := d2lmini tests tools benchmarks chapters reference index.ipynb
 
 .PHONY: help setup book serve lab chapters quick test clean distclean FORCE
 .DEFAULT_GOAL := help
@@ -43,7 +43,7 @@ test: $(INSTALLED) ## check the code, build the book, run the tests, compare eve
 	@$(MAKE) --no-print-directory book
 	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile tests
 	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile \
-		--nbval --nbval-current-env --nbval-cell-timeout $(CELL_TIMEOUT) index.ipynb chapters
+		--nbval --nbval-current-env --nbval-cell-timeout $(CELL_TIMEOUT) index.ipynb chapters reference
 
 # A marker given here takes the place of those in pyproject.toml, so they are named again. A book need not be there.
 quick: $(INSTALLED) ## check the code and run the tests that are not slow and start no process, browser or notebook

@@ -18,6 +18,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from notebook_env import ENVIRONMENT
 
 ROOT = Path(__file__).resolve().parent.parent
+PLACES = ("index.ipynb", "chapters/*.ipynb", "reference/*.ipynb")
 MEASURED = "nbval-ignore-output"
 
 
@@ -109,13 +110,13 @@ def replace(path, text):
 def main(argv=None):
     """Update the notebooks named in `argv`, or all chapters; return the exit status."""
     parser = argparse.ArgumentParser(description="Execute notebooks and store their outputs.")
-    parser.add_argument("notebooks", nargs="*", type=Path, help="default: the front page and all in chapters/")
+    parser.add_argument("notebooks", nargs="*", type=Path, help="default: all of the book")
     parser.add_argument("--fresh", action="store_true", help="also store new outputs of the cells that measure")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file would change")
     parser.add_argument("--timeout", type=int, default=300, metavar="SECONDS", help="for each cell (default: 300)")
     options = parser.parse_args(argv)
     status = 0
-    for path in options.notebooks or [ROOT / "index.ipynb", *sorted((ROOT / "chapters").glob("*.ipynb"))]:
+    for path in options.notebooks or [path for place in PLACES for path in sorted(ROOT.glob(place))]:
         try:
             changed = update(path.resolve(), options.timeout, options.fresh, options.check)
         except (ChapterError, OSError, ValueError, RuntimeError) as error:

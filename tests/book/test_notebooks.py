@@ -10,7 +10,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
-PAGES = [ROOT / "index.ipynb", *CHAPTERS]
+PAGES = [ROOT / "index.ipynb", *CHAPTERS, *sorted((ROOT / "reference").glob("*.ipynb"))]
 MACHINE = {
     "a path of some machine": re.compile(r"(?<![\w.~])/(?:home|root|Users|tmp|private|work|usr|opt)/\w|[A-Z]:\\"),
     "the address of an object": re.compile(r"\bat 0x[0-9a-f]+"),
@@ -143,5 +143,7 @@ def test_chapter_cites_what_the_bibliography_has(path):
 def test_contents_list_every_chapter_and_only_these():
     listed = set(re.findall(r"chapters/([\w-]+)", str(yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8")))))
     assert listed == {chapter.stem for chapter in CHAPTERS}
+    found = set(re.findall(r"reference/([\w-]+)", (ROOT / "_toc.yml").read_text("utf-8")))
+    assert found == {page.stem for page in (ROOT / "reference").iterdir() if page.suffix in (".md", ".ipynb")}
     pages = [page.read_text(encoding="utf-8") for page in ROOT.glob("*.md")]
     assert any("{bibliography}" in page for page in pages), "no page shows the bibliography"

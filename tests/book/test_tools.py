@@ -8,12 +8,15 @@ import threading
 from types import SimpleNamespace
 from urllib.request import urlopen
 
+import api_reference
+import glossary_links
 import nbformat
 import notebook_env
 import notebook_form
 import offline_book
 import pytest
 import serve
+from docutils import nodes
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 import chapters
@@ -202,3 +205,36 @@ def test_a_taken_or_wrong_port_gives_one_line(capsys):
         ports = [str(taken.getsockname()[1]), "x", "-1", "65536", ""]
         assert [serve.main([port]) for port in ports] == [1] * 5
     assert len(capsys.readouterr().err.splitlines()) == 5
+
+
+def test_docstrings_are_read_as_paragraphs_code_and_drawings():
+    text = "Return `x`, a ``y``.\n\n    a ──▶ b\n      │\n\nRaises ValueError\nfor less.\n"
+    first, drawing, last = api_reference.blocks(text)
+    assert [node.astext() for node in first.findall(nodes.literal)] == ["x", "y"]
+    assert isinstance(drawing, nodes.literal_block)
+    assert "b\n" in drawing.astext()
+    assert last.astext() == "Raises ValueError for less."
+    assert api_reference.blocks(None) == []
+
+
+def test_a_signature_has_defaults_and_neither_types_nor_addresses():
+    def call(self, a: int, *, b: str = "x", c=object()) -> int: ...  # noqa: B008
+
+    assert api_reference.signature("call", call) == "call(a, *, b='x', c=<object object>)"
+    assert api_reference.signature("TABLE", {}) == "TABLE"
+
+
+def test_first_uses_of_terms_become_links():
+    left = {"rank": ("term-rank", "A number."), "ring": ("t-ring", "A circle."), "ring sum": ("t-sum", "Added."),
+            "all-reduce": ("t-a", "A sum."), "allreduce": ("t-b", "A sum.")}  # fmt: skip
+    parts = list(glossary_links.linked("String: Ranks, a rank's ring sum, an all-reduce and allreduce", left, "g.html"))
+    assert "".join(part.astext() for part in parts) == "String: Ranks, a rank's ring sum, an all-reduce and allreduce"
+    links = [(part.astext(), part["refuri"]) for part in parts if isinstance(part, nodes.reference)]
+    assert links == [("Ranks", "g.html#term-rank"), ("ring sum", "g.html#t-sum"), ("all-reduce", "g.html#t-a")]
+    assert set(left) == {"ring"}
+
+
+def test_only_paragraphs_are_linked():
+    paragraph = nodes.paragraph("", "", nodes.Text("a rank, "), nodes.literal("", "rank"))
+    assert [glossary_links.in_prose(text) for text in paragraph.findall(nodes.Text)] == [True, False]
+    assert not glossary_links.in_prose(next(nodes.title("", "rank").findall(nodes.Text)))

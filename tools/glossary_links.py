@@ -1,0 +1,73 @@
+"""A Sphinx extension: the first use of each of the glossary's terms in a chapter leads to the glossary.
+
+It is done as the pages are written, so the chapters' text stays plain. The definition shows when the pointer rests on
+the link.
+"""
+
+import re
+
+from docutils import nodes
+
+GLOSSARY = "reference/glossary"
+CHAPTERS = "chapters/"
+# What is no running text, or is a link already.
+APART = (nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw, nodes.reference, nodes.table,
+         nodes.title, nodes.image, nodes.figure)  # fmt: skip
+
+
+def terms(glossary):
+    """Return term, in lower case -> (its id, its definition) of a glossary's document."""
+    found = {}
+    for item in glossary.findall(nodes.definition_list_item):
+        definition = " ".join(item.next_node(nodes.definition).astext().split())
+        for term in item.findall(nodes.term):
+            found[term.astext().lower()] = (term["ids"][0], definition)
+    return found
+
+
+def pattern(names):
+    """Return the expression for whole words, plurals too, that are one of these names; longer names come first."""
+    names = sorted(names, key=len, reverse=True)
+    return re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, names))})(?:e?s)?(?![\w-])", re.IGNORECASE)
+
+
+def link(app, doctree, docname):
+    """Make the first use of each term in a chapter a link, as its page is written."""
+    if not docname.startswith(CHAPTERS) or GLOSSARY not in app.env.all_docs:
+        return
+    left = terms(app.env.get_doctree(GLOSSARY))
+    page = app.builder.get_relative_uri(docname, GLOSSARY)
+    for text in list(doctree.findall(nodes.Text)):
+        if left and in_prose(text):
+            text.parent.replace(text, list(linked(text.astext(), left, page)))
+
+
+def in_prose(text):
+    """Say whether a text stands in a paragraph, and in nothing that is apart."""
+    above, around = text.parent, []
+    while above is not None:
+        around.append(above)
+        above = above.parent
+    return any(isinstance(node, nodes.paragraph) for node in around) and not any(isinstance(n, APART) for n in around)
+
+
+def linked(text, left, page):
+    """Yield a text's parts as nodes, with links in place of terms in `left`, which are taken out of it."""
+    end = 0
+    for match in pattern(left).finditer(text):
+        name = match[1].lower()
+        if name in left:
+            place, definition = left[name]
+            for synonym in [key for key, value in left.items() if value[1] == definition]:
+                del left[synonym]
+            yield nodes.Text(text[end : match.start()])
+            yield nodes.reference("", "", nodes.Text(match[0]), internal=True, refuri=f"{page}#{place}",
+                                  reftitle=definition, classes=["glossary-term"])  # fmt: skip
+            end = match.end()
+    yield nodes.Text(text[end:])
+
+
+def setup(app):
+    """Register with Sphinx."""
+    app.connect("doctree-resolved", link)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
