@@ -16,7 +16,7 @@ FLOORS = [
     {"hardware", "models", "data", "reuse"},
     {"sim"},
     {"devices"},
-    {"timing"},
+    {"timing", "testing"},
     {"measuring", "collectives"},
     {"data_parallel", "distributed", "parallel"},
     {"trainer"},

@@ -8,13 +8,17 @@ import random
 import sys
 from types import SimpleNamespace
 
-import numpy
 import torch
 from torch.distributed import distributed_c10d
 from torch.distributed.tensor import DTensor, _random
 
 from d2lmini.sim.device.state import state
 from d2lmini.sim.ranks.tracker import Tracker
+
+try:
+    import numpy
+except ImportError:  # torch does without, and so do simulated ranks
+    numpy = None
 
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
 _handlers = DTensor._op_dispatcher._custom_op_handlers  # of the operations that DTensor runs in another way
@@ -39,14 +43,15 @@ class Process:
             self._gpus, self._first = gpus, first
             self._environment = environment
             self._groups, self._tracker = no_groups(), Tracker()
-            self._numpy = numpy.random.MT19937()
-            self._numpy.state = numpy.random.get_state(legacy=False)
+            if numpy:
+                self._numpy = numpy.random.MT19937()
+                self._numpy.state = numpy.random.get_state(legacy=False)
 
     def leave(self):
         """Put the variables aside."""
         self._groups = distributed_c10d._world
         self._torch, self._python = torch.default_generator.get_state(), random.getstate()
-        self._numpy = numpy.random.get_bit_generator()
+        self._numpy = numpy and numpy.random.get_bit_generator()
         self._tracker, self._handlers = _random._rng_tracker, _handlers.copy()
         self._excepthook = sys.excepthook
         self._gpus, self._first = state.gpus, getattr(state.clock, "first", 0)
@@ -57,7 +62,8 @@ class Process:
         distributed_c10d._world = self._groups
         torch.default_generator.set_state(self._torch)
         random.setstate(self._python)
-        numpy.random.set_bit_generator(self._numpy)
+        if numpy:
+            numpy.random.set_bit_generator(self._numpy)
         _random._rng_tracker, sys.excepthook = self._tracker, self._excepthook
         state.gpus = self._gpus
         if hasattr(state.clock, "first"):

@@ -1,0 +1,70 @@
+"""Checks of the exercises on code that must run on every device and on every rank."""
+
+import torch
+
+from d2lmini import sim
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, number
+
+
+@check
+def causal_mask(function):
+    """``function(tokens)``: for tokens of shape (batch, T), True at (T, T) where position i may look at j <= i."""
+    for batch, length in ((2, 5), (3, 1), (1, 4), (4, 0)):
+        given = f"tokens of shape {[batch, length]}"
+        mask = attempt(function, torch.zeros(batch, length, dtype=torch.long), given=given)
+        want = torch.tensor([[j <= i for j in range(length)] for i in range(length)], dtype=torch.bool)
+        want = want.reshape(length, length)
+        if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool or mask.shape != want.shape:
+            raise Wrong(f"{given}: expected a tensor of bool of shape {list(want.shape)}, got {brief(mask)}")
+        if not torch.equal(mask, want):
+            raise Wrong(f"{given}: True must stand where j <= i, and only there")
+        there = attempt(function, torch.zeros(batch, length, dtype=torch.long, device="meta"), given=f"{given} on meta")
+        if there.device.type != "meta":
+            raise Wrong(f"{given} on meta: the mask is on {there.device}; make it where the tokens are")
+    return "the mask is right, and on the device of the tokens"
+
+
+@check
+def mean_loss(function):
+    """``function(losses)``: the mean of a list of losses on a device, as a float, for one wait of the host."""
+    if not sim.has_clock():
+        sim.enable(2)
+    for values in ([3.0], [1.0, 2.0, 6.0], [float(i * i) for i in range(9)]):
+        given, waits = f"{len(values)} losses on sim:0", []
+        losses = [torch.tensor(value, device="sim:0") for value in values]
+        torch.sim.synchronize()
+
+        def watched(losses, waits=waits):  # only the reader's code: comparing the inputs afterwards waits too
+            with sim.trace() as trace:
+                result = function(losses)
+            waits.append(sum(span.kind == "wait" for span in trace.spans))
+            return result
+
+        got, want = attempt(watched, losses, given=given), sum(values) / len(values)
+        if isinstance(got, torch.Tensor) or number(got) is None:
+            raise Wrong(f"{given}: expected a number of Python, got {brief(got)}: .item() reads one")
+        if abs(got - want) > 1e-5 * want:
+            raise Wrong(f"{given}: expected {want:g}, got {brief(got)}")
+        if waits != [1]:
+            raise Wrong(f"{given}: the host waited {waits[0]} times; put them together on the device, then read once")
+    return "the mean is right, and the host waited once"
+
+
+@check
+def mean_over_ranks(function):
+    """``function(values)``, called by every rank with a vector that may be empty: the mean of all ranks' values."""
+    if not sim.has_clock() or torch.sim.device_count() < 2:
+        sim.enable(2)
+    for shards in ([[1.0, 2.0, 6.0], []], [[4.0], [8.0]], [[1.0], [2.0, 3.0]], [[], [5.0, 7.0]]):
+        given = f"rank 0 with {brief(shards[0])}, rank 1 with {brief(shards[1])}"
+        answers = attempt(lambda shards: sim.spawn(_rank, (function, shards), nprocs=2), shards, given=given)
+        want = sum(map(sum, shards)) / sum(map(len, shards))
+        for rank, got in enumerate(answers):
+            if number(got) is None or not abs(number(got) - want) < 1e-5 * want:
+                raise Wrong(f"{given}: expected {want:g} on rank {rank}, got {brief(got)}")
+    return "every rank has the mean of all values, also where a rank has none"
+
+
+def _rank(rank, function, shards):
+    got = function(torch.tensor(shards[rank], device="sim"))
+    return got.item() if isinstance(got, torch.Tensor) and got.numel() == 1 else got

@@ -1,0 +1,22 @@
+"""Tests of other people's multi-GPU code on simulated GPUs; pytest finds the plugin when the package is installed.
+
+    @pytest.mark.sim_gpus(2, gpu="A100-SXM4-80GB")      # what sim.enable takes
+    def test_step(sim_gpus):                            # a list: sim:0, sim:1
+        with testing.costs() as costs:
+            step(model.to(sim_gpus[0]))
+        costs.check(host_waits=0, peak_bytes=2**30)
+
+    @pytest.mark.sim_ranks(4)                           # the same, but the test runs on every rank at once
+    def test_gradients():
+        dist.all_reduce(torch.ones(4, device="sim"))
+
+    counting   what happened inside a with: bytes, collectives, waits, memory, time
+    plugin     the fixture and the two markers; loads torch only for tests that use them
+"""
+
+
+def costs():
+    """Return a context manager that counts what simulated GPUs do inside; see `counting.Costs`."""
+    from d2lmini.testing.counting import Costs
+
+    return Costs()

@@ -1,0 +1,57 @@
+"""The pytest plugin: simulated GPUs for the time of one test, and tests that run on simulated ranks."""
+
+import sys
+
+import pytest
+
+_MARKERS = [
+    "sim_gpus(gpus=2, gpu=..., machine=..., memory=..., ...): run the test with simulated GPUs; takes what "
+    "d2lmini.sim.enable takes",
+    "sim_ranks(gpus=2, ...): the same, and run the test on one simulated rank for each GPU, all at once",
+]
+
+
+def pytest_configure(config):
+    """Make the two markers known."""
+    for line in _MARKERS:
+        config.addinivalue_line("markers", line)
+
+
+@pytest.fixture
+def sim_gpus(request):
+    """Simulated GPUs for the time of a test, as a list of torch.device, made as the test's marker says.
+
+    Afterwards they are gone, and with them what a failed test's frames hold there; who keeps a tensor elsewhere, in a
+    global or a fixture of a longer life, gets the RuntimeError of `sim.disable`.
+    """
+    import torch
+
+    from d2lmini import sim
+
+    given = _marker(request.node)
+    sim.enable(*(given.args if given else ()), **(given.kwargs if given else {}))
+    yield [torch.device("sim", i) for i in range(torch.sim.device_count())]
+    sys.last_value = sys.last_traceback = sys.last_exc = None  # a failed test's error, which pytest puts there
+    sim.disable()
+
+
+@pytest.fixture(autouse=True)
+def _sim_gpus_of_a_marked_test(request):
+    if _marker(request.node):
+        request.getfixturevalue("sim_gpus")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a test marked ``sim_ranks`` on every rank."""
+    if pyfuncitem.get_closest_marker("sim_ranks") is None:
+        return None
+    from d2lmini import sim
+
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    sim.spawn(lambda rank: pyfuncitem.obj(**given))
+    return True
+
+
+def _marker(node):
+    return node.get_closest_marker("sim_ranks") or node.get_closest_marker("sim_gpus")

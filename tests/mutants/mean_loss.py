@@ -1,0 +1,18 @@
+"""Wrong answers to the exercise mean-loss, which its check must reject."""
+
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
+    ("the result stays on the device", ".item()", ""),
+    ("the sum", ".mean()", ".sum()"),
+    ("the last one only", "torch.stack(losses)", "losses[-1]"),
+    ("nothing is returned", "return ", ""),
+]
+
+
+def mean_loss(losses):
+    """Every loss is read."""
+    return sum(loss.item() for loss in losses) / len(losses)
+
+
+def mean_loss(losses):
+    """Every loss is copied to the host, and the mean taken there."""
+    return torch.stack([loss.cpu() for loss in losses]).mean().item()

@@ -1,0 +1,121 @@
+"""The plugin, in a pytest of its own: GPUs as marked, tests on ranks; nothing is left, not even by failed tests."""
+
+import subprocess
+import sys
+
+import pytest
+
+from d2lmini import sim
+
+pytest_plugins = ["pytester"]
+IMPORTS = "import pytest, torch\nimport torch.distributed as dist\nfrom d2lmini import sim\n"
+
+
+@pytest.fixture
+def run(pytester, monkeypatch):
+    """Return a function that runs tests with the plugin alone, and returns the outcome."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    sim.enable(1)  # what a pytest inside this process imports, it takes away again
+    sim.disable()
+
+    def run(source, process=False):
+        pytester.makepyfile(IMPORTS + source)
+        start = pytester.runpytest_subprocess if process else pytester.runpytest_inprocess
+        return start("-q", "-p", "d2lmini.testing.plugin", "--strict-markers")
+
+    yield run
+    assert not sim.is_enabled()
+
+
+def test_gpus_are_as_the_marker_says_and_gone_afterwards(run):
+    run("""
+def test_two(sim_gpus):
+    assert sim_gpus == [torch.device("sim:0"), torch.device("sim:1")]
+    assert torch.accelerator.current_accelerator().type == "sim" or torch.cuda.is_available()
+
+def test_none():
+    assert not sim.is_enabled()
+
+@pytest.mark.sim_gpus(3, gpu="V100-SXM2-16GB", memory=4096)
+def test_marked():
+    assert sim.machine().gpu.name == "V100-SXM2-16GB" and torch.sim.device_count() == 3
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.ones(2048, device="sim:2")
+
+@pytest.mark.sim_gpus(2)
+class TestOfAClass:
+    def test_method(self, sim_gpus):
+        assert len(sim_gpus) == 2
+""").assert_outcomes(passed=4)
+
+
+def test_on_ranks_with_fixtures_and_parameters(run):
+    run("""
+@pytest.mark.sim_ranks(3)
+@pytest.mark.parametrize("start", [1.0, 2.0])
+def test_sum(start, tmp_path):
+    x = torch.full((2,), start + dist.get_rank(), device="sim")
+    dist.all_reduce(x)
+    assert x.tolist() == [3 * start + 3] * 2
+    (tmp_path / str(dist.get_rank())).touch()
+    dist.barrier()
+    assert len(list(tmp_path.iterdir())) == 3
+""").assert_outcomes(passed=2)
+
+
+def test_what_fails_on_a_rank_fails_and_says_what(run):
+    done = run("""
+@pytest.mark.sim_ranks(2)
+def test_value():
+    assert dist.get_rank() == 0
+
+@pytest.mark.sim_ranks(2)
+def test_deadlock():
+    if dist.get_rank() == 0:
+        dist.barrier()
+""")
+    done.assert_outcomes(failed=2)
+    done.stdout.fnmatch_lines(["*assert 1 == 0*", "*DeadlockError*not called by rank 1*"])
+
+
+@pytest.mark.process
+def test_a_failed_test_leaves_nothing(run):  # inside this process pytester itself keeps the errors
+    run("""
+@pytest.mark.sim_gpus(4)
+def test_fails():
+    kept = torch.ones(1024, device="sim:3")
+    itself = [kept]
+    itself.append(itself)
+    assert kept.sum() == 0
+
+@pytest.mark.sim_ranks(4)
+def test_fails_on_ranks():
+    kept = torch.ones(1024, device="sim")
+    assert kept.sum() == 0
+
+@pytest.mark.sim_gpus(1)
+def test_next():
+    assert torch.sim.memory_allocated() == 0
+""", process=True).assert_outcomes(failed=2, passed=1)
+
+
+@pytest.mark.process
+def test_who_keeps_a_tensor_is_told(run):
+    done = run("""
+kept = []
+
+def test_keeps(sim_gpus):
+    kept.append(torch.ones(3, device="sim:1"))
+
+def test_lets_go():
+    kept.clear()
+    sim.disable()
+""", process=True)
+    done.assert_outcomes(passed=2, errors=1)
+    done.stdout.fnmatch_lines(["*delete them first*"])
+
+
+@pytest.mark.process
+def test_loading_the_plugin_loads_no_torch():
+    code = "import sys, d2lmini.testing.plugin; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
