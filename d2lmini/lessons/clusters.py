@@ -52,6 +52,7 @@ def main(per_node=2, n=250_000, repeat=5):
         dist.barrier()
         if rank == speaker:
             print(f"rank {rank} of {os.environ['WORLD_SIZE']}, local rank {os.environ['LOCAL_RANK']}", flush=True)
+    dist.barrier()
     if rank == 0:
         print(f"both sums agree: {torch.equal(*sums.values())}")
         print(*(f"{name}: {seconds * 1e3:.1f} ms" for name, seconds in best.items()), sep="\n")
