@@ -1,6 +1,7 @@
 """Checks of the exercises, one a name: each tries the reader's function and prints one line that says what is wrong."""
 
 from d2lmini.checks.buckets import bucket_hook, bucket_plan
+from d2lmini.checks.clusters import fewest_servers, node_bytes, scaled_rate, third_time
 from d2lmini.checks.copies import fit_line, pack, prefetch
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
@@ -19,10 +20,10 @@ from d2lmini.checks.shards import first_gpu_bytes, joined_moments, mean_gradient
 __all__ = [
     "CHECKS", "Wrong", "allreduce_bytes", "attainable_product", "attempt", "batch_for", "bounded_queue", "brief",
     "bucket_hook", "bucket_plan", "cannon", "causal_mask", "check", "checkpointed_peak", "exposed_seconds",
-    "first_gpu_bytes", "fit_line", "hiding_batch", "joined_moments", "largest_batch", "lines_in_flight",
-    "loss_scale", "mean_gradient", "mean_loss", "mean_over_ranks", "most_ranks", "move", "must_refuse", "pack",
-    "pipeline_seconds", "prefetch", "product_norms", "qkv_rows", "random_cycle", "recursive_doubling",
-    "register_tile", "ring_mean", "sampler_indices", "send_largest", "separable_macs", "serial_share",
-    "shard_pieces", "sharded_step", "share_memory", "split_batch", "split_loss", "tile_reads", "worker_plan",
-    "zero_point",
+    "fewest_servers", "first_gpu_bytes", "fit_line", "hiding_batch", "joined_moments", "largest_batch",
+    "lines_in_flight", "loss_scale", "mean_gradient", "mean_loss", "mean_over_ranks", "most_ranks", "move",
+    "must_refuse", "node_bytes", "pack", "pipeline_seconds", "prefetch", "product_norms", "qkv_rows", "random_cycle",
+    "recursive_doubling", "register_tile", "ring_mean", "sampler_indices", "scaled_rate", "send_largest",
+    "separable_macs", "serial_share", "shard_pieces", "sharded_step", "share_memory", "split_batch", "split_loss",
+    "third_time", "tile_reads", "worker_plan", "zero_point",
 ]  # fmt: skip

@@ -1,0 +1,9 @@
+"""Wrong answers to the exercise third-time, which its check must reject."""
+
+EDITS = [
+    ("all of it is shared", "return serial + ", "return "),
+    ("the serial part is divided too", "serial + shared / workers", "(serial + shared) / workers"),
+    ("differences of workers in place of shares", "(1 / p - 1 / q)", "(q - p)"),
+    ("the wrong sign", "t - shared / p", "t + shared / p"),
+    ("the first time stays", "serial = t - shared / p", "serial = t"),
+]
