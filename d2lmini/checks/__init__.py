@@ -9,7 +9,7 @@ from d2lmini.checks.numbers import loss_scale, most_ranks, send_largest, zero_po
 from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, worker_plan
 from d2lmini.checks.parallel import pipeline_seconds, qkv_rows, shard_pieces, split_loss
 from d2lmini.checks.placement import move, product_norms
-from d2lmini.checks.portable import causal_mask, mean_loss, mean_over_ranks
+from d2lmini.checks.portable import causal_mask, joined_mean, one_wait
 from d2lmini.checks.ranks import exposed_seconds, hiding_batch, sampler_indices, sharded_step
 from d2lmini.checks.replicas import allreduce_bytes, share_memory
 from d2lmini.checks.reuse import cannon, register_tile, tile_reads
@@ -20,9 +20,9 @@ from d2lmini.checks.shards import first_gpu_bytes, joined_moments, mean_gradient
 __all__ = [
     "CHECKS", "Wrong", "allreduce_bytes", "attainable_product", "attempt", "batch_for", "bounded_queue", "brief",
     "bucket_hook", "bucket_plan", "cannon", "causal_mask", "check", "checkpointed_peak", "exposed_seconds",
-    "fewest_servers", "first_gpu_bytes", "fit_line", "hiding_batch", "joined_moments", "largest_batch",
-    "lines_in_flight", "loss_scale", "mean_gradient", "mean_loss", "mean_over_ranks", "most_ranks", "move",
-    "must_refuse", "node_bytes", "pack", "pipeline_seconds", "prefetch", "product_norms", "qkv_rows", "random_cycle",
+    "fewest_servers", "first_gpu_bytes", "fit_line", "hiding_batch", "joined_mean", "joined_moments",
+    "largest_batch", "lines_in_flight", "loss_scale", "mean_gradient", "most_ranks", "move", "must_refuse",
+    "node_bytes", "one_wait", "pack", "pipeline_seconds", "prefetch", "product_norms", "qkv_rows", "random_cycle",
     "recursive_doubling", "register_tile", "ring_mean", "sampler_indices", "scaled_rate", "send_largest",
     "separable_macs", "serial_share", "shard_pieces", "sharded_step", "share_memory", "split_batch", "split_loss",
     "third_time", "tile_reads", "worker_plan", "zero_point",

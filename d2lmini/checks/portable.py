@@ -25,7 +25,7 @@ def causal_mask(function):
 
 
 @check
-def mean_loss(function):
+def one_wait(function):
     """``function(losses)``: the mean of a list of losses on a device, as a float, for one wait of the host."""
     if not sim.has_clock():
         sim.enable(2)
@@ -51,7 +51,7 @@ def mean_loss(function):
 
 
 @check
-def mean_over_ranks(function):
+def joined_mean(function):
     """``function(values)``, called by every rank with a vector that may be empty: the mean of all ranks' values."""
     if not sim.has_clock() or torch.sim.device_count() < 2:
         sim.enable(2)

@@ -1,4 +1,4 @@
-"""Wrong answers to the exercise mean-over-ranks, which its check must reject."""
+"""Wrong answers to the exercise joined-mean, which its check must reject."""
 
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the ranks' own mean", "    dist.all_reduce(both)\n", ""),
@@ -9,7 +9,7 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
 ]
 
 
-def mean_over_ranks(values):
+def joined_mean(values):
     """A rank without values skips the collective."""
     if len(values) == 0:
         return torch.tensor(0.0)
@@ -18,7 +18,7 @@ def mean_over_ranks(values):
     return both[0] / both[1]
 
 
-def mean_over_ranks(values):
+def joined_mean(values):
     """The mean of the ranks' means."""
     mean = values.mean() if len(values) else values.sum()
     dist.all_reduce(mean)

@@ -1,4 +1,4 @@
-"""Wrong answers to the exercise mean-loss, which its check must reject."""
+"""Wrong answers to the exercise one-wait, which its check must reject."""
 
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the result stays on the device", ".item()", ""),
@@ -8,11 +8,11 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
 ]
 
 
-def mean_loss(losses):
+def one_wait(losses):
     """Every loss is read."""
     return sum(loss.item() for loss in losses) / len(losses)
 
 
-def mean_loss(losses):
+def one_wait(losses):
     """Every loss is copied to the host, and the mean taken there."""
     return torch.stack([loss.cpu() for loss in losses]).mean().item()
