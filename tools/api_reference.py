@@ -13,7 +13,7 @@ from docutils.parsers.rst import Directive
 PACKAGE = "d2lmini"
 # The root first: what it offers is described there, and not again in the rooms.
 ROOMS = ("", ".hardware", ".sim", ".measuring", ".collectives", ".data_parallel", ".distributed", ".parallel",
-         ".trainer", ".models", ".data", ".reuse", ".figures")  # fmt: skip
+         ".trainer", ".testing", ".models", ".data", ".reuse", ".figures")  # fmt: skip
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 

@@ -15,6 +15,9 @@
 """
 
 
+__all__ = ["costs"]
+
+
 def costs():
     """Return a context manager that counts what simulated GPUs do inside; see `counting.Costs`."""
     from d2lmini.testing.counting import Costs
