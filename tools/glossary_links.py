@@ -10,9 +10,9 @@ from docutils import nodes
 
 GLOSSARY = "reference/glossary"
 CHAPTERS = "chapters/"
-# What is no running text, or is a link already.
-APART = (nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw, nodes.reference, nodes.table,
-         nodes.title, nodes.image, nodes.figure)  # fmt: skip
+# What is no running text, or is a link already; exercises stand on a ground that links are hard to read on.
+APART = (nodes.Admonition, nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw,
+         nodes.reference, nodes.table, nodes.title, nodes.image, nodes.figure)  # fmt: skip
 
 
 def terms(glossary):
