@@ -57,7 +57,7 @@ FAULTS = r"""() => {
   return faults;
 }"""
 
-# Figures are drawn for a light ground; in the dark they must keep one.
+# Figures are drawn for a light ground, which the page turns round in the dark; they must bring one.
 DARK_IMAGES = """() => [...document.querySelectorAll("article img")].filter(image => {
   let ground = image;
   while (ground && /, 0\\)|transparent/.test(getComputedStyle(ground).backgroundColor)) ground = ground.parentElement;
