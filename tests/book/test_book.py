@@ -13,7 +13,7 @@ import serve
 HTML = Path(__file__).resolve().parents[2] / "_build" / "html"
 # What lies in _static are parts and templates, not pages.
 PAGES = sorted(name for path in HTML.rglob("*.html") if not (name := path.relative_to(HTML).as_posix()).startswith("_"))
-CODE = "chapters/devices.html"  # a page with code of every kind, errors too
+CODE = "chapters/devices.html"  # a short page with much code
 DESKTOP, PHONE, SMALL_PHONE = (1280, 900), (390, 844), (320, 640)
 
 # Shows what a reader can unfold: folded cells, and the solutions of exercises.
