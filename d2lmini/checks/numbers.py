@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, number, typed
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, number, typed
 
 
 @check
@@ -69,7 +69,7 @@ def send_largest(function):
     generator = torch.Generator().manual_seed(0)
     for n, k in ((1, 1), (5, 2), (40, 1), (40, 13), (8, 8)):
         gradient, unsent = torch.randn(n, generator=generator), 3 * torch.randn(n, generator=generator)
-        given = f"{n} numbers, k = {k}"
+        given = f"{many(n, 'number')}, k = {k}"
         _try_sent(given, gradient + unsent, k, attempt(function, gradient, unsent, k, given=given))
     gradient, unsent = torch.tensor([9.0, 1.0, 0.0, 2.0]), torch.tensor([-8.5, 0.0, 4.0, 2.5])
     given = "gradient [9, 1, 0, 2], unsent [-8.5, 0, 4, 2.5], k = 2"

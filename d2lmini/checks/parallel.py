@@ -140,11 +140,13 @@ def pipeline_seconds(function):
         for stages, batches, forward, backward in cases:
             given = f"{schedule.__name__}({stages}, {batches}), forward {forward} s, backward {backward} s"
             _try_pipeline(function, schedule(stages, batches), forward, backward, given)
-    uneven = [[("F", 1), ("F", 0), ("B", 0), ("B", 1)]] * 2
-    _try_pipeline(function, uneven, 1, 2, "two stages that begin with micro-batch 1")
+    alone, swapped = ([(way, i) for i in order for way in "FB"] for order in ((0, 1, 2), (1, 0)))
+    _try_pipeline(function, [alone] * 3, 1, 2, "three stages, F0 B0 F1 B1 F2 B2 in each")
+    _try_pipeline(function, [swapped] * 2, 1, 2, "two stages, F1 B1 F0 B0 in each")
     stuck = [("B", 0), ("F", 0)]
     for orders in ([stuck], [stuck, stuck[::-1]]):
         must_refuse(function, orders, 1, 2, given="a first stage that begins with B0, which waits for its own F0")
+    must_refuse(function, [alone[:4], swapped], 1, 2, given="F0 B0 F1 B1 in the first stage, F1 B1 F0 B0 in the second")
     return "a step starts when its stage is free and what it needs is there; with none to start it is stuck"
 
 

