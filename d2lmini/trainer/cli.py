@@ -27,7 +27,6 @@ from d2lmini.trainer import facts, files
 from d2lmini.trainer import options as arguments
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.comm import gather_objects
-from d2lmini.trainer.compiled import RECORDED
 from d2lmini.trainer.errors import first_line
 from d2lmini.trainer.trainer import Trainer
 
@@ -183,7 +182,7 @@ def make_trainer(options, where):
     optimizer = {
         "sgd": partial(torch.optim.SGD, lr=options.lr, momentum=options.momentum, weight_decay=options.weight_decay),
         "adam": partial(torch.optim.Adam, lr=options.lr, weight_decay=options.weight_decay,
-                        capturable=options.compile in RECORDED),
+                        capturable=options.cuda_graph),
     }[options.optimizer]
     return Trainer(MODELS[options.model](seed=options.seed), nn.CrossEntropyLoss(), optimizer, where,
                    **arguments.training(options))  # fmt: skip

@@ -144,7 +144,6 @@ def test_the_trainer_is_the_one_that_was_asked_for():
     (["--data", "cifar"], "--data: .*'cifar'"), (["--devices", "0"], "--devices: .*least 1"),
     (["--devices", "two"], "--devices: .*'two'"), (["--epochs", "1.5"], "--epochs: .*whole"),
     (["--lr", "-0.1"], "--lr: .*least 0"), (["--lr", "nan"], "--lr: .*'nan'"), (["--clip", "0"], "--clip: .*above 0"),
-    (["--compile", "fast"], "--compile: .*'fast'"),
     (["--lr=--"], "--lr: "), (["--json=--"], "--json: "), (["--batch-size=--"], "--batch-size: "),
     (["--batch-size", "-1"], "--batch-size: .*least 1"), (["--devices", "129"], "--devices: .*most 128"),
     (["--seed", str(2**63)], "--seed: .*most 9,223"), (["--batch-size", "9" * 400], "--batch-size: .*most 9,223"),
@@ -158,8 +157,7 @@ def test_the_trainer_is_the_one_that_was_asked_for():
     (["--json", "c.pt.previous", "--checkpoint", "c.pt", "--resume"], "--json: .*checkpoint"),
     (["--checkpoint", "no/such/c.pt"], "--checkpoint: .*no folder"), (["--colour"], "--colour"), (["digits"], "digits"),
     (["--checkpoint", "x" * 250], "--checkpoint: .*long"),
-    (["--overlap", "--compile", "default"], "--overlap: compiled"),
-    (["--compile", "cuda-graph", "--accumulate", "2"], "--compile: .*accumulate"),
+    (["--cuda-graph", "--accumulate", "2"], "--cuda-graph: .*accumulate"),
 ])  # fmt: skip
 def test_bad_arguments_get_one_line_and_code_2(capsys, words, line):
     code, out, err = run(capsys, *words)

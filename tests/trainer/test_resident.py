@@ -108,8 +108,3 @@ def test_the_command_line_puts_the_data_on_the_first_device(capsys):
         lines.append(capsys.readouterr().out.splitlines()[2].split())
     assert lines[0][:3] == lines[1][:3]  # loss and accuracy
     assert float(lines[1][3]) < float(lines[0][3])  # simulated seconds: no copies from the host
-
-
-def test_the_command_line_compiles():
-    options = cli.arguments.parse(["--compile", "reduce-overhead"])
-    assert cli.make_trainer(options, [torch.device("cpu")]).settings.compile == "reduce-overhead"

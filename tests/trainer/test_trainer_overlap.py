@@ -175,5 +175,3 @@ def test_it_is_never_slower(make, buckets, way):
 def test_what_makes_no_sense_is_refused_in_one_line():
     with pytest.raises(ValueError, match=r"overlap: .*'yes'"):
         Trainer(network(), MEAN, SGD, ["cpu"] * 2, overlap="yes")
-    with pytest.raises(ValueError, match="overlap: compiled"):
-        Trainer(network(), MEAN, SGD, ["cpu"] * 2, overlap=True, compile="default")
