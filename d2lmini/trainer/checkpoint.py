@@ -145,12 +145,11 @@ class Checkpoint:
 
 
 def _save(state, file):
-    summed = seal.Summed(file)
     try:
-        torch.save(state, summed)
+        torch.save(state, file)
     except RuntimeError as error:  # torch's, when a write has failed
         raise error.__context__ if isinstance(error.__context__, OSError) else error from None
-    summed.seal()
+    seal.put(file)
     file.flush()
 
 

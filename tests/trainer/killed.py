@@ -80,7 +80,7 @@ def die_at(number):
 
     for name in CALLS:
         setattr(os, name, before(getattr(os, name)))
-    files.open = lambda *args: Half(open(*args), moment) if "wb" in args else open(*args)  # noqa: SIM115
+    files.open = lambda *args: Half(open(*args), moment) if "w+b" in args else open(*args)  # noqa: SIM115
     Replicas.learn = before(Replicas.learn)
 
 

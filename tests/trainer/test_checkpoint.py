@@ -119,10 +119,9 @@ def test_code_is_not_run_even_under_our_seal(file, tmp_path):
 
     refused(lambda: file.write({"bomb": Bomb()}), "weights_only")  # it cannot be read, so it is not written
     assert names(tmp_path) == []
-    with open(file.path, "wb") as raw:
-        summed = seal.Summed(raw)
-        torch.save({"bomb": Bomb()}, summed)
-        summed.seal()
+    with open(file.path, "w+b") as raw:
+        torch.save({"bomb": Bomb()}, raw)
+        seal.put(raw)
     refused(file.read, "weights_only")
     assert names(tmp_path) == ["c.pt"]
 
