@@ -97,7 +97,9 @@ class Trainer:
         self.engine.forget()
         self.history = History(provenance=self._provenance())
         with ExitStack() as held:
-            file = checkpoint and self._open(checkpoint, held)
+            file = checkpoint and Checkpoint(checkpoint)
+            if file:
+                self.comm.on_rank_0(lambda: held.enter_context(file.held()))
             if resume and file.found(self.comm):
                 self._go_on(file, train_iter, here)
             self._batches, self._data["facts"] = train_iter, here
@@ -169,17 +171,6 @@ class Trainer:
         self.history.seconds.append(seconds)
         if self.settings.schedule_every == "epoch":
             self.engine.advance_schedule(self.history.loss[-1])
-
-    def _open(self, path, held):
-        """Return a checkpoint's file that can be written, held by this run as long as `held` is open."""
-        file = Checkpoint(path)
-
-        def hold():
-            file.check()
-            held.enter_context(file.held())
-
-        self.comm.on_rank_0(hold)
-        return file
 
     def _agree(self, data, num_epochs, test_iter, checkpoint, resume):
         """See to it that all processes fit the same: a rank that does something else would be waited for in vain."""
