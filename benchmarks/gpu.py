@@ -44,7 +44,6 @@ try:
     from d2lmini.devices import cpu, processor
     from d2lmini.hardware.catalog import GPUS
     from d2lmini.timing import human
-    from d2lmini.trainer.compiled import MODES, RECORDED
 except ModuleNotFoundError as absent:
     sys.exit(missing(absent))
 
@@ -128,10 +127,10 @@ def target(kind, out, card):
     return path
 
 
-def modes(asked, kind):
-    """Return the modes of ``compile`` to measure on a kind of device: simulated GPUs compile nothing."""
-    unfit = MODES if kind == "sim" else RECORDED if kind == "cpu" else ()
-    return [mode for mode in asked if mode != "none" and mode not in unfit]
+def compiled(asked, kind):
+    """Return which of the ways to compile can be measured on a kind of device: simulated GPUs compile nothing."""
+    fit = {"sim": (), "cpu": ("compiled",), "cuda": tuple(parts.COMPILED)}[kind]
+    return [way for way in asked if way in fit]
 
 
 def run(options):
@@ -144,7 +143,7 @@ def run(options):
     result = {"schema": records.FORM["schema"], "origin": told}
     print(f"{told['cards']} × {told['card']}: {told['provenance']}, driver {told['driver']}, CUDA {told['cuda']}")
     _add(result, "training", parts.training(data, options.batch_size, devices[0], options.rounds, options.workers,
-                                            modes(options.compile, told["device"])))  # fmt: skip
+                                            compiled(options.compile, told["device"])))  # fmt: skip
     _add(result, "copies", parts.copies(devices, options.most))
     _add(result, "scaling", parts.scaling(data, options.batch_size, devices, options.rounds, options.allreduce_bytes))
     stepped = {name: parts.steps(name, devices[0], options.steps, options.rounds) for name in options.networks}
@@ -207,8 +206,8 @@ def parse(words=None):
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=9, help="measured epochs of each variant, at least 6")
     parser.add_argument("--workers", type=int, default=4, help="processes of the DataLoader")
-    parser.add_argument("--compile", nargs="+", choices=("none", *MODES), default=["reduce-overhead", *RECORDED],
-                        metavar="MODE", help=f"ways to compile a step: {', '.join(MODES)}; none")  # fmt: skip
+    parser.add_argument("--compile", nargs="+", choices=("none", *parts.COMPILED), default=list(parts.COMPILED),
+                        metavar="WAY", help=f"ways to compile a step: {', '.join(parts.COMPILED)}; none")  # fmt: skip
     parser.add_argument("--most", type=int, default=parts.transfers.SIZES[-1], help="bytes of the largest copy")
     parser.add_argument("--allreduce-bytes", type=int, default=2**26, help="of each device's tensor")
     parser.add_argument("--steps", type=int, default=10, help="queued before the device is waited for")

@@ -22,7 +22,11 @@ from d2lmini.timing import Measurement, Timer, measure
 from d2lmini.trainer.trainer import Trainer
 
 WARMUP = 3  # epochs: with CUDA graphs a size of batch is compiled in the first, recorded in the second, then replayed
-ONE_GRAPH = {"cuda-graph": "a step one CUDA graph", "compiled-cuda-graph": "compiled, a step one CUDA graph"}
+COMPILED = {  # way -> its name, whether torch compiles the network, arguments of the trainer
+    "compiled": ("compiled", True, {}),
+    "cuda-graph": ("a step one CUDA graph", False, {"cuda_graph": True}),
+    "compiled-cuda-graph": ("compiled, a step one CUDA graph", True, {"cuda_graph": True}),
+}
 STEPS = {"LeNet": (LeNet, (256, 1, 28, 28)), "ResNet-50": NETWORKS["ResNet-50"]}
 
 
@@ -45,9 +49,11 @@ def take_turns(epochs, rounds, devices, warmup=WARMUP):
     return {name: Measurement(tuple(sorted(timer.times[warmup:]))) for name, timer in timers.items()}
 
 
-def trained(batches, devices, **options):
+def trained(batches, devices, compiled=False, **options):
     """Return a function that trains a LeNet of its own for one more epoch."""
-    trainer = Trainer(LeNet(), nn.CrossEntropyLoss(), partial(torch.optim.SGD, lr=LR), devices, **options)
+    # dynamic=False: else the short last batch would turn the code into code for any size.
+    model = torch.compile(LeNet(), dynamic=False) if compiled else LeNet()
+    trainer = Trainer(model, nn.CrossEntropyLoss(), partial(torch.optim.SGD, lr=LR), devices, **options)
     return lambda: trainer.fit(batches, 1)
 
 
@@ -64,28 +70,28 @@ def variants(images, labels, batch_size, device, workers):
     }
 
 
-def compiled(batches, device, modes):
-    """Return name -> function that trains one epoch, for each way to compile, and why some are left out, a list.
+def compiled(batches, device, asked):
+    """Return name -> function that trains one epoch, for each of `COMPILED` asked for, and why some are left out.
 
     Each is tried first. Where a compiler is missing, or fails, everything else must still be measured.
     """
     ways, failed = {}, []
-    for mode in modes:
-        name = f"Trainer, data on the device, {ONE_GRAPH.get(mode, f'compiled ({mode})')}"
+    for way in asked:
+        name, compile, options = COMPILED[way]
         try:
-            epoch = trained(batches, [device], compile=mode)
+            epoch = trained(batches, [device], compile, **options)
             epoch()
-            ways[name] = epoch
+            ways[f"Trainer, data on the device, {name}"] = epoch
         except Exception as error:
-            failed.append(f"{mode}: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
+            failed.append(f"{way}: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
     return ways, failed
 
 
-def training(data, batch_size, device, rounds, workers, modes):
+def training(data, batch_size, device, rounds, workers, asked):
     """Measure every variant of one epoch of LeNet on one device."""
     images, labels, told = data
     ways = variants(images, labels, batch_size, device, workers)
-    more, failed = compiled(Batches(images, labels, batch_size, shuffle=True).to(device), device, modes)
+    more, failed = compiled(Batches(images, labels, batch_size, shuffle=True).to(device), device, asked)
     rows = [{"name": name, "seconds": seconds(m)} for name, m in take_turns(ways | more, rounds, [device]).items()]
     note = {"note": f"left out: {'; '.join(failed)}"} if failed else {}
     return {"network": "LeNet", "data": told, "images": len(images), "batch_size": batch_size, "epochs": rows, **note}

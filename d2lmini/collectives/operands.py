@@ -29,31 +29,23 @@ def _must_be_like(first, tensor, rank):
 
 
 def _must_be_apart(tensors):
-    earlier = {}
-    for rank, tensor in enumerate(tensors):
-        on_cpu = tensor.device.type == "cpu"
-        same = earlier.setdefault(tensor.untyped_storage().data_ptr() if on_cpu else tensor.device, [])
-        for other in same if tensor.numel() else ():
-            if not on_cpu:
-                raise ValueError(f"rank {rank}: expected a device of its own, got {tensor.device}, rank {other}'s")
-            if _overlap(tensor, tensors[other]):
-                raise ValueError(f"rank {rank}: its tensor shares memory with rank {other}'s; copy it with .clone()")
-        same.append(rank)
+    places = {}
+    for rank, tensor in enumerate(tensors if tensors and tensors[0].numel() else ()):
+        place = tensor.untyped_storage().data_ptr() if tensor.device.type == "cpu" else tensor.device
+        places.setdefault(place, []).append(rank)
+    for ranks in places.values():
+        if len(ranks) > 1:
+            _must_share_nothing(tensors, ranks)
 
 
-def _overlap(a, b):
-    """Return whether two tensors of one storage have an element in common."""
-    first, last = zip(*((t.storage_offset(), t.storage_offset() + _span(t)) for t in (a, b)))
-    return max(first) <= min(last) and not _places(a).isdisjoint(_places(b))
-
-
-def _span(tensor):
-    return sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
-
-
-def _places(tensor):
-    """Return the elements of its storage that a tensor reaches; slow, and needed only for interleaved views."""
-    places = torch.tensor([tensor.storage_offset()])
-    for size, stride in zip(tensor.shape, tensor.stride()):
-        places = (places[:, None] + torch.arange(size) * stride).flatten()
-    return set(places.tolist())
+def _must_share_nothing(tensors, ranks):
+    """Refuse several ranks on one device, or on the CPU in one storage with an element in common."""
+    first = tensors[ranks[0]]
+    if first.device.type != "cpu":
+        raise ValueError(f"rank {ranks[1]}: expected a device of its own, got {first.device}, rank {ranks[0]}'s")
+    owners = torch.full((first.untyped_storage().nbytes() // first.itemsize,), -1, device="cpu")
+    for rank in ranks:
+        mine = owners.as_strided(tensors[rank].shape, tensors[rank].stride(), tensors[rank].storage_offset())
+        if mine.max() >= 0:
+            raise ValueError(f"rank {rank}: its tensor shares memory with rank {mine.max()}'s; copy it with .clone()")
+        mine.fill_(rank)

@@ -6,8 +6,8 @@
 import copy
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch.nn.functional import interpolate
@@ -23,8 +23,7 @@ DIGITS_PEAK = 16  # the largest value of a pixel in scikit-learn's digits
 RESIZE_CHUNK = 256  # images resized at a time: bounds the float64 copies
 
 
-@dataclass(frozen=True)
-class IdxFiles:
+class IdxFiles(NamedTuple):
     """A data set published as four IDX files: training images, their labels, test images, their labels."""
 
     name: str  # of its folder in the cache and in D2LMINI_DATA
@@ -69,8 +68,7 @@ class Batches:
     """
 
     def __init__(self, images, labels, batch_size, shuffle=False, seed=0):
-        """Check the data; every argument is described above."""
-        _check_sizes(batch_size)
+        _check_sizes(batch_size=batch_size)
         _check_examples(images, labels)
         self.images, self.labels = images.contiguous(), labels.to(torch.int64).contiguous()
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
@@ -88,7 +86,7 @@ class Batches:
     def __iter__(self):
         """Begin an epoch and return its batches; also ``next(iter(batches))`` begins one."""
         epoch, self.epoch = self.epoch, self.epoch + 1
-        return self._shuffled(epoch) if self.shuffle else self._in_order()
+        return self._batches(_order(self.num_examples, self.seed, epoch) if self.shuffle else None)
 
     def to(self, device):
         """Return the same iterator, at the same epoch, over a copy of the data on `device`."""
@@ -96,16 +94,17 @@ class Batches:
         moved.images, moved.labels = self.images.to(device), self.labels.to(device)
         return moved
 
-    def _in_order(self):
-        labels = self.labels.clone()  # y is the caller's to write into; one copy an epoch is less than one a batch
-        for images, y in zip(self.images.split(self.batch_size), labels.split(self.batch_size), strict=True):
-            yield _scaled(images), y
-
-    def _shuffled(self, epoch):
-        order = _order(self.num_examples, self.seed, epoch).to(self.images.device)
-        labels = self.labels.index_select(0, order)
-        for part, y in zip(order.split(self.batch_size), labels.split(self.batch_size), strict=True):
-            yield _scaled(self.images.index_select(0, part)), y
+    def _batches(self, order):
+        """Yield the batches in an order of the examples; None: as they lie, which needs no copy of the bytes."""
+        # y is the caller's to write into: one copy of the labels an epoch takes less time than one a batch.
+        if order is None:
+            parts, labels = self.images.split(self.batch_size), self.labels.clone()
+        else:
+            order = order.to(self.images.device)
+            labels = self.labels.index_select(0, order)
+            parts = (self.images.index_select(0, part) for part in order.split(self.batch_size))
+        for images, y in zip(parts, labels.split(self.batch_size), strict=True):
+            yield images.to(torch.float32).div_(255), y
 
 
 def load_data_digits(batch_size, resize=28, seed=0):
@@ -116,12 +115,13 @@ def load_data_digits(batch_size, resize=28, seed=0):
     Digits" of the UCI repository (Alpaydin and Kaynak 1998), whose test part scikit-learn bundles.
     Raises ValueError for a batch size or `resize` that is not a positive int.
     """
-    _check_sizes(batch_size, resize)
+    resize = 8 if resize is None else resize
+    _check_sizes(batch_size=batch_size, resize=resize)
     from sklearn.datasets import load_digits  # takes a second: only who loads the digits pays for it
 
     digits = load_digits()
     images, labels = torch.from_numpy(digits.images).unsqueeze(1), torch.from_numpy(digits.target)
-    images = _resized(images, images.shape[-1] if resize is None else resize, peak=DIGITS_PEAK)
+    images = _resized(images, resize, peak=DIGITS_PEAK)
     n = DIGITS_FOR_TRAINING
     return _iterators((images[:n], labels[:n]), (images[n:], labels[n:]), batch_size, seed)
 
@@ -148,7 +148,7 @@ def load_data_fashion_mnist(batch_size, resize=None, root=None, seed=0):
 
 
 def _load_idx(dataset, batch_size, resize, root, seed):
-    _check_sizes(batch_size, resize)
+    _check_sizes(batch_size=batch_size, resize=1 if resize is None else resize)
     files = _files(dataset, root)
     train, test = read_examples(*files[:2]), read_examples(*files[2:])
     if resize is not None:
@@ -193,32 +193,25 @@ def _resized(images, size, peak=255):
     return result
 
 
-def _scaled(images):
-    return images.to(torch.float32).div_(255)
-
-
 def _order(n, seed, epoch):
     # Hashed, because seed + epoch would give seed 0 the orders of seed 1, one epoch later.
     mixed = int.from_bytes(hashlib.sha256(f"{seed} {epoch}".encode()).digest()[:4], "big")
     return torch.randperm(n, generator=torch.Generator("cpu").manual_seed(mixed), device="cpu")
 
 
-def _check_sizes(batch_size, resize=None):
-    """Refuse them before anything is read or downloaded."""
-    for name, value in (("batch_size", batch_size), ("resize", 1 if resize is None else resize)):
+def _check_sizes(**sizes):
+    """Raise ValueError for one that is no positive int, before anything is read or downloaded."""
+    for name, value in sizes.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name}: expected a positive int, got {value!r}")
 
 
 def _check_examples(images, labels):
-    for name, values in (("images", images), ("labels", labels)):
-        if not isinstance(values, torch.Tensor):
-            raise ValueError(f"{name}: expected a tensor, got {type(values).__name__}")
+    if not (isinstance(images, torch.Tensor) and isinstance(labels, torch.Tensor)):
+        raise ValueError(f"expected tensors, got images {type(images).__name__}, labels {type(labels).__name__}")
     if images.dtype != torch.uint8 or images.dim() != 4:
         raise ValueError(f"images: expected uint8 [N, 1, H, W], got {images.dtype} {list(images.shape)}")
     if labels.dim() != 1 or labels.is_floating_point():
         raise ValueError(f"labels: expected int64 [N], got {labels.dtype} {list(labels.shape)}")
-    if len(images) != len(labels):
-        raise ValueError(f"expected as many labels as images, got {len(images)} images and {len(labels)} labels")
-    if not len(images):
-        raise ValueError("expected at least one example, got an empty data set")
+    if not len(images) == len(labels) > 0:
+        raise ValueError(f"expected a label for each image, at least one, got {len(images)} and {len(labels)} labels")

@@ -18,7 +18,6 @@ class Lockstep:
     """The state that `world_size` threads share: whose turn it is, what each has given, and what went wrong."""
 
     def __init__(self, world_size):
-        """Begin with the turn of rank 0."""
         self.world_size, self.turn, self.failed = world_size, 0, None
         self.given, self.complete, self.returned = [None] * world_size, None, 0
         self.changed = threading.Condition()

@@ -10,7 +10,6 @@ class Layer(nn.Module):
     """Attention, then a feed-forward network; each is added to its input and the sum normalised."""
 
     def __init__(self, width, heads, dropout, fused):
-        """Take the width, the number of heads, the dropout and whether attention is one kernel."""
         super().__init__()
         self.attention, self.mlp = Attention(width, heads, dropout=dropout, fused=fused), feed_forward(width)
         self.norms = nn.ModuleList(nn.LayerNorm(width, eps=1e-12) for _ in range(2))

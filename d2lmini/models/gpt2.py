@@ -10,7 +10,6 @@ class Layer(nn.Module):
     """Attention to earlier positions, then a feed-forward network; each reads normalised input and adds to it."""
 
     def __init__(self, width, heads):
-        """Take the width and the number of heads."""
         super().__init__()
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
         self.attention, self.mlp = Attention(width, heads, causal=True), feed_forward(width, "tanh")

@@ -28,7 +28,6 @@ class Layer(nn.Module):
     """Attention with few keys for many queries, then a gated feed-forward network."""
 
     def __init__(self, width, heads, key_heads, hidden):
-        """Take the width, the heads of queries and of keys and values, and the feed-forward network's width."""
         super().__init__()
         self.heads, self.key_heads, keys = heads, key_heads, width // heads * key_heads
         self.norms = nn.ModuleList(nn.RMSNorm(width, eps=1e-5) for _ in range(2))
@@ -53,7 +52,6 @@ class Llama(nn.Module):
     """Token numbers to the scores of the next one."""
 
     def __init__(self, width=4096, layers=32, heads=32, key_heads=8, hidden=14336, words=128256):
-        """Take the sizes."""
         super().__init__()
         self.words, self.scores = nn.Embedding(words, width), nn.Linear(width, words, bias=False)
         self.layers = nn.ModuleList(Layer(width, heads, key_heads, hidden) for _ in range(layers))

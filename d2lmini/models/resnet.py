@@ -7,7 +7,6 @@ class Residual(nn.Module):
     """The body and a shortcut, added; the shortcut is a 1×1 convolution where the shape changes."""
 
     def __init__(self, body, inputs, outputs, stride):
-        """Take the body and what it does to the shape: channels in and out, and its stride."""
         super().__init__()
         self.body, self.shortcut = body, nn.Identity()
         if stride > 1 or inputs != outputs:

@@ -17,7 +17,6 @@ class Attention(nn.Module):
     """
 
     def __init__(self, width, heads, causal=False, dropout=0.0, fused=True):
-        """Make the projections, each width → width, with biases."""
         super().__init__()
         self.heads, self.causal, self.dropout, self.fused = heads, causal, dropout, fused
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)

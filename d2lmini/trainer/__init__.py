@@ -6,7 +6,7 @@
      ├── replicas                  a step: shards, losses, gradients, update; over a comm
      │    ├── comm ── ddp          the devices of one process, or a process for each of torch.distributed
      │    ├── replicate            copies of a model
-     │    └── compiled, cuda_graphs    a step as one program
+     │    └── cuda_graphs          a step recorded as one CUDA graph
      ├── history, losses           what a run recorded
      ├── state ── rng, facts       what a checkpoint holds, and whether it is of the same run
      └── checkpoint ── seal, files    the file: whole, or not there
@@ -15,6 +15,7 @@
 
 from d2lmini.trainer.errors import CheckpointError, DivergedError
 from d2lmini.trainer.history import History
+from d2lmini.trainer.settings import Settings
 from d2lmini.trainer.trainer import Trainer
 
-__all__ = ["CheckpointError", "DivergedError", "History", "Trainer"]
+__all__ = ["CheckpointError", "DivergedError", "History", "Settings", "Trainer"]

@@ -25,7 +25,6 @@ class Checkpoint:
     """The checkpoint at `path`, and the one before it, which is `previous`."""
 
     def __init__(self, path):
-        """Follow a symbolic link; nothing is read yet."""
         self.name, self.path = path, files.real(path)
         self.previous = self.path.with_name(self.path.name + ".previous")
         self._whole = None  # what the system says of a file that was found or made whole: it need not be read again
@@ -91,7 +90,11 @@ class Checkpoint:
 
     @contextmanager
     def held(self):
-        """Hold the file inside, through a file NAME.lock; raises CheckpointError where another run does."""
+        """Hold the file inside, through a file NAME.lock.
+
+        Raises CheckpointError where another run does, or the file cannot be written.
+        """
+        self.check()
         lock = FileLock(self.path.with_name(self.path.name + ".lock"), timeout=0)
         try:
             lock.acquire()
@@ -145,12 +148,11 @@ class Checkpoint:
 
 
 def _save(state, file):
-    summed = seal.Summed(file)
     try:
-        torch.save(state, summed)
+        torch.save(state, file)
     except RuntimeError as error:  # torch's, when a write has failed
         raise error.__context__ if isinstance(error.__context__, OSError) else error from None
-    summed.seal()
+    seal.put(file)
     file.flush()
 
 

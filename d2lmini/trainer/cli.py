@@ -27,7 +27,6 @@ from d2lmini.trainer import facts, files
 from d2lmini.trainer import options as arguments
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.comm import gather_objects
-from d2lmini.trainer.compiled import RECORDED
 from d2lmini.trainer.errors import first_line
 from d2lmini.trainer.trainer import Trainer
 
@@ -139,10 +138,10 @@ def run(options, where):
     show(describe(options, trainer, train_iter, test_iter))
     if options.resume and not Checkpoint(options.checkpoint).found(trainer.comm):
         show(f"there is no {options.checkpoint} yet: starting from the beginning")
-    table = Table(show)
-    history = trainer.fit(train_iter, options.epochs, test_iter, table.add, checkpoint=options.checkpoint,
+    add_rows = table(show)
+    history = trainer.fit(train_iter, options.epochs, test_iter, add_rows, checkpoint=options.checkpoint,
                           resume=options.resume)  # fmt: skip
-    table.add(len(history.loss), history)
+    add_rows(options.epochs, history)
     results = summary(options, trainer, history, train_iter.num_examples)
     show(f"{history.provenance}: {human(results['seconds_an_epoch'])} an epoch, "
          f"{results['images_a_second']:,.0f} images/s")  # fmt: skip
@@ -183,7 +182,7 @@ def make_trainer(options, where):
     optimizer = {
         "sgd": partial(torch.optim.SGD, lr=options.lr, momentum=options.momentum, weight_decay=options.weight_decay),
         "adam": partial(torch.optim.Adam, lr=options.lr, weight_decay=options.weight_decay,
-                        capturable=options.compile in RECORDED),
+                        capturable=options.cuda_graph),
     }[options.optimizer]
     return Trainer(MODELS[options.model](seed=options.seed), nn.CrossEntropyLoss(), optimizer, where,
                    **arguments.training(options))  # fmt: skip
@@ -203,19 +202,17 @@ def parameters(trainer):
     return sum(p.numel() for p in trainer.replicas[0].parameters())
 
 
-class Table:
-    """Prints the head of a history's table by `show`, and the rows that were not printed yet."""
+def table(show):
+    """Return a function of an epoch's number and a history that shows the lines of its table not shown yet."""
+    shown = []
 
-    def __init__(self, show):
-        self.rows, self.show = 0, show
+    def add(_, history):
+        lines = str(history).splitlines()[:-1]  # the last one says where the seconds come from
+        for line in lines[len(shown) :]:
+            show(line, flush=True)
+        shown[:] = lines
 
-    def add(self, epochs, history):
-        """Print the rows up to epoch number `epochs`."""
-        if not self.rows:
-            self.show(history.header())
-        for epoch in range(self.rows + 1, epochs + 1):
-            self.show(history.row(epoch), flush=True)
-        self.rows = epochs
+    return add
 
 
 def summary(options, trainer, history, examples):

@@ -19,15 +19,14 @@ from itertools import chain
 
 import torch
 
-from d2lmini.trainer.compiled import RECORDED
 from d2lmini.trainer.errors import first_line
 
 _SWITCHES = (bool, float)  # of a module, such as ``training`` or a dropout's p; an int may well count calls
 
 
 def record_steps(engine):
-    """Let an engine's `learn` be recorded and replayed, if ``settings.compile`` asks for it."""
-    if engine.settings.compile in RECORDED:
+    """Let an engine's `learn` be recorded and replayed, if ``settings.cuda_graph`` asks for it."""
+    if engine.settings.cuda_graph:
         engine.learn = Recorded(engine.learn, partial(facts, engine), CudaRecorder(engine.comm.devices[0]))
 
 
@@ -90,8 +89,8 @@ class CudaRecorder:
             with self.beside(), recording:
                 returned = function(*tensors)
         except RuntimeError as error:
-            raise RuntimeError(f"the step cannot be recorded as a CUDA graph: {_cause(error)}: leave compile out, or "
-                               "do in a step nothing that waits for the GPU") from error  # fmt: skip
+            raise RuntimeError(f"the step cannot be recorded as a CUDA graph: {_cause(error)}: leave cuda_graph "
+                               "out, or do in a step nothing that waits for the GPU") from error  # fmt: skip
         return graph.replay, returned
 
 
@@ -106,7 +105,7 @@ def facts(engine):
     kept = [value for state in optimizer.state.values() for value in state.values()]
     for value in kept:
         if isinstance(value, torch.Tensor) and value.device != engine.comm.devices[0]:
-            raise ValueError(f"compile={engine.settings.compile}: {type(optimizer).__name__} counts its steps in "
+            raise ValueError(f"cuda_graph: {type(optimizer).__name__} counts its steps in "
                              "host memory, which a CUDA graph leaves alone: make it with capturable=True")  # fmt: skip
     settings = [value for group in optimizer.param_groups for name, value in group.items() if name != "params"]
     modules = chain(model.modules(), loss.modules() if isinstance(loss, torch.nn.Module) else ())

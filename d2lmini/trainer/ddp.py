@@ -27,14 +27,14 @@ class DdpReducer:
     with two ranks the parameters are those of the other engines to the bit, with more up to rounding.
     """
 
-    def __init__(self, module, forward_and_loss, bucket_bytes):
+    def __init__(self, module, loss, bucket_bytes):
         """Wrap a replica and its loss together, so that a rank without a shard can take part as well."""
-        self.ddp = DistributedDataParallel(_Loss(module, forward_and_loss), bucket_cap_mb=max(bucket_bytes, 1) / MIB,
+        self.ddp = DistributedDataParallel(_Loss(module, loss), bucket_cap_mb=max(bucket_bytes, 1) / MIB,
                                            gradient_as_bucket_view=True, **{BUFFERS: False})  # fmt: skip
         self.ddp.register_comm_hook(None, _sum)
         self.parameters, self._now, self._sent = dict(module.named_parameters()), False, False
 
-    def forward_and_loss(self, X, y):
+    def loss(self, X, y):
         """Return the loss of this rank's shard."""
         self._sent = self._now
         return self.ddp(X, y)
@@ -63,14 +63,14 @@ class DdpReducer:
 class _Loss(nn.Module):
     """The model with its loss, as one module: 0 for no shard, whose gradients are zeros."""
 
-    def __init__(self, model, forward_and_loss):
+    def __init__(self, model, loss):
         super().__init__()
-        self.model, self.forward_and_loss = model, forward_and_loss
+        self.model, self.loss = model, lambda X, y: loss(model(X), y)  # no module: what a loss has is not trained
 
     def forward(self, X, y):
         """Return the loss of a shard, which may be None."""
         if X is not None:
-            return self.forward_and_loss(X, y)
+            return self.loss(X, y)
         return sum((p * 0).sum() for p in self.model.parameters() if p.requires_grad)
 
 

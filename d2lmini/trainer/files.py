@@ -51,7 +51,7 @@ def replacing(path, before=lambda: None):
     path = real(path)
     fresh = path.with_name(path.name + ".tmp")
     try:
-        with open(fresh, "wb") as file:
+        with open(fresh, "w+b") as file:
             if path.exists():
                 os.chmod(fresh, stat.S_IMODE(path.stat().st_mode))
             yield file

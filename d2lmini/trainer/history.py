@@ -1,6 +1,7 @@
 """What a run of the trainer recorded, as plain numbers, so that a checkpoint can hold it; `figures.plots` draws it."""
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 
 @dataclass
@@ -23,17 +24,11 @@ class History:
         if len(numbers) - len(self.accuracy) != 2 * len(self.loss) or not isinstance(self.provenance, str):
             raise ValueError(f"a history of {len(self.loss)} losses, {len(self.seconds)} times, {self.provenance!r}")
 
-    def header(self):
-        """Return the heads of the table's columns."""
-        kind = self.provenance.split(" ")[0]
-        return f"epoch  training loss  test accuracy  {f'{kind} seconds'.strip():>17}"
-
-    def row(self, epoch):
-        """Return the table's row of an epoch, counted from 1."""
-        i = epoch - 1
-        accuracy = f"{self.accuracy[i]:.4f}" if i < len(self.accuracy) else "–"
-        return f"{epoch:5d}  {self.loss[i]:13.4f}  {accuracy:>13}  {self.seconds[i]:17.4g}"
-
     def __str__(self):
-        rows = [self.row(epoch) for epoch in range(1, len(self.loss) + 1)]
-        return "\n".join([self.header(), *rows, f"({self.provenance})"])
+        kind = self.provenance.split(" ")[0]
+        lines = [f"epoch  training loss  test accuracy  {f'{kind} seconds'.strip():>17}"]
+        rows = zip_longest(self.loss, self.accuracy, self.seconds)
+        for epoch, (loss, accuracy, seconds) in enumerate(rows, start=1):
+            right = "–" if accuracy is None else f"{accuracy:.4f}"
+            lines.append(f"{epoch:5d}  {loss:13.4f}  {right:>13}  {seconds:17.4g}")
+        return "\n".join([*lines, f"({self.provenance})"])

@@ -13,7 +13,6 @@ from d2lmini.hardware.catalog import GPUS
 from d2lmini.models.lenet import MODELS
 from d2lmini.trainer import files
 from d2lmini.trainer.checkpoint import Checkpoint
-from d2lmini.trainer.compiled import MODES
 from d2lmini.trainer.errors import CheckpointError
 from d2lmini.trainer.settings import ENGINES, Settings, broken
 
@@ -86,7 +85,7 @@ def _check_engine(made, options):
         made.error(line)
     found = broken(Settings(**training(options)))
     if found:
-        made.error("argument --{}: {}".format(*found))
+        made.error("argument --{}: {}".format(found[0].replace("_", "-"), found[1]))
     if engine != "ddp":
         options.allreduce = options.allreduce or "ring"
 
@@ -99,7 +98,7 @@ def training(options):
         "step": partial(torch.optim.lr_scheduler.StepLR, step_size=-(-options.epochs // 3)),
     }[options.schedule]
     amp = None if options.amp == "none" else getattr(torch, options.amp)
-    names = ("allreduce", "accumulate", "clip", "compile", "overlap", "engine")
+    names = ("allreduce", "accumulate", "clip", "cuda_graph", "overlap", "engine")
     return {**{name: getattr(options, name) for name in names},
             "buckets": int(options.buckets * MIB), "schedule": schedule, "amp": amp}  # fmt: skip
 
@@ -181,9 +180,7 @@ def _add_training(add):
     add("--accumulate", type=number(int, 1), default=1, metavar="N", help="batches in an update")
     add("--clip", type=number(float, 0, above=True), metavar="NORM", help="largest norm of all gradients together")
     add("--amp", choices=("none", "bfloat16", "float16"), default="none", help="type for autocast")
-    add("--compile", choices=MODES, metavar="MODE",
-        help=f"of torch.compile, one of {', '.join(MODES)}; reduce-overhead replays CUDA graphs, cuda-graph the whole "
-        "step as one; not for simulated GPUs")
+    add("--cuda-graph", action="store_true", help="record the whole step as one CUDA graph, on one CUDA GPU")
     add("--seed", type=number(int, 0), default=0, metavar="N", help="of all random numbers")
 
 
@@ -197,7 +194,7 @@ def _add_together(add):
         help="MiB (2^20 bytes) of gradients that travel together; 0: each parameter's own")
     add("--overlap", action="store_true",
         help="sum gradients while backward still runs, a bucket as soon as all replicas have finished it; the results "
-        "stay the same. There must be several: see --buckets. Only with --engine replicas, and without --compile")
+        "stay the same. There must be several: see --buckets. Only with --engine replicas")
     add("--timeout", type=number(int, 1, most=10**6), default=60, metavar="S",
         help="seconds that a process waits for another, after which all end; raise it where one works alone for "
         "longer, such as rank 0 on a large checkpoint")

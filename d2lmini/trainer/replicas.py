@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from d2lmini.data_parallel import gradients
 from d2lmini.data_parallel.reducer import OverlappedAllreduce
 from d2lmini.data_parallel.sync_batch_norm import is_synchronised
-from d2lmini.trainer import compiled, facts
+from d2lmini.trainer import facts
 from d2lmini.trainer.replicate import replicate
 from d2lmini.trainer.settings import check_optimizer
 
@@ -34,9 +34,6 @@ class Replicas:
         self.comm, self.settings, self.optimizer = comm, settings, optimizer
         self.sums = getattr(loss, "reduction", "mean") == "sum"
         self.exchanging = comm.world_size > 1 and is_synchronised(model)
-        if settings.compile and self.exchanging:
-            raise ValueError(f"compile={settings.compile}: replicas whose batch norms are synchronised exchange "
-                             "tensors on their way, which cannot be compiled: leave compile out")  # fmt: skip
         self.modules, self.losses = replicate(model, comm.devices), replicate(loss, comm.devices)
         self.parameters = [[p for p in m.parameters() if p.requires_grad] for m in self.modules]
         self.optimizers = [optimizer(params) for params in self.parameters]
@@ -47,9 +44,6 @@ class Replicas:
         self.facts = facts.of_training(self.modules[0], loss, self.optimizers[0], self.schedulers, settings)
         self.batches = self._examples = self._planned = 0  # since the last update; examples expected until the next
         self._agree()
-        self.forward_and_loss = compiled.forward_and_loss(self.modules, self.losses, settings.compile)
-        # A compiled step's gradients may lie where the next one's will: see `compiled`.
-        self.keeping = settings.compile and (settings.accumulate > 1 or len(set(comm.devices)) < len(comm.devices))
         self.reducer = self._reducer()
 
     def _agree(self):
@@ -66,9 +60,7 @@ class Replicas:
         if self.settings.engine == "ddp":
             from d2lmini.trainer.ddp import DdpReducer  # takes a second to import
 
-            made = DdpReducer(self.modules[0], self.forward_and_loss[0], buckets)
-            self.forward_and_loss = [made.forward_and_loss]
-            return made
+            return DdpReducer(self.modules[0], self.losses[0], buckets)
         if self.settings.overlap and self.comm.world_size > 1:
             return OverlappedAllreduce(self.parameters, buckets or 1, self.comm.allreduce, always=False)
         after_backward = partial(self.comm.sum_gradients, self.parameters)
@@ -108,8 +100,6 @@ class Replicas:
         for i, (X, y) in enumerate(shards):
             losses.append(self._loss(i, X, y))
             self._objective(i, losses[-1], len(X)).backward()
-            if self.keeping:
-                compiled.keep_gradients(self.parameters[i])
         return losses
 
     def _together(self, sizes, shards):
@@ -125,7 +115,7 @@ class Replicas:
         if not module.training:
             module.train()
         with self._precision(i), self.comm.drawing():
-            return self.forward_and_loss[i](X, y)
+            return self.losses[i](module(X), y) if self.settings.engine != "ddp" else self.reducer.loss(X, y)
 
     def _objective(self, i, loss, size):
         """Return what the gradients are of: a mean over a shard of `size` counts for its share of the update."""

@@ -2,6 +2,8 @@
 
     archive that torch.save writes │ length of the comment │ title, CRC-32 of the archive
                                      (2 bytes, were 0)       the archive's comment, so that torch.load passes over it
+
+The archive has checksums of its own, which torch.load does not compare, and which do not cover its directory.
 """
 
 import os
@@ -12,52 +14,41 @@ COMMENT = len(TITLE) + 8  # bytes: the title and a CRC-32 in hex
 CHUNK = 2**24
 
 
-class Summed:
-    """A file whose bytes are summed up while they are written."""
-
-    def __init__(self, file):
-        self.file, self.crc = file, 0
-
-    def write(self, data):
-        """Write bytes to the file."""
-        self.crc = zlib.crc32(data, self.crc)
-        return self.file.write(data)
-
-    def flush(self):
-        """Hand on what is buffered; torch calls this at the end."""
-        self.file.flush()
-
-    def seal(self):
-        """Give the archive that was written its seal."""
-        self.file.seek(-2, os.SEEK_END)
-        self.file.write(_seal(self.crc))
+def put(file):
+    """Seal the archive that lies in a binary file, open for reading too."""
+    size = file.seek(-2, os.SEEK_END)
+    seal = _of(file, size)
+    file.seek(size)
+    file.write(seal)
 
 
 def flaw(path):
     """Return what is wrong with a file, or None; raises OSError where it cannot be read."""
-    seal = _found(path)
-    if seal is None:
-        return "is no checkpoint of the trainer, or its end is missing"
-    crc, left = 0, os.path.getsize(path) - len(seal)
     with open(path, "rb") as file:
-        while left:
-            data = file.read(min(CHUNK, left))
-            crc, left = zlib.crc32(data, crc), left - len(data)
-    whole = seal == _seal(zlib.crc32(bytes(2), crc))
-    return None if whole else "is damaged: its contents do not have the checksum that it names"
+        size, seal = _found(file)
+        if not seal:
+            return "is no checkpoint of the trainer, or its end is missing"
+        return None if seal == _of(file, size) else "is damaged: its contents do not have the checksum that it names"
 
 
 def is_sealed(path):
     """Return whether a file ends in a seal, whatever is before it."""
-    return _found(path) is not None
-
-
-def _seal(crc):
-    return COMMENT.to_bytes(2, "little") + TITLE + b"%08x" % crc
-
-
-def _found(path):
     with open(path, "rb") as file:
-        file.seek(max(0, os.path.getsize(path) - COMMENT - 2))
-        seal = file.read()
-    return seal if seal[2:].startswith(TITLE) else None
+        return bool(_found(file)[1])
+
+
+def _of(file, size):
+    """Return the seal for the first `size` bytes of a file."""
+    crc, left = 0, size
+    file.seek(0)
+    while left:
+        data = file.read(min(CHUNK, left))
+        crc, left = zlib.crc32(data, crc), left - len(data)
+    return COMMENT.to_bytes(2, "little") + TITLE + b"%08x" % zlib.crc32(bytes(2), crc)
+
+
+def _found(file):
+    """Return where the seal of a file begins, and the seal; b"" where there is none."""
+    size = file.seek(max(0, file.seek(0, os.SEEK_END) - COMMENT - 2))
+    seal = file.read()
+    return size, seal if seal[2:].startswith(TITLE) else b""

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 import torch
 
 from d2lmini.collectives.schedules import ALLREDUCE
-from d2lmini.trainer.compiled import MODES, RECORDED
 
 ENGINES = ("replicas", "allreduce", "ddp")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train: the arguments of `Trainer` that say so. See there."""
+    """How to train: the named arguments of `Trainer`, which explains them."""
 
     allreduce: object = None
     buckets: int = 25 * 2**20  # as in torch's DistributedDataParallel
@@ -22,16 +21,15 @@ class Settings:
     accumulate: int = 1
     clip: float | None = None
     amp: torch.dtype | None = None
-    compile: str | None = None
+    cuda_graph: bool = False
     overlap: bool = False
     engine: str = "replicas"
 
 
 def broken(s, devices=()):
     """Return (argument, what is wrong) of the first rule that settings break, on `devices` if given; or None."""
-    types, names = {device.type for device in devices}, ", ".join(map(str, devices))
-    ddp, named, recorded = s.engine == "ddp", not callable(s.allreduce), s.compile in RECORDED
-    simulated = "sim" in types
+    types, names = [device.type for device in devices], ", ".join(map(str, devices))
+    ddp, named = s.engine == "ddp", not callable(s.allreduce)
     rules = [
         ("engine", s.engine not in ENGINES, f"expected one of {', '.join(ENGINES)}, got {s.engine!r}"),
         ("schedule_every", s.schedule_every not in ("epoch", "update"),
@@ -48,28 +46,16 @@ def broken(s, devices=()):
         ("overlap", s.overlap not in (True, False), f"expected True or False, got {s.overlap!r}"),
         ("overlap", s.overlap and s.engine != "replicas",
          "ddp overlaps in any case, and allreduce never: it is for the engine replicas"),
-        ("overlap", s.overlap and s.compile is not None,
-         f"compiled code gives all gradients at the end of backward: leave out compile={s.compile}"),
-        ("compile", s.compile not in (None, *MODES), f"expected one of {', '.join(MODES)}, or None, got {s.compile!r}"),
-        *(("compile", recorded and wrong, f"{s.compile} records a whole step: {why}")
-          for wrong, why in _of_recordings(s, devices, names)),
-        ("compile", s.compile and simulated,
-         "simulated GPUs run operations one at a time: leave it out, or train on other devices"),
-        ("compile", s.compile and ddp and s.accumulate > 1,
-         "ddp keeps gradients that accumulate in its own memory: choose the engine allreduce"),
+        *(("cuda_graph", s.cuda_graph and wrong, why) for wrong, why in (
+            (s.engine != "replicas", f"{s.engine} is an engine of several processes"),
+            (types not in ([], ["cuda"]), f"it needs one CUDA GPU, got {names}"),
+            (s.accumulate != 1, "a recorded step has one batch, so accumulate must be 1"),
+            (s.amp is torch.float16, "float16 lets the host decide after each batch, so use bfloat16"),
+            (s.schedule is not None and s.schedule_every == "update",
+             'a schedule would change each step, so use schedule_every="epoch"'),
+        )),
     ]  # fmt: skip
     return next(((argument, why) for argument, wrong, why in rules if wrong), None)
-
-
-def _of_recordings(s, devices, names):
-    return [
-        (s.engine != "replicas", f"{s.engine} is an engine of several processes"),
-        (devices and [device.type for device in devices] != ["cuda"], f"it needs one CUDA GPU, got {names}"),
-        (s.accumulate != 1, "a step has one batch, so accumulate must be 1"),
-        (s.amp is torch.float16, "float16 lets the host decide after each batch, so use bfloat16"),
-        (s.schedule is not None and s.schedule_every == "update",
-         'a schedule would change each step, so use schedule_every="epoch"'),
-    ]  # fmt: skip
 
 
 def check(settings, devices):

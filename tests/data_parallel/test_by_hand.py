@@ -34,12 +34,6 @@ def test_replicas_never_alias():
     assert not params[0].requires_grad
 
 
-def test_get_params_of_a_replica_starts_a_fresh_graph():
-    replica = get_params(lenet_params(), CPU)
-    again = get_params(replica, CPU)
-    assert all(p.is_leaf and p.grad is None for p in again)
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (3, 5)])
 def test_allreduce_adds_each_contribution_once(count, shape):

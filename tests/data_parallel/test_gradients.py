@@ -70,24 +70,3 @@ def test_the_algorithm_is_chosen_by_name_or_by_the_devices():
     for devices in ([one, one], [one, CPU], [CPU, one, CPU]):
         assert gradients.summing(None, devices) is by_hand.allreduce
     assert gradients.summing(len, [CPU]) is len
-
-
-def test_scaling_leaves_out_what_has_no_gradient():
-    [module] = replicas(1)
-    gradients.scale(module.parameters(), 0.5)
-    assert module[1].grad.tolist() == [0.5, 1.0]
-    assert module[2].grad is None
-
-
-def test_fewer_buckets_are_fewer_messages():
-    sim.enable(2)
-    modules = [module.to(f"sim:{rank}") for rank, module in enumerate(replicas(2, torch.float32))]
-    for module, source in zip(modules, replicas(2, torch.float32), strict=True):
-        for p, q in zip(module, source, strict=True):
-            p.grad = None if q.grad is None else q.grad.to(p.device)
-    counts = []
-    for bucket_bytes in (0, 10**6):
-        with sim.trace() as trace:
-            gradients.reduce(modules, gradients.summing("ring", [p[0].device for p in modules]), bucket_bytes)
-        counts.append(len([span for span in trace.spans if span.kind == "copy" and span.place.endswith("gpu1 in")]))
-    assert counts == [6, 2]  # a ring of two sends each half twice

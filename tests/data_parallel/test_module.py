@@ -5,7 +5,6 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from d2lmini import sim
 from d2lmini.data_parallel.module import DataParallel, gather, replicate, split
@@ -63,14 +62,6 @@ def test_it_is_torchs_on_real_gpus(n):
     devices, X = [torch.device("cuda", i) for i in range(2)], images(n).to("cuda:0")
     theirs = gradients(nn.DataParallel(small_net().to("cuda:0"), device_ids=[0, 1]), X)
     assert_same(gradients(DataParallel(small_net(), devices), X), theirs)
-
-
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a real GPU")
-def test_a_gpu_and_the_cpu_share_a_batch():
-    X = images(5)
-    ours = gradients(DataParallel(small_net(), [torch.device("cuda", 0), CPU]), X.cuda())
-    assert_same(ours, gradients(small_net(), X))
 
 
 @pytest.mark.parametrize(("n", "k", "sizes"), [(50, 2, [25, 25]), (10, 4, [3, 3, 2, 2]), (5, 4, [2, 1, 1, 1]),
@@ -158,33 +149,6 @@ def test_buffers_of_the_first_replica_last_and_modes_reach_the_others(gpus):
     assert sorted(modes) == [(False, False, True, 0), (False, False, True, 1)]
 
 
-def test_a_recurrent_network_and_training(gpus):
-    torch.manual_seed(0)
-    lstm = nn.LSTM(3, 4, batch_first=True).double()
-    X = torch.rand(5, 2, 3, dtype=torch.float64)
-
-    def losses(module, X):
-        optimizer, values = torch.optim.SGD(module.parameters(), 0.5, momentum=0.9), []
-        for _ in range(3):
-            optimizer.zero_grad()
-            loss = module(X)[0].square().sum()
-            loss.backward()
-            optimizer.step()
-            values.append(loss.item())
-        return values
-
-    class First(nn.Module):  # the states of an LSTM have the batch in their second dimension
-        def __init__(self):
-            super().__init__()
-            self.lstm = copy.deepcopy(lstm)
-
-        def forward(self, X):
-            return (self.lstm(X)[0],)
-
-    ours = losses(DataParallel(First(), gpus[:2]), X.to(gpus[0]))
-    assert ours == pytest.approx(losses(lstm, X), rel=1e-12)
-
-
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_batch_normalisation_over_all_devices_is_that_of_one(gpus, k):
     norm = nn.BatchNorm2d(2).double()
@@ -193,17 +157,3 @@ def test_batch_normalisation_over_all_devices_is_that_of_one(gpus, k):
         assert_same(gradients(ours, images(n).to(gpus[0])), gradients(norm, images(n)))
     for mine, theirs in zip(ours.buffers(), norm.buffers(), strict=True):
         torch.testing.assert_close(mine.cpu(), theirs)
-
-
-def test_loss_inside_the_module_gives_the_mean_when_weighted(gpus):
-    class WithLoss(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.net = small_net()
-
-        def forward(self, X, y):
-            return F.cross_entropy(self.net(X), y, reduction="sum")
-
-    X, y = images(5), torch.arange(5) % 4
-    losses = DataParallel(WithLoss(), gpus[:2])(X, y)
-    torch.testing.assert_close(losses.sum().cpu() / 5, F.cross_entropy(small_net()(X), y))

@@ -94,32 +94,6 @@ def test_parameters_without_gradients():
         backward(made)
 
 
-def milliseconds(bucket_bytes, machine):
-    sim.enable(machine=machine, shapes_only=True)
-    gpus = [torch.device("sim", i) for i in range(2)]
-    made = [nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(6))).to(gpu) for gpu in gpus]
-    X = [torch.ones(2048, 512, device=gpu) for gpu in gpus]
-    reducer = OverlappedAllreduce([net.parameters() for net in made], bucket_bytes)
-    for _ in range(2):
-        with sim.trace() as trace:
-            for net, x in zip(made, X):
-                net(x).sum().backward()
-            reducer.finish()
-    return trace
-
-
-@pytest.mark.slow
-def test_buckets_hide_behind_backward_on_the_simulated_clock():
-    apart, whole = milliseconds(2**20, "DGX-1-V100"), milliseconds(2**30, "DGX-1-V100")
-    assert apart.link_bytes() == whole.link_bytes()  # the same work in other order
-    assert apart.seconds < 0.9 * whole.seconds
-    wires = [span for span in apart.spans if span.kind == "copy"]
-    sim.disable()
-    computing = [s for s in apart.spans if (s.place, s.row, s.kind) == ("gpu0", 0, "operation")]
-    early = [w for w in wires if w.end < max(s.end for s in computing)]
-    assert len(early) > len(wires) / 2  # most messages had arrived before the last of backward was done
-
-
 def test_replicas_are_given_back_with_it():
     parameters = [torch.ones(3, requires_grad=True), torch.ones(2, requires_grad=True)]
     watched = weakref.ref(parameters[0])

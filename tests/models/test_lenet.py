@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
 from d2lmini.models.lenet import LENET_SHAPES, LeNet, he, lenet, lenet_params
 
@@ -21,15 +20,6 @@ def test_parameters_and_module_are_the_same_network(n):
     X = torch.rand(n, 1, 28, 28, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(lenet(X, lenet_params(seed=3)), LeNet(seed=3)(X))
     assert lenet(X, lenet_params()).shape == (n, 10)
-
-
-def test_the_layers_are_those_of_torch():
-    W1, b1, W2, b2, W3, b3, W4, b4 = lenet_params(std=lambda fan_in: 0.1, seed=5)
-    X = torch.randn(2, 1, 28, 28, generator=torch.Generator().manual_seed(2))
-    h = nn.AvgPool2d(2)(torch.relu(torch.nn.functional.conv2d(X, W1, b1)))
-    h = nn.AvgPool2d(2)(torch.relu(torch.nn.functional.conv2d(h, W2, b2)))
-    h = torch.relu(torch.addmm(b3, h.reshape(2, 800), W3))
-    torch.testing.assert_close(lenet(X, (W1, b1, W2, b2, W3, b3, W4, b4)), torch.addmm(b4, h, W4))
 
 
 def test_initialisation_scales_and_is_reproducible():

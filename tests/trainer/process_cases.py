@@ -98,14 +98,6 @@ def train_all(rank):
     return {(engine, name): train(name, ["cpu"], engine) for engine in names for name in names[engine]}
 
 
-def train_compiled(rank, engine, mode):
-    """Train compiled, on gradients that wait for a second batch where the engine allows it; return the parameters."""
-    extra = {"accumulate": 2} if engine == "allreduce" else {}
-    trainer = Trainer(network(), MEAN, MOMENTUM, ["cpu"], engine=engine, compile=mode, **extra)
-    trainer.fit(batches(20), 2)
-    return [p.detach() for p in trainer.replicas[0].parameters()]
-
-
 def own_numbers(rank, seed):
     """Return this rank's masks of dropout of two steps, and the random numbers that all ranks must draw alike."""
     torch.manual_seed(seed + rank * (seed == 0))  # with seed 0 the ranks begin unlike, and rank 0's numbers win
@@ -201,8 +193,7 @@ def error_of(function, kind=ValueError):
 def refused(rank):
     """Return, for what a trainer over processes refuses, what it says."""
     ours = ({"devices": ["cpu", "cpu"]}, {"engine": "ddp", "allreduce": "ring"}, {"allreduce": "rign"},
-            {"engine": "ddp", "compile": "default", "accumulate": 2}, {"model": Branch(), "engine": "ddp"},
-            {"overlap": True})  # fmt: skip
+            {"model": Branch(), "engine": "ddp"}, {"overlap": True})  # fmt: skip
     made = [{"model": network(), "engine": "allreduce", "devices": ["cpu"], **arguments} for arguments in ours]
     return [error_of(lambda m=m: Trainer(m.pop("model"), MEAN, MOMENTUM, **m).step(*batches()[0])) for m in made]
 

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import signal
 import stat
 import subprocess
 import sys
@@ -119,10 +120,9 @@ def test_code_is_not_run_even_under_our_seal(file, tmp_path):
 
     refused(lambda: file.write({"bomb": Bomb()}), "weights_only")  # it cannot be read, so it is not written
     assert names(tmp_path) == []
-    with open(file.path, "wb") as raw:
-        summed = seal.Summed(raw)
-        torch.save({"bomb": Bomb()}, summed)
-        summed.seal()
+    with open(file.path, "w+b") as raw:
+        torch.save({"bomb": Bomb()}, raw)
+        seal.put(raw)
     refused(file.read, "weights_only")
     assert names(tmp_path) == ["c.pt"]
 
@@ -136,6 +136,45 @@ def test_a_damaged_checkpoint_does_not_push_out_the_whole_one_before_it(file):
     assert str(file.previous) in refused(file.read, "damaged")
     file.write({"i": 2})
     assert (file.read(), Checkpoint(file.previous).read()) == ({"i": 2}, {"i": 0})
+
+
+def die_at(moment):
+    """Let this process be killed at so many calls of what writing a checkpoint does to files."""
+    left = [moment]
+
+    def dying(function):
+        def call(*args):
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*args)
+
+        return call
+
+    seal.put = dying(seal.put)  # before it, the file is there but for its end
+    for name in ("fsync", "link", "replace"):
+        setattr(os, name, dying(getattr(os, name)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+def test_killed_at_any_moment_of_writing_a_whole_checkpoint_is_there(tmp_path):
+    ended, moments = signal.SIGKILL, 0
+    while ended:
+        moments += 1
+        file = Checkpoint(tmp_path / f"{moments}.pt")
+        file.write({"i": 0})
+        child = os.fork()
+        if child == 0:
+            die_at(moments)
+            file.write({"i": 1})
+            os._exit(0)
+        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert ended in (0, -signal.SIGKILL)
+        assert Checkpoint(file.path).read() in ({"i": 0}, {"i": 1})
+        file.write({"i": 2})  # nothing that is left over stands in the way
+        assert file.read() == {"i": 2}
+    assert moments == 7  # seal, fsync of the file, link, replace, replace, fsync of the folder, and none
+    assert {path.suffix for path in tmp_path.iterdir()} == {".pt", ".previous"}
 
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])

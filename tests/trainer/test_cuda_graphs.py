@@ -91,16 +91,16 @@ def test_an_optimiser_that_counts_on_the_host_is_refused():
         cuda_graphs.facts(made.engine)
 
 
-@pytest.mark.parametrize(("mode", "expected"), [("cuda-graph", True), ("default", False)])
-def test_the_command_line_lets_adam_count_on_the_gpu(monkeypatch, mode, expected):
+@pytest.mark.parametrize("words", [[], ["--cuda-graph"]])
+def test_the_command_line_lets_adam_count_on_the_gpu(monkeypatch, words):
     monkeypatch.setattr(cli, "Trainer", lambda model, loss, optimizer, *_, **options: optimizer(model.parameters()))
-    options = arguments.parse(["--optimizer", "adam", "--compile", mode])
-    assert cli.make_trainer(options, ["cuda:0"]).defaults["capturable"] is expected
+    options = arguments.parse(["--optimizer", "adam", *words])
+    assert cli.make_trainer(options, ["cuda:0"]).defaults["capturable"] is bool(words)
 
 
 @pytest.mark.parametrize(("devices", "options", "line"), [
     (["cpu"], {}, "CUDA GPU, got cpu"),
-    (["sim:0"], {"compile": "compiled-cuda-graph"}, "CUDA GPU, got sim:0"),
+    (["sim:0"], {}, "CUDA GPU, got sim:0"),
     (["cuda:0", "cuda:1"], {}, "one CUDA GPU"),
     (["cuda:0"], {"accumulate": 2}, "accumulate"),
     (["cuda:0"], {"amp": torch.float16}, "float16"),
@@ -109,14 +109,14 @@ def test_the_command_line_lets_adam_count_on_the_gpu(monkeypatch, mode, expected
 def test_what_cannot_be_recorded_is_refused_before_anything_moves(devices, options, line):
     sim.enable(2)
     model = nn.Linear(2, 2)
-    with pytest.raises(ValueError, match=f"compile: .*{line}"):
-        Trainer(model, MEAN, SGD, devices, **{"compile": "cuda-graph", **options})
+    with pytest.raises(ValueError, match=f"cuda_graph: .*{line}"):
+        Trainer(model, MEAN, SGD, devices, cuda_graph=True, **options)
     assert next(model.parameters()).device.type == "cpu"
 
 
 def test_processes_are_not_recorded():
     for engine in ("ddp", "allreduce", "replicas"):
-        found = broken(Settings(compile="cuda-graph", engine=engine), [torch.device("cuda:0")])
+        found = broken(Settings(cuda_graph=True, engine=engine), [torch.device("cuda:0")])
         assert (found is None) == (engine == "replicas")
 
 
@@ -130,7 +130,7 @@ def test_on_real_cuda_the_digits_are_learned_as_without(options):
     train, test = load_data_digits(256)
     more = {"optimizer": SGD, **options}
     loose, optimizer = 0.05 if options.get("amp") else 5e-3, more.pop("optimizer")
-    runs = [Trainer(LeNet(), MEAN, optimizer, ["cuda:0"], compile=how, **more).fit(train.to("cuda:0"), 4, test)
-            for how in ("cuda-graph", None)]  # fmt: skip
+    runs = [Trainer(LeNet(), MEAN, optimizer, ["cuda:0"], cuda_graph=how, **more).fit(train.to("cuda:0"), 4, test)
+            for how in (True, False)]  # fmt: skip
     assert runs[0].loss == pytest.approx(runs[1].loss, rel=loose)  # atomic sums and TF32, over some twenty updates
     assert runs[0].loss[-1] < runs[0].loss[0]

@@ -22,13 +22,9 @@ MEAN, SUM = nn.CrossEntropyLoss(), nn.CrossEntropyLoss(reduction="sum")
 WEIGHTS = torch.tensor([0.5, 2.0, 1.0])
 CASES = {  # name -> loss, optimiser, other arguments of the trainer
     "sgd, mean": (MEAN, partial(SGD, lr=0.5), {}),
-    "sgd, sum": (SUM, partial(SGD, lr=0.05), {}),
-    "momentum, mean": (MEAN, partial(SGD, lr=0.2, momentum=0.9, nesterov=True), {}),
     "momentum, sum": (SUM, partial(SGD, lr=0.02, momentum=0.9), {}),
-    "weight decay": (MEAN, partial(SGD, lr=0.2, momentum=0.9, weight_decay=0.1), {}),
+    "weight decay": (MEAN, partial(SGD, lr=0.2, momentum=0.9, nesterov=True, weight_decay=0.1), {}),
     "adam": (MEAN, partial(torch.optim.Adam, lr=0.01), {}),
-    "adamw, sum": (SUM, partial(torch.optim.AdamW, lr=0.01), {}),
-    "rmsprop": (MEAN, partial(torch.optim.RMSprop, lr=0.01), {}),
     "clipping": (MEAN, partial(SGD, lr=0.5), {"clip": 0.1}),
     "accumulation": (MEAN, partial(SGD, lr=0.5, momentum=0.9), {"accumulate": 2}),
     "accumulation, sum": (SUM, partial(SGD, lr=0.05), {"accumulate": 3}),
@@ -40,7 +36,7 @@ CASES = {  # name -> loss, optimiser, other arguments of the trainer
 }
 
 
-ON_SIM = ("sgd, mean", "sgd, sum", "weight decay", "adam", "clipping", "accumulation", "small buckets")
+ON_SIM = ("momentum, sum", "adam", "clipping", "accumulation", "small buckets")
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +78,7 @@ def equal(a, b):
     return all(torch.equal(p.cpu(), q.cpu()) for p, q in zip(a.state_dict().values(), b.state_dict().values()))
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("k", [1, 2, 3, 8])
 @pytest.mark.parametrize(("case", "kind"), [*((case, "cpu") for case in CASES), *((case, "sim") for case in ON_SIM)])
 def test_k_devices_give_the_parameters_of_one(case, k, kind):
     loss, optimizer, extra = CASES[case]
@@ -147,13 +143,6 @@ def test_torchs_own_move_parts_shared_buffers():
     assert replicate(len, [0, 1]) == [len, len]
 
 
-def test_optimiser_states_are_apart():
-    trainer = Trainer(network(), MEAN, partial(SGD, lr=0.1, momentum=0.9), ["cpu"] * 3)
-    trainer.fit(data(), 1)
-    buffers = [state["momentum_buffer"].data_ptr() for o in trainer.optimizers for state in o.state.values()]
-    assert len(buffers) == len(set(buffers)) == 3 * 4
-
-
 def test_a_batch_that_waits_for_its_update_is_not_carried_into_another_run():
     trainers = [Trainer(network(), MEAN, partial(SGD, lr=0.5), ["cpu"] * 2, accumulate=2) for _ in range(2)]
     trainers[0].step(*data()[1])
@@ -209,8 +198,7 @@ def test_a_scale_that_overflows_skips_the_step_everywhere_and_is_halved():
     assert [s.get_scale() for s in trainer.engine.scalers] == [2.0**39] * 2
 
 
-@pytest.mark.parametrize("kind", PLACES)
-@pytest.mark.parametrize("k", [1, 2, 3, 8])
+@pytest.mark.parametrize(("kind", "k"), [("cpu", 1), ("cpu", 8), ("sim", 3)])
 def test_evaluation_counts_every_example_once(k, kind):
     class Keeps(nn.Module):
         """Gives the label that the input carries, and has a parameter, as trainers want one."""
@@ -245,22 +233,6 @@ def test_evaluation_does_not_depend_on_the_number_of_devices_with_running_statis
     assert not torch.equal(model[1].running_mean, trainer.replicas[1][1].running_mean)
     alone = Trainer(copy.deepcopy(trainer.replicas[0]), MEAN, partial(SGD, lr=0.5), ["cpu"])
     assert trainer.evaluate(data()) == alone.evaluate(data())
-
-
-def test_batch_norm_and_dropout_differ_by_more_than_rounding():
-    for layer in (nn.BatchNorm1d(16).double(), nn.Dropout(0.5)):
-        results = []
-        for k in (1, 2):
-            model = network()
-            model.insert(1, copy.deepcopy(layer))
-            torch.manual_seed(0)  # each device draws its own random numbers
-            trainer = Trainer(model, MEAN, partial(SGD, lr=0.1), places("sim", k))
-            trainer.fit(data(), 1)
-            first, last = ([p.cpu() for p in trainer.replicas[i].parameters()] for i in (0, -1))
-            assert all(torch.equal(p, q) for p, q in zip(first, last, strict=True))
-            results.append(torch.cat([p.detach().flatten() for p in first]))
-        difference = (results[0] - results[1]).norm() / results[0].norm()
-        assert 1e-4 < difference < 0.2
 
 
 def test_what_makes_no_sense_is_refused_in_one_line():

@@ -71,3 +71,11 @@ def test_bad_input_gets_one_line():
     ):
         with pytest.raises(ValueError, match=words):
             action()
+
+
+@pytest.mark.slow
+def test_a_model_may_come_compiled():
+    plain, compiled = LeNet().double(), torch.compile(LeNet().double(), backend="aot_eager", dynamic=False)
+    losses = [Trainer(model, nn.CrossEntropyLoss(), SGD, ["cpu"] * 2, accumulate=2).fit(data(), 2).loss
+              for model in (plain, compiled)]  # fmt: skip
+    assert losses[0] == pytest.approx(losses[1], rel=1e-9)
