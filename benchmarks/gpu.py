@@ -42,24 +42,14 @@ try:
 
     from d2lmini import sim, timing
     from d2lmini.devices import cpu, processor
-    from d2lmini.hardware.catalog import GPUS
+    from d2lmini.hardware.catalog import gpu_named, host_link
+    from d2lmini.hardware.gpus import GPUS
     from d2lmini.timing import human
 except ModuleNotFoundError as absent:
     sys.exit(missing(absent))
 
 RESULTS = ROOT / "chapters" / "results"
 WANTED_S = 0.10
-# What torch calls a card -> its row in d2lmini/hardware/catalog.py, and the link to the host that its generation has.
-CARDS = {
-    "NVIDIA GeForce GTX 980": ("GTX 980", "PCIe3-x16"),
-    "NVIDIA GeForce GTX 1080": ("GTX 1080", "PCIe3-x16"),
-    "Tesla V100-SXM2-16GB": ("V100-SXM2-16GB", "PCIe3-x16"),
-    "NVIDIA GeForce RTX 3090": ("RTX 3090", "PCIe4-x16"),
-    "NVIDIA A100-SXM4-40GB": ("A100-SXM4-40GB", "PCIe4-x16"),
-    "NVIDIA A100-SXM4-80GB": ("A100-SXM4-80GB", "PCIe4-x16"),
-    "NVIDIA H100 80GB HBM3": ("H100-SXM5-80GB", "PCIe5-x16"),
-    "NVIDIA H200": ("H200-SXM5-141GB", "PCIe5-x16"),
-}
 
 
 def choose(kind, count, gpu):
@@ -109,9 +99,11 @@ def simulated_row(told):
     """Return the names of the row and the link to simulate for a card, or None and why not."""
     if told["device"] == "sim":
         return sim.machine().gpu.name, sim.machine().host_link.name
-    if told["card"] in CARDS:
-        return CARDS[told["card"]]
-    return None, f"d2lmini/hardware/catalog.py has no row for {told['card']}, so nothing was simulated"
+    try:
+        card = gpu_named(told["card"].removeprefix("NVIDIA GeForce "))
+    except ValueError:
+        return None, f"d2lmini/hardware/gpus.py has no row for {told['card']}, so nothing was simulated"
+    return card.name, host_link(card)
 
 
 def target(kind, out, card):

@@ -11,8 +11,10 @@ import json
 import statistics
 from pathlib import Path
 
+from copy_overlap import hidden, measure_overlap
+
 from d2lmini.devices import cpu, try_all_gpus
-from d2lmini.measuring import copy_overlap, line_fit, transfers
+from d2lmini.measuring import line_fit, transfers
 from d2lmini.measuring.transfers import SIZES, Route
 from d2lmini.timing import human
 
@@ -54,9 +56,8 @@ def main(file=None, most=SIZES[-1]):
     print(*dict.fromkeys(row["origin"] for row in rows), sep="\n")
     figures = {"rows": rows}
     for gpu in gpus:
-        times = copy_overlap.measure_overlap(gpu)
-        figures[f"hidden on {gpu}"] = copy_overlap.hidden(times)
-        print(f"{gpu}: a second stream hides {copy_overlap.hidden(times):.0%} of the shorter of copy and products")
+        share = figures[f"hidden on {gpu}"] = hidden(measure_overlap(gpu))
+        print(f"{gpu}: a second stream hides {share:.0%} of the shorter of copy and products")
     if file:
         Path(file).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 

@@ -3,7 +3,7 @@
 import math
 
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check, number, typed
-from d2lmini.measuring.loading import finish_times, utilisation, workers_needed
+from d2lmini.measuring.loading import utilisation, workers_needed
 from d2lmini.measuring.throughput import amdahl
 
 NOISE = (10, -4, 3, -4, 4, -6, 3, -3, 2, -6, 5)  # µs: a line through two of the points misses by a tenth or more
@@ -100,3 +100,14 @@ def bounded_queue(function):
             if a != b:
                 raise Wrong(f"{given}: step {i} ends at {a}, you say {brief(b)}")
     return "every step ends when it should, whether the loader waits for room or the device for a batch"
+
+
+def finish_times(loads, steps, capacity):
+    """Return when each step ends, of a loader and a device with a queue between them that holds `capacity` batches."""
+    taken, ends, queued = [], [], 0
+    for i, (load, step) in enumerate(zip(loads, steps)):
+        room = taken[i - capacity] if i >= capacity else 0  # a loader that finds the queue full waits
+        queued = max(queued + load, room)
+        taken.append(max(queued, ends[-1] if ends else 0))
+        ends.append(taken[-1] + step)
+    return ends

@@ -4,8 +4,7 @@ from matplotlib import rc_context
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from d2lmini.figures import plots
-
-UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+from d2lmini.measuring.levels import size
 
 
 def rates(curves, marks=(), title=None, limits=None):
@@ -58,7 +57,7 @@ def _sizes_along(ax, firsts, lasts):
     ax.set_xlim(min(firsts) / 1.5, max(lasts) * 1.5)
     ax.xaxis.set_major_locator(FixedLocator([2**k for k in range(0, 41, 5)]))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: _named(n)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: size(n)))
 
 
 def _values_along(ax):
@@ -67,8 +66,3 @@ def _values_along(ax):
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high <= 200 * low else (1,)))
     ax.yaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-
-
-def _named(nbytes):
-    size, unit = next(pair for pair in UNITS if nbytes >= pair[0])
-    return f"{nbytes / size:g} {unit}"

@@ -138,7 +138,7 @@ class Animator:
 
 def history(record, figsize=(8, 3)):
     """Return a figure of a `History`: the training loss and, if it has one, the test accuracy against the epoch."""
-    parts = [(name, values) for name, values in _recorded(record) if values]
+    parts = _recorded(record)
     with rc_context(STYLE):
         figure = Figure(figsize=figsize, layout="constrained")
         for i, (name, values) in enumerate(parts):
@@ -149,24 +149,13 @@ def history(record, figsize=(8, 3)):
     return figure
 
 
-def live(num_epochs):
-    """Return a function for the `on_epoch` of `Trainer.fit` that draws loss and accuracy while training runs."""
-    names = ["training loss", "test accuracy"]
-    animator = Animator("epoch", "loss, fraction", names, xlim=[1, max(2, num_epochs)])
-
-    def draw(epoch, record):
-        animator.add(epoch, [values[-1] if values else None for _, values in _recorded(record)])
-
-    draw.animator = animator
-    return draw
-
-
 def _recorded(record):
-    return ("training loss", record.loss), ("test accuracy", record.accuracy)
+    parts = ("training loss", record.loss), ("test accuracy", record.accuracy)
+    return [(name, values) for name, values in parts if values]
 
 
 def _history_html(record):
-    ends = [f"{name} from {values[0]:.3g} to {values[-1]:.3g}" for name, values in _recorded(record) if values]
+    ends = [f"{name} from {values[0]:.3g} to {values[-1]:.3g}" for name, values in _recorded(record)]
     return image(svg(history(record)), f"{len(record.loss)} epochs: {'; '.join(ends)}") if ends else None
 
 

@@ -8,6 +8,8 @@ import hashlib
 import re
 from html import escape
 
+from d2lmini.figures.tables import Shown
+
 
 def ask(question, replies, answer):
     """Return a question that a notebook shows when it is a cell's last line.
@@ -20,29 +22,16 @@ def ask(question, replies, answer):
         raise ValueError(f"expected two or more answers to choose from, got {list(replies)}")
     if answer not in replies:
         raise ValueError(f"expected the right answer {answer!r} to be among {list(replies)}")
-    return Question(question, replies, answer)
-
-
-class Question:
-    """What `ask` returns; `str` gives the question and its answers, a notebook asks for the HTML."""
-
-    def __init__(self, question, replies, answer):
-        self.question, self.replies, self.answer = question, dict(replies), answer
-
-    def __repr__(self):
-        return "\n".join([self.question, *(f"  ( ) {choice}" for choice in self.replies)])
-
-    def _repr_html_(self):
-        content = repr((self.question, self.replies, self.answer))
-        name = f"ask-{hashlib.sha256(content.encode()).hexdigest()[:10]}"  # of one name, one is open at a time
-        body = "".join(self._choice(name, choice, reply) for choice, reply in self.replies.items())
-        asked = f'<p id="{name}">{_text(self.question)}</p>'
-        return f'<div class="d2l-ask" role="group" aria-labelledby="{name}">{asked}{body}</div>'
-
-    def _choice(self, name, choice, reply):
-        verdict = "Yes." if choice == self.answer else "No."
-        return (f'<details name="{name}"><summary>{_text(choice)}</summary>'
-                f"<p><strong>{verdict}</strong> {_text(reply)}</p></details>")  # fmt: skip
+    content = repr((question, dict(replies), answer))
+    name = f"ask-{hashlib.sha256(content.encode()).hexdigest()[:10]}"  # of one name, one is open at a time
+    body = "".join(
+        f'<details name="{name}"><summary>{_text(choice)}</summary>'
+        f"<p><strong>{'Yes.' if choice == answer else 'No.'}</strong> {_text(reply)}</p></details>"
+        for choice, reply in replies.items()
+    )
+    asked = f'<p id="{name}">{_text(question)}</p>'
+    html = f'<div class="d2l-ask" role="group" aria-labelledby="{name}">{asked}{body}</div>'
+    return Shown("\n".join([question, *(f"  ( ) {choice}" for choice in replies)]), html)
 
 
 def _text(text):

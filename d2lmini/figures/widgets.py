@@ -17,7 +17,7 @@ import json
 import math
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
@@ -164,22 +164,16 @@ def _named(name, values):
         given = values if isinstance(values, Choice) else choice(values)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    return Choice(given.values, given.label or name.replace("_", " "), given.unit, given.start)
+    return replace(given, label=given.label or name.replace("_", " "))
 
 
 def _check_arguments(name, draw, choices):
-    if not callable(draw):
-        raise ValueError(f"expected a function that draws, got {draw!r}")
     if not choices:
         raise ValueError(f"{name}: expected at least one argument with values to choose from, got none")
-    parameters = inspect.signature(draw).parameters.values()
-    accepted = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    unknown = [n for n in choices if n not in accepted and all(p.kind != p.VAR_KEYWORD for p in parameters)]
-    if unknown:
-        raise ValueError(f"{name} has no argument {', '.join(unknown)}; it has {', '.join(accepted) or 'none'}")
-    missing = [p.name for p in parameters if p.name in accepted and p.default is p.empty and p.name not in choices]
-    if missing:
-        raise ValueError(f"{name} needs values for {', '.join(missing)} too")
+    try:
+        inspect.signature(draw).bind(**choices)
+    except TypeError as error:  # it names the argument that is missing or unknown
+        raise ValueError(f"{name}: expected a function that draws for these choices: {error}") from None
 
 
 def _text(value):

@@ -4,8 +4,6 @@ All in a process that is not held back. The loops are compiled by Numba, so what
 instructions, tiles that fit the caches, several cores.
 """
 
-import json
-import sys
 from functools import partial
 
 import numpy as np
@@ -13,10 +11,9 @@ import torch
 
 from d2lmini.devices import threads
 from d2lmini.hardware import host
-from d2lmini.measuring.memory_hierarchy import repeated
+from d2lmini.measuring.memory_hierarchy import repeated_calls
 from d2lmini.measuring.unheld import run_unheld
-from d2lmini.reuse.loop_order import loops_ikj
-from d2lmini.timing import Measurement, provenance
+from d2lmini.reuse.loop_order import compiled, loops_ikj
 
 SIZES = {"random numbers": 2**18, "Fourier transform": 2**13, "complex product": 96}
 
@@ -47,50 +44,45 @@ def ways(sizes):
 
     Raises RuntimeError where Numba is missing.
     """
-    try:
-        from numba import njit
-    except ImportError as error:
-        raise RuntimeError("the loops need Numba: pip install numba") from error
     numbers, n = np.empty(sizes["random numbers"]), sizes["complex product"]
     x, A, B = (torch.randn(shape, dtype=torch.complex128) for shape in (sizes["Fourier transform"], (n, n), (n, n)))
-    product = partial(njit(loops_ikj), A.numpy(), B.numpy())
+    product = partial(compiled(loops_ikj), A.numpy(), B.numpy())
     return {
-        "random numbers": (partial(njit(random_loop), numbers), torch.from_numpy(numbers).uniform_),
-        "Fourier transform": (partial(njit(fourier_loop), x.numpy()), partial(torch.fft.fft, x)),
+        "random numbers": (partial(compiled(random_loop), numbers), torch.from_numpy(numbers).uniform_),
+        "Fourier transform": (partial(compiled(fourier_loop), x.numpy()), partial(torch.fft.fft, x)),
         "complex product": (lambda: _filled(product, n), partial(torch.mm, A, B)),
     }
 
 
 def measure_here(sizes, repeat=6):
-    """Return name -> seconds of the loop, the library on one thread, the library on all cores, shortest first."""
+    """Return name -> `Measurement` of the loop, of the library on one thread, and of the library on all cores."""
     found = {}
     for name, (loop, library) in ways(sizes).items():
         if name != "random numbers" and not np.allclose(loop(), library()):
             raise RuntimeError(f"{name}: the loop and the library disagree")
-        found[name] = [_seconds(loop, 1, repeat), *(_seconds(library, n, repeat) for n in (1, host.usable_cores()))]
+        found[name] = [_timed(loop, 1, repeat), *(_timed(library, n, repeat) for n in (1, host.usable_cores()))]
     return found
 
 
 def products_here(sizes, repeat=6):
-    """Return size -> seconds of a product of square float32 matrices, on one thread or on all cores: the faster."""
+    """Return size -> `Measurement` of a product of square float32 matrices, the faster of one thread and all cores."""
     square = {n: torch.ones(n, n) for n in sizes}
     cores = {1, host.usable_cores()}
-    return {n: min(_seconds(partial(torch.mm, A, A), count, repeat) for count in cores) for n, A in square.items()}
+    ways = {n: [_timed(partial(torch.mm, A, A), count, repeat) for count in cores] for n, A in square.items()}
+    return {n: min(found, key=lambda measurement: measurement.median) for n, found in ways.items()}
 
 
 def measured(sizes=None, timeout=300):
-    """Return name -> (loop, library on one thread, on all cores), each a `Measurement`, and where and when it was.
+    """Return what `measure_here` does, from a process that is not held back, and where and when it was measured.
 
     Raises RuntimeError with the last line of what went wrong.
     """
-    answer = run_unheld(__spec__.name, json.dumps(sizes or SIZES), timeout=timeout)
-    return {name: [Measurement(tuple(s)) for s in rows] for name, rows in answer["seconds"].items()}, answer["where"]
+    return run_unheld(measure_here, sizes or SIZES, timeout=timeout)
 
 
 def measured_products(sizes, timeout=300):
-    """Return size -> `Measurement` as `products_here` takes it, and where and when it was."""
-    answer = run_unheld(__spec__.name, json.dumps(list(sizes)), timeout=timeout)
-    return {int(n): Measurement(tuple(seconds)) for n, seconds in answer["seconds"].items()}, answer["where"]
+    """Return what `products_here` does, likewise."""
+    return run_unheld(products_here, tuple(sizes), timeout=timeout)
 
 
 def _filled(product, n):
@@ -99,18 +91,8 @@ def _filled(product, n):
     return C
 
 
-def _seconds(function, cores, repeat):
-    def run(count):
-        for _ in range(count):
-            function()
-
+def _timed(function, cores, repeat):
     with threads(cores):
         function()
-        return repeated(run, 1, repeat).seconds
+        return repeated_calls(function, repeat)
 
-
-if __name__ == "__main__":
-    wanted = json.loads(sys.argv[1])
-    found = measure_here(wanted) if isinstance(wanted, dict) else products_here(wanted)
-    torch.set_num_threads(host.usable_cores())  # what the provenance names
-    print(json.dumps({"seconds": found, "where": provenance(["cpu"])}))

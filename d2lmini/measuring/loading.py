@@ -27,24 +27,6 @@ def workers_needed(load, step):
     return max(1, math.ceil(load / step))
 
 
-def finish_times(loads, steps, capacity):
-    """Return when each step ends, of a loader and a device with a queue between them.
-
-    loads, steps: for each batch the time that it takes to load and to train on. capacity: how many finished batches the
-    queue holds; a loader that finds it full waits. Raises ValueError for lists of unequal length or a capacity below 1.
-    """
-    if len(loads) != len(steps) or capacity < 1:
-        raise ValueError(f"expected a load for each step and a capacity of at least 1, got {len(loads)} loads, "
-                         f"{len(steps)} steps, capacity {capacity}")  # fmt: skip
-    taken, ends, queued = [], [], 0
-    for i, (load, step) in enumerate(zip(loads, steps)):
-        room = taken[i - capacity] if i >= capacity else 0
-        queued = max(queued + load, room)
-        taken.append(max(queued, ends[-1] if ends else 0))
-        ends.append(taken[-1] + step)
-    return ends
-
-
 class SimulatedLoader:
     """Yields the given batches, each of which takes `seconds` of the simulated clock to make.
 

@@ -128,13 +128,8 @@ def stream(nbytes, repeat=11):
     """
     (nbytes,) = _checked([nbytes], 3 * LINE)
     a, b, c = (torch.from_numpy(array) for array in _arrays(3, nbytes // (3 * LINE) * LINE))
-
-    def run(passes):
-        for _ in range(passes):
-            torch.add(b, c, alpha=3.0, out=a)
-
     with devices.threads(1):
-        return Point(3 * a.nbytes, repeated(run, 3 * a.nbytes, repeat))
+        return Point(3 * a.nbytes, repeated_calls(lambda: torch.add(b, c, alpha=3.0, out=a), repeat, 3 * a.nbytes))
 
 
 def repeated(run, units, repeat=11):
@@ -147,6 +142,16 @@ def repeated(run, units, repeat=11):
         count *= 2
     laps = measure(lambda: run(count), repeat, warmup=0, devices=["cpu"])
     return Measurement(tuple(seconds / (count * units) for seconds in laps.seconds))
+
+
+def repeated_calls(function, repeat=11, units=1):
+    """Return what `repeated` does, where each call of ``function()`` does `units`."""
+
+    def run(count):
+        for _ in range(count):
+            function()
+
+    return repeated(run, units, repeat)
 
 
 def _seconds(run, count):

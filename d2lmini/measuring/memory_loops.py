@@ -6,6 +6,8 @@
 
 import functools
 
+from d2lmini.reuse import loop_order
+
 ARRAYS = {"read": 1, "triad": 3, "update": 2}  # how many a loop goes through
 MOVED = {"read": 1, "triad": 3, "update": 3}  # elements that a step reads and writes, as STREAM counts them
 
@@ -55,7 +57,7 @@ def compiled(name):
     """Return one of the loops above in machine code, with vector instructions; it lets other threads run meanwhile.
 
     Places are unsigned numbers: for others Python's rule for negative ones would add work to every load. Arrays are of
-    float64. Raises RuntimeError where Numba is missing or switched off.
+    float64. Raises what `loop_order.compiled` raises.
     """
     loop, signature = {
         "chase": (chase, "uint64(uint64[::1], uint64, int64)"),
@@ -64,14 +66,4 @@ def compiled(name):
         "triad": (triad, "void(float64[::1], float64[::1], float64[::1], float64, int64)"),
         "update": (update, "void(float64[::1], float64[::1], float64, int64)"),
     }[name]
-    return _numba().njit(signature, nogil=True, fastmath=True)(loop)
-
-
-def _numba():
-    try:
-        import numba
-    except ImportError as error:
-        raise RuntimeError(f"measuring memory needs Numba to compile its loops: pip install numba ({error})") from None
-    if numba.config.DISABLE_JIT:
-        raise RuntimeError("NUMBA_DISABLE_JIT is set: uncompiled, the loops would measure Python; unset it")
-    return numba
+    return loop_order.compiled(loop, signature, nogil=True, fastmath=True)

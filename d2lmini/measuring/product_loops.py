@@ -3,8 +3,6 @@
 All are float64; the loops are compiled by Numba. They take turns, so a machine whose speed drifts drifts for all.
 """
 
-import json
-import sys
 from functools import partial
 
 import numpy as np
@@ -12,7 +10,7 @@ import torch
 
 from d2lmini.measuring.unheld import run_unheld
 from d2lmini.reuse.loop_order import compiled, loops_ijk, loops_ikj, loops_packed, loops_tiled
-from d2lmini.timing import Measurement, Timer, provenance
+from d2lmini.timing import Measurement, Timer
 
 
 def ways(n, tile):
@@ -55,10 +53,4 @@ def measured(n, tile, rounds=6, timeout=300):
 
     Raises RuntimeError with the last line of what went wrong there.
     """
-    answer = run_unheld(__spec__.name, n, tile, rounds, timeout=timeout)
-    return {name: Measurement(tuple(seconds)) for name, seconds in answer["seconds"].items()}, answer["where"]
-
-
-if __name__ == "__main__":
-    seconds = {name: m.seconds for name, m in measure_here(*map(int, sys.argv[1:])).items()}
-    print(json.dumps({"seconds": seconds, "where": provenance(["cpu"])}))
+    return run_unheld(measure_here, n, tile, rounds, timeout=timeout)

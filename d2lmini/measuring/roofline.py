@@ -5,8 +5,8 @@ faster than the smaller of peak and intensity × bandwidth (Williams, Waterman a
 52(4), 2009). The two meet at the ridge: left of it memory decides, right of it arithmetic does.
 """
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch.utils.flop_counter import flop_registry
@@ -17,7 +17,6 @@ from d2lmini.measuring import memory_hierarchy
 from d2lmini.measuring.memory_loops import ARRAYS
 from d2lmini.measuring.operations import Reporting
 from d2lmini.measuring.unheld import run_unheld
-from d2lmini.timing import Measurement, provenance
 
 
 @dataclass(frozen=True)
@@ -103,25 +102,21 @@ def examples(elements=2**24, device="cpu"):
 
 
 def measure_here(repeat=7):
-    """Measure this machine with all the cores that this process may use; return what `measured` reads.
+    """Return this machine's `Roof` with the threads that torch uses, and [(`Operation`, `Measurement`)].
 
     The peak is that of the fastest operation, the bandwidth the best of the operations and of `memory_loops` on arrays
     of a size that no cache holds, both from their shortest run, as STREAM has it: a roof is what can be reached.
     Raises MemoryError where there is not enough memory for these.
     """
-    largest, cores = memory_hierarchy.working_sets()[-1], host.usable_cores()
+    largest = memory_hierarchy.working_sets()[-1]
     host.require_memory(4 * largest, "the roofline")
-    torch.set_num_threads(cores)
-    points = [memory_hierarchy.bandwidth([largest], kernel, threads=cores)[0] for kernel in ARRAYS]
-    rows = []
-    for name, (function, args) in examples(largest // 8).items():
-        operation = count(name, function, *args)
-        seconds = memory_hierarchy.repeated(_caller(function, args), 1, repeat).seconds
-        rows.append({"operation": asdict(operation), "seconds": seconds})
-    peak = max(row["operation"]["flops"] / row["seconds"][0] for row in rows)
+    points = [memory_hierarchy.bandwidth([largest], kernel, host.usable_cores())[0] for kernel in ARRAYS]
+    rows = [(count(name, function, *args), memory_hierarchy.repeated_calls(partial(function, *args), repeat))
+            for name, (function, args) in examples(largest // 8).items()]  # fmt: skip
+    peak = max(operation.flops / took.seconds[0] for operation, took in rows)
     rates = [1 / point.seconds.seconds[0] for point in points]
-    rate = max(*rates, *(row["operation"]["nbytes"] / row["seconds"][0] for row in rows))
-    return {"where": provenance(["cpu"]), "flops_per_s": peak, "bytes_per_s": rate, "operations": rows}
+    rates += [operation.nbytes / took.seconds[0] for operation, took in rows]
+    return Roof("this machine", peak, max(rates)), rows
 
 
 def measured(timeout=300):
@@ -130,17 +125,8 @@ def measured(timeout=300):
     It is measured in a process of its own, without the settings that hold this one back. Raises RuntimeError with the
     last line of what went wrong there.
     """
-    answer = run_unheld(__spec__.name, timeout=timeout)
-    rows = [(Operation(**row["operation"]), Measurement(tuple(row["seconds"]))) for row in answer["operations"]]
-    return Roof("this machine", answer["flops_per_s"], answer["bytes_per_s"]), rows, answer["where"]
-
-
-def _caller(function, args):
-    def run(calls):
-        for _ in range(calls):
-            function(*args)
-
-    return run
+    (roof, rows), where = run_unheld(measure_here, timeout=timeout)
+    return roof, rows, where
 
 
 def _largest(value):
@@ -148,6 +134,3 @@ def _largest(value):
         return value.numel()
     return max(map(_largest, value), default=0) if isinstance(value, (list, tuple)) else 0
 
-
-if __name__ == "__main__":
-    print(json.dumps(measure_here()))

@@ -3,32 +3,43 @@
 The book's notebooks run under such settings, so that their sums are the same everywhere. Speed is no such matter.
 """
 
-import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
-from d2lmini.timing import SLOWING
+import torch
+
+from d2lmini.hardware import host
+from d2lmini.timing import SLOWING, provenance
 
 # What would hold a measurement of this machine's best back: the settings of `timing`, and those that limit threads.
 HELD = (*SLOWING, "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
-def run_unheld(module, *arguments, timeout):
-    """Run ``python -m module arguments`` without `HELD` and return what it prints as JSON; `timeout` in seconds.
+def run_unheld(function, *arguments, timeout):
+    """Return ``function(*arguments)`` from a process without `HELD`, and where and when it was measured.
 
-    Raises RuntimeError with the last line of what went wrong there, or when it takes longer.
+    function: of a module of this package. timeout: seconds. Raises RuntimeError with the last line of what went wrong
+    there, or when it takes longer.
     """
     environment = {name: value for name, value in os.environ.items() if name not in HELD}
     path = [str(Path(__file__).resolve().parents[2]), environment.get("PYTHONPATH")]
     environment |= {"PYTHONPATH": os.pathsep.join(filter(None, path)), "D2LMINI_DEVICES": "cpu"}
-    command = [sys.executable, "-m", module, *map(str, arguments)]
+    command, call = [sys.executable, "-m", __spec__.name], pickle.dumps((function, arguments))
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(command, input=call, env=environment, capture_output=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
-        raise RuntimeError(f"measuring with {module} did not finish within {timeout} s") from None
+        raise RuntimeError(f"measuring with {function.__module__} did not finish within {timeout} s") from None
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
-        raise RuntimeError(f"measuring with {module} failed: {reason}")
-    return json.loads(done.stdout)
+        reason = (done.stderr.decode().strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
+        raise RuntimeError(f"measuring with {function.__module__} failed: {reason}")
+    return pickle.loads(done.stdout)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(host.usable_cores())
+    function, arguments = pickle.load(sys.stdin.buffer)
+    answer = function(*arguments)
+    sys.stdout.buffer.write(pickle.dumps((answer, provenance(["cpu"]))))

@@ -52,10 +52,15 @@ def loops_packed(multiply, A, B, C, tile):
             C[i : i + tile, j : j + tile] = c
 
 
-def compiled(function):
-    """Return `function` compiled for this machine by Numba; raises RuntimeError where Numba is missing."""
+def compiled(function, *signature, **options):
+    """Return `function` compiled for this machine by Numba's ``njit(*signature, **options)``.
+
+    Raises RuntimeError where Numba is missing or switched off: uncompiled, a loop would measure Python.
+    """
     try:
-        from numba import njit
+        import numba
     except ImportError as error:
-        raise RuntimeError(f"compiling {function.__name__} needs Numba, which is missing: pip install numba") from error
-    return njit(function)
+        raise RuntimeError(f"{function.__name__} must be compiled by Numba: pip install numba ({error})") from None
+    if numba.config.DISABLE_JIT:
+        raise RuntimeError(f"NUMBA_DISABLE_JIT is set, but {function.__name__} must be compiled: unset it")
+    return numba.njit(*signature, **options)(function)

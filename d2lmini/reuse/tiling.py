@@ -82,14 +82,6 @@ def tiled_product(A, B, C, tile_m, tile_n, tile_k):
             C[rows, columns] = total
 
 
-def tiled_reads(m, n, k, tile_m, tile_n):
-    """Return how many elements of A and B `tiled_product` fetches: A for each column of tiles, B for each row.
-
-    Where the tiles divide the sizes this is m·n·k (1/tile_n + 1/tile_m); for tiles of one element it is 2·m·n·k.
-    """
-    return m * k * -(-n // tile_n) + k * n * -(-m // tile_m)
-
-
 def fewest_words(m, n, k, fast):
     """Return a number of elements that any order of the m·n·k multiplications moves at least, fast memory ↔ slow.
 

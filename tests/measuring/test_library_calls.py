@@ -1,11 +1,9 @@
-"""Libraries against plain loops, measured: three jobs and products of several sizes, in a process of their own."""
+"""Libraries against plain loops: the loops compute what libraries do; that all is measured, two chapters show."""
 
 import numpy as np
 import pytest
 
-from d2lmini.measuring import library_calls
-
-SMALL = {"random numbers": 100, "Fourier transform": 16, "complex product": 5}
+from d2lmini.measuring import library_calls, product_loops
 
 
 @pytest.mark.parametrize("length", [1, 2, 8, 64])
@@ -22,23 +20,14 @@ def test_the_loop_fills_with_numbers_from_0_to_1():
     assert 0.4 < out.mean() < 0.6
 
 
-@pytest.mark.process
-def test_each_job_is_measured_in_three_ways_in_a_process_that_is_not_held_back(monkeypatch):
-    pytest.importorskip("numba")
-    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
-    found, where = library_calls.measured(SMALL)
-    assert set(found) == set(SMALL)
-    assert all(len(ways) == 3 and min(way.seconds[0] for way in ways) > 0 for ways in found.values())
-    assert "MKL_CBWR" not in where
-
-
-@pytest.mark.process
-def test_products_are_measured_by_size():
-    found, _ = library_calls.measured_products([1, 300])
-    assert found[1].median < found[300].median
-
-
 def test_a_library_that_disagrees_is_not_measured(monkeypatch):
     monkeypatch.setattr(library_calls, "ways", lambda sizes: {"half": (lambda: np.ones(2), lambda: np.ones(2) / 2)})
     with pytest.raises(RuntimeError, match="disagree"):
-        library_calls.measure_here(SMALL)
+        library_calls.measure_here({})
+
+
+def test_a_wrong_product_is_not_measured(monkeypatch):
+    monkeypatch.setattr(product_loops, "loops_ikj", lambda A, B, C: C.fill(1))
+    monkeypatch.setattr(product_loops, "compiled", lambda function: function)
+    with pytest.raises(RuntimeError, match="wrong product"):
+        product_loops.measure_here(8, 4, 6)

@@ -1,11 +1,7 @@
-"""Loading: closed formulas against the simulated clock, and a queue against a simulation that goes tick by tick."""
+"""Loading: closed formulas against the simulated clock."""
 
-from collections import deque
-
-import hypothesis
 import pytest
 import torch
-from hypothesis import strategies
 
 from d2lmini import sim
 from d2lmini.measuring import loading
@@ -94,58 +90,7 @@ def test_utilisation(load, step, workers, share):
     assert (loading.workers_needed(load, step) <= workers) == (share == 1)
 
 
-def ticks(loads, steps, capacity):
-    """Run a loader and a device against a real queue, one unit of time after the other; return when each step ends."""
-    queue, ends = deque(), []
-    to_load, to_train = deque(enumerate(loads)), None
-    making, held, left = None, None, 0
-    now = 0
-    while len(ends) < len(loads):
-        if to_train is not None and left == 0:
-            ends.append(now)
-            to_train = None
-        moved = True
-        while moved:  # what can happen in no time happens before the next tick
-            moved = False
-            if making is None and held is None and to_load:
-                making = list(to_load.popleft())
-                moved = True
-            if making is not None and making[1] == 0:
-                held, making, moved = making[0], None, True
-            if held is not None and len(queue) < capacity:
-                queue.append(held)
-                held, moved = None, True
-            if to_train is None and queue:
-                to_train = queue.popleft()
-                left, moved = steps[to_train], True
-        now += 1
-        if making is not None:
-            making[1] -= 1
-        if to_train is not None:
-            left -= 1
-    return ends
-
-
-@hypothesis.given(
-    strategies.lists(strategies.tuples(strategies.integers(1, 9), strategies.integers(1, 9)), max_size=12),
-    strategies.integers(1, 4),
-)
-@hypothesis.settings(max_examples=200, deadline=None)
-def test_finish_times_are_those_of_a_real_queue(pairs, capacity):
-    loads, steps = [a for a, _ in pairs], [b for _, b in pairs]
-    assert loading.finish_times(loads, steps, capacity) == ticks(loads, steps, capacity)
-
-
-@pytest.mark.parametrize(("load", "step"), [(3, 1), (1, 3), (2, 2)])
-def test_in_the_long_run_the_slower_stage_sets_the_pace(load, step):
-    ends = loading.finish_times([load] * 100, [step] * 100, capacity=1)
-    assert ends[-1] - ends[-2] == max(load, step)
-
-
-def test_refusals():
-    for wrong in (([1], [1, 2], 1), ([1], [1], 0)):
-        with pytest.raises(ValueError, match="capacity"):
-            loading.finish_times(*wrong)
+def test_without_a_clock_nothing_is_loaded():
     sim.enable(1, clock=False)
     with pytest.raises(RuntimeError, match="clock"):
         iter(loading.SimulatedLoader([1], LOAD))

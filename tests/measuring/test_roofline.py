@@ -1,16 +1,12 @@
-"""The roofline: counts against formulas, roofs against published figures, and a child process that is to run free."""
+"""The roofline: counts against formulas, and roofs against published figures."""
 
-import json
-import os
 import re
-import subprocess
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from d2lmini.hardware import catalog, costs
-from d2lmini.measuring import memory_hierarchy, roofline, unheld
+from d2lmini.measuring import memory_hierarchy, roofline
 from d2lmini.measuring.roofline import Roof, count
 
 V100 = catalog.GPUS["V100-SXM2-16GB"]
@@ -88,67 +84,16 @@ def test_examples_stream_what_they_are_told_and_lie_on_both_sides():
     assert intensity["matmul 64"] < intensity["matmul 256"] < intensity["matmul 1024"]
 
 
-@pytest.fixture
-def told(monkeypatch):
-    """Measure this process quickly, with sets of 256 KiB and few operations; return what `measure_here` returned."""
+def test_what_is_measured_lies_under_its_roof(monkeypatch):
+    """Measured quickly, in this process, with sets of 256 KiB and few operations."""
     monkeypatch.setattr(memory_hierarchy, "working_sets", lambda: [2**18])
     few = {name: call for name, call in roofline.examples(2**15).items() if name in ("add", "matmul 64")}
     monkeypatch.setattr(roofline, "examples", lambda elements: few)
-    threads = torch.get_num_threads()
-    yield roofline.measure_here(repeat=6)
-    torch.set_num_threads(threads)
-
-
-def child(monkeypatch, **answer):
-    """Answer in place of the child process; return a list that gets its command and options."""
-    asked = []
-
-    def run(command, **options):
-        asked.append((command, options))
-        if "late" in answer:
-            raise subprocess.TimeoutExpired(command, options["timeout"])
-        return SimpleNamespace(**{"returncode": 0, "stdout": "", "stderr": "", **answer})
-
-    monkeypatch.setattr(subprocess, "run", run)
-    return asked
-
-
-def test_what_is_measured_comes_back_and_lies_under_its_roof(told, monkeypatch):
-    child(monkeypatch, stdout=json.dumps(told))
-    roof, rows, where = roofline.measured()
-    assert where.startswith("measured on ")
+    roof, rows = roofline.measure_here(repeat=6)
     assert [op.name for op, _ in rows] == ["add", "matmul 64"]
-    best = max(op.flops / seconds.seconds[0] for op, seconds in rows)
-    assert roof.flops_per_s == pytest.approx(best)
-    assert roof.bytes_per_s > 0
-    for op, seconds in rows:
-        assert op.flops / seconds.median <= roof.flops_per_s
-        assert len(seconds.seconds) == 6
-
-
-def test_the_child_is_free_of_what_holds_this_process_back(told, monkeypatch):
-    asked = child(monkeypatch, stdout=json.dumps(told))
-    for name in unheld.HELD:
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("KEPT", "yes")
-    roofline.measured()
-    ((command, options),) = asked
-    assert command[1:] == ["-m", "d2lmini.measuring.roofline"]
-    assert not set(unheld.HELD) & set(options["env"])
-    assert {"OMP_NUM_THREADS", "MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"} <= set(unheld.HELD)
-    assert options["env"]["KEPT"] == "yes"
-    assert options["env"]["D2LMINI_DEVICES"] == "cpu"
-    assert os.environ["OMP_NUM_THREADS"] == "1"
-
-
-@pytest.mark.parametrize(("answer", "says"), [
-    ({"returncode": 1, "stderr": "Traceback\n  there\nRuntimeError: no Numba\n"}, "failed: RuntimeError: no Numba$"),
-    ({"returncode": -9}, "status -9"), ({"late": True}, "within 7 s"),
-])  # fmt: skip
-def test_a_failing_child_is_told_in_one_line(monkeypatch, answer, says):
-    child(monkeypatch, **answer)
-    with pytest.raises(RuntimeError, match=says):
-        roofline.measured(timeout=7)
+    assert roof.flops_per_s == pytest.approx(max(op.flops / took.seconds[0] for op, took in rows))
+    assert roof.bytes_per_s >= max(op.nbytes / took.seconds[0] for op, took in rows)
+    assert {len(took.seconds) for _, took in rows} == {6}
 
 
 def test_too_little_memory_is_said_before_anything_is_made(monkeypatch):

@@ -1,7 +1,5 @@
 """Copies: simulated ones against the model to the last digit, real ones by what must hold, and every refusal."""
 
-import os
-
 import pytest
 import torch
 
@@ -78,15 +76,6 @@ def test_every_byte_crosses_the_wires_of_its_route(gpus, route, wires, staged):
     assert waits == 6 * len(FEW) * (2 if given.staged else "cpu" in route)  # a step through the host is waited for
 
 
-def test_peer_to_peer_takes_half_the_time_of_staging():
-    sim.enable(machine="cluster-node-2012")
-    ends = [torch.device("sim", i) for i in range(2)]
-    direct, staged = (transfers.measure_route(Route(*ends, staged=s), sizes=FEW).fit() for s in (False, True))
-    assert staged.alpha == pytest.approx(2 * direct.alpha, rel=1e-5)
-    assert staged.beta == pytest.approx(direct.beta / 2, rel=1e-5)
-    assert direct.beta == pytest.approx(0.8 * 8e9, rel=1e-5)
-
-
 def test_copies_within_the_host_are_measured_on_one_thread():
     with threads(3):
         (copies,) = transfers.measure_copies("cpu", sizes=FEW[::-1], most=256 * KIB, pool=4 * MIB)
@@ -156,17 +145,6 @@ def test_more_than_the_host_has_free(gpus, monkeypatch):
     with pytest.raises(MemoryError, match="6 MiB of main memory"):
         transfers.measure_route(Route(cpu(), gpus[0], pinned=True), sizes=[3 * MIB])
     transfers.measure_route(Route(cpu(), gpus[0]), sizes=[3 * MIB])
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system pins no process to a core")
-def test_one_core_is_enough():
-    cores = os.sched_getaffinity(0)
-    try:
-        os.sched_setaffinity(0, {min(cores)})
-        (copies,) = transfers.measure_copies("cpu", sizes=FEW, pool=4 * MIB)
-    finally:
-        os.sched_setaffinity(0, cores)
-    assert len(copies.measurements) == len(FEW)
 
 
 @pytest.mark.cuda

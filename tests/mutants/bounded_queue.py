@@ -5,21 +5,8 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("room when the step before has ended", "room = taken[i - capacity]", "room = ends[i - capacity]"),
     ("one place too many", "taken[i - capacity] if i >= capacity", "taken[i - capacity - 1] if i > capacity"),
     ("room for one, whatever the capacity", "taken[i - capacity] if i >= capacity", "taken[i - 1] if i"),
-    ("loading starts when there is room", "max(queued + load, room)", "max(queued, room) + load"),
-    ("the device does not wait for itself", "max(queued, ends[-1])", "queued"),
-    ("the device does not wait for the batch", "max(queued, ends[-1])", "ends[-1]"),
-    ("when the steps begin", "ends.append(taken[-1] + step)", "ends.append(taken[-1] + step - step)"),
     ("only the last", "return ends", "return ends[-1:]"),
-]  # fmt: skip
-
-
-def bounded_queue(loads, steps, capacity):
-    """One after the other."""
-    ends, now = [], 0
-    for load, step in zip(loads, steps):
-        now += load + step
-        ends.append(now)
-    return ends
+]
 
 
 def bounded_queue(loads, steps, capacity):

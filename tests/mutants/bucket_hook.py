@@ -3,18 +3,9 @@
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the parameters are sent (not the gradients)", "parameters[place].grad for", "parameters[place].detach() for"),
     ("the count is not set back (stale)", "missing[number] = len(buckets[number])\n            gradients", "gradients"),
-    ("the first gradient sets it off", "if missing[number] == 0", "if missing[number] == len(buckets[number]) - 1"),
-    ("every gradient sets it off", "if missing[number] == 0", "if True"),
-    ("one gradient too early", "missing[number] -= 1", "missing[number] -= 1 + (len(buckets[number]) > 1)"),
-    ("the last bucket has no hooks (dropped)", "in enumerate(buckets):", "in enumerate(buckets[:-1]):"),
-    ("a bucket's last parameter has no hook", "for place in bucket:", "for place in bucket[:-1]:"),
     ("a hook before the gradient is stored", "register_post_accumulate_grad_hook(hook)", "register_hook(hook)"),
     ("gradients in the order of the model", "for place in buckets[number]]", "for place in sorted(buckets[number])]"),
-    ("the wrong bucket's number", "launch(number,", "launch(number + 1,"),
-    ("two hooks a parameter (double count)", "hook = partial(ready, number)\n",
-     "hook = partial(ready, number)\n            parameters[place].register_post_accumulate_grad_hook(hook)\n"),
-    ("one gradient is sent twice", "[parameters[place].grad for", "[parameters[buckets[number][0]].grad for"),
-]  # fmt: skip
+]
 
 
 def bucket_hook(parameters, buckets, launch):
@@ -33,6 +24,18 @@ def bucket_hook(parameters, buckets, launch):
 
 
 def bucket_hook(parameters, buckets, launch):
+    """Buckets are taken to fill up one after the other."""
+    came = [0, 0]
+    def ready(parameter):
+        came[1] += 1
+        if came[1] == len(buckets[came[0]]):
+            launch(came[0], [parameters[place].grad for place in buckets[came[0]]])
+            came[:] = (came[0] + 1) % len(buckets), 0
+    for parameter in parameters:
+        parameter.register_post_accumulate_grad_hook(ready)
+
+
+def bucket_hook(parameters, buckets, launch):
     """Every hook serves the last bucket."""
     missing = [len(bucket) for bucket in buckets]
     for number, bucket in enumerate(buckets):
@@ -43,36 +46,3 @@ def bucket_hook(parameters, buckets, launch):
                     missing[number] = len(buckets[number])
                     launch(number, [parameters[place].grad for place in buckets[number]])
             parameters[place].register_post_accumulate_grad_hook(ready)
-
-
-def bucket_hook(parameters, buckets, launch):
-    """A hook on the last gradient to come alone."""
-    def ready(parameter):
-        for number, bucket in enumerate(buckets):
-            launch(number, [parameters[place].grad for place in bucket])
-    parameters[0].register_post_accumulate_grad_hook(ready)
-
-
-def bucket_hook(parameters, buckets, launch):
-    """Gradients in the order in which they came."""
-    here = [[] for _ in buckets]
-    for number, bucket in enumerate(buckets):
-        def ready(parameter, number=number):
-            here[number].append(parameter.grad)
-            if len(here[number]) == len(buckets[number]):
-                launch(number, here[number])
-                here[number] = []
-        for place in bucket:
-            parameters[place].register_post_accumulate_grad_hook(ready)
-
-
-def bucket_hook(parameters, buckets, launch):
-    """Buckets are taken to fill up one after the other."""
-    came = [0, 0]
-    def ready(parameter):
-        came[1] += 1
-        if came[1] == len(buckets[came[0]]):
-            launch(came[0], [parameters[place].grad for place in buckets[came[0]]])
-            came[:] = (came[0] + 1) % len(buckets), 0
-    for parameter in parameters:
-        parameter.register_post_accumulate_grad_hook(ready)

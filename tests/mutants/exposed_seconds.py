@@ -5,8 +5,6 @@ EDITS = [
     ("messages overlap one another", "max(free, moment) + seconds", "max(free, moment + seconds)"),
     ("a message starts before its bucket is ready", "max(free, moment) + seconds", "free + seconds"),
     ("messages do not wait for one another", "max(free, moment) + seconds", "moment + seconds"),
-    ("only the last message", "max(free, moment) + seconds", "ready[-1] + seconds"),
     ("the moment of the end, not what is exposed", "free - ready[-1]", "free"),
-    ("counted from the first bucket", "ready[-1]", "ready[0]"),
     ("nothing to send is an error", " if ready else 0.0", ""),
 ]

@@ -6,7 +6,5 @@ EDITS = [
     ("not rounded", "math.ceil(", "("),
     ("an all-reduce sends the gradients once", "2 * (gpus - 1) / gpus", "(gpus - 1) / gpus"),
     ("every GPU sends all twice", "2 * (gpus - 1) / gpus", "2"),
-    ("backward taken to cost as much as forward", "4 / flops_per_s", "2 / flops_per_s"),
     ("forward is counted as well", "4 / flops_per_s", "6 / flops_per_s"),
-    ("always 32 bits", "* gradient_bytes", "* 4"),
 ]

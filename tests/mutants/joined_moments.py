@@ -5,8 +5,6 @@ EDITS = [
     ("the plain mean of the means", "n * m for n, m in zip(counts, means)", "m for n, m in zip(counts, means)"),
     ("the spread of the means is left out", "v + (m - mean) ** 2", "v"),
     ("the spread is not squared", "(m - mean) ** 2", "(m - mean)"),
-    ("deviations, not variances, are joined", "v + (m - mean) ** 2", "v.sqrt() + (m - mean) ** 2"),
     ("the unbiased variance", "squares / total", "squares / (total - 1 + (total == 1))"),
-    ("divided by the number of shards", "squares / total", "squares / len(counts)"),
     ("the mean alone comes back", "return mean, squares / total", "return mean"),
 ]

@@ -4,12 +4,6 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("gradients are forgotten", '{"sgd": 2, "momentum": 3, "adam": 4}', '{"sgd": 1, "momentum": 2, "adam": 3}'),
     ("Adam has one number", '"adam": 4', '"adam": 3'),
     ("plain SGD has a momentum", '"sgd": 2', '"sgd": 3'),
-    ("numbers of two bytes", "4 * copies", "2 * copies"),
-    ("the number of parameters as bytes", "4 * copies", "copies"),
     ("less than none", "max(0, free // per_image)", "free // per_image"),
-    ("at least one", "max(0,", "max(1,"),
-    ("parts of images", "free // per_image", "free / per_image"),
-    ("rounded up", "free // per_image", "-(-free // per_image)"),
     ("a text", "max(0, free // per_image)", "str(max(0, free // per_image))"),
-    ("one image left free", "free // per_image", "free // per_image - 1"),
 ]

@@ -7,6 +7,4 @@ EDITS = [
     ("messages travel twice", "// message)", "// (2 * message))"),
     ("no rank at all", "max(1, ", "max(0, "),
     ("floating point", "(2 * dense - 1) // message", "int((2 * dense - 1) / message)"),
-    ("one rank more", "(2 * dense - 1) // message", "(2 * dense - 1) // message + 1"),
-    ("the ratio", "(2 * dense - 1) // message", "dense // message"),
 ]

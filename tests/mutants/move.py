@@ -1,27 +1,10 @@
 """Wrong answers to the exercise move, which its check must reject."""
 
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
-    ("tensors stay where they are", "batch.to(device)", "batch"),
     ("everything is copied", "batch.to(device)", "batch.to(device, copy=True)"),
     ("a tuple becomes a list", "type(batch)(", "list("),
     ("what stands in a list is left alone", "move(item, device) for item in batch", "item for item in batch"),
     ("what stands in a dict is left alone", "key: move(value, device)", "key: value"),
     ("the last item is dropped (off by one)", "for item in batch]", "for item in batch[:-1]]"),
     ("a named tuple is made like any other", "named = hasattr(batch, \"_make\")", "named = False"),
-    ("what is no tensor is lost", "    return batch\n", "    return None\n"),
-    ("numbers change their type", "batch.to(device)", "batch.to(device).double()"),
 ]
-
-
-def move(batch, device):
-    """The list is changed in place."""
-    if isinstance(batch, torch.Tensor):
-        return batch.to(device)
-    if isinstance(batch, dict):
-        for key in batch:
-            batch[key] = move(batch[key], device)
-    if isinstance(batch, tuple):
-        return tuple(move(item, device) for item in batch)
-    if isinstance(batch, list):
-        batch[:] = [move(item, device) for item in batch]
-    return batch

@@ -11,8 +11,3 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
 def one_wait(losses):
     """Every loss is read."""
     return sum(loss.item() for loss in losses) / len(losses)
-
-
-def one_wait(losses):
-    """Every loss is copied to the host, and the mean taken there."""
-    return torch.stack([loss.cpu() for loss in losses]).mean().item()

@@ -3,12 +3,10 @@
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("a step does not wait for its stage", "max(free[stage], ends[needs] if", "(ends[needs] if"),
     ("a step does not wait for what it needs", "max(free[stage], ends[needs] if needs else 0)", "free[stage]"),
-    ("backward takes what forward does", 'else backward)', "else forward)"),
     ("the last stage's backward needs nothing", 'needs = (stage, "F", i)', "needs = None"),
     ("backward comes from the stage before", '(stage + 1, "B", i)', '(stage - 1, "B", i)'),
     ("a schedule that is stuck ends where it is", "raise ValueError", "return max(free) or ValueError"),
     ("the first stage's end", "return max(free)", "return free[-1]"),
-    ("nothing is returned", "return max(free)", "max(free)"),
 ]
 
 
@@ -16,16 +14,6 @@ def pipeline_seconds(orders, forward, backward):
     """The formula without the schedule."""
     batches = len(orders[0]) // 2
     return (batches + len(orders) - 1) * (forward + backward)
-
-
-def pipeline_seconds(orders, forward, backward):
-    """The busiest stage."""
-    return max(sum(forward if way == "F" else backward for way, _ in order) for order in orders)
-
-
-def pipeline_seconds(orders, forward, backward):
-    """All stages one after the other."""
-    return sum(forward if way == "F" else backward for order in orders for way, _ in order)
 
 
 def pipeline_seconds(orders, forward, backward):

@@ -5,23 +5,6 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("the norms go to the host at the end", "torch.stack(norms)", "torch.stack(norms).cpu()"),
     ("a list in place of a tensor", "torch.stack(norms)", "norms"),
     ("the norm of the matrix, not of the product", "(matrix @ matrix).norm()", "matrix.norm()"),
-    ("squared element by element", "matrix @ matrix", "matrix * matrix"),
     ("the last matrix is dropped (off by one)", "for matrix in matrices]", "for matrix in matrices[:-1]]"),
-    ("the first matrix every time (stale)", "(matrix @ matrix)", "(matrices[0] @ matrices[0])"),
     ("nothing is returned", "return torch.stack(norms)", "torch.stack(norms)"),
 ]
-
-
-def product_norms(matrices):
-    """Numbers are collected on the host."""
-    norms = [float((matrix @ matrix).norm()) for matrix in matrices]
-    return torch.tensor(norms, device=matrices[0].device)
-
-
-def product_norms(matrices):
-    """The matrices are changed."""
-    norms = []
-    for matrix in matrices:
-        matrix.copy_(matrix @ matrix)
-        norms.append(matrix.norm())
-    return torch.stack(norms)

@@ -5,8 +5,6 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("a ratio of the two", "stays / (stays + shared)", "stays / shared"),
     ("of the first time", "stays / (stays + shared)", "stays / seconds[0]"),
     ("a line in the number of threads", "[1 / p for p in threads]", "[p for p in threads]"),
-    ("the coefficients change places", "shared, stays = np", "stays, shared = np"),
-    ("in per cent", "return stays", "return 100 * stays"),
     ("nothing is returned", "return stays", "stays"),
 ]
 
@@ -15,8 +13,3 @@ def serial_share(threads, seconds):
     """The first time is taken for that of one thread."""
     p, gain = threads[-1], seconds[0] / seconds[-1]
     return (p / gain - 1) / (p - 1)
-
-
-def serial_share(threads, seconds):
-    """What is missing to the ideal."""
-    return 1 - seconds[0] / seconds[-1] * threads[0] / threads[-1]

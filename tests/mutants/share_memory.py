@@ -7,8 +7,6 @@ EDITS = [
     ("numbers, not memory", "t.untyped_storage().data_ptr()", "t.sum().item()"),
     ("a tensor used twice counts", "{t.untyped_storage().data_ptr() for t in replica}",
      "[t.untyped_storage().data_ptr() for t in replica]"),
-    ("only the first two replicas", "for replica in replicas", "for replica in replicas[:2]"),
-    ("turned round", " < sum", " >= sum"),
     ("how many, not whether", "return len(set().union(*places)) < sum(len(own) for own in places)",
      "return sum(len(own) for own in places) - len(set().union(*places))"),
 ]  # fmt: skip

@@ -2,11 +2,6 @@
 
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the last, narrow column of tiles is forgotten", "math.ceil(n / tile_n)", "(n // tile_n)"),
-    ("the last, low row of tiles is forgotten", "math.ceil(m / tile_m)", "(m // tile_m)"),
-    ("one column of tiles too many where they divide", "math.ceil(n / tile_n)", "(n // tile_n + 1)"),
-    ("the two edges change places", "math.ceil(n / tile_n)", "math.ceil(n / tile_m)"),
-    ("A and B change places", "m * k *", "k * n *"),
-    ("only A is counted", "of_A + of_B", "of_A"),
     ("no remainders", "math.ceil(n / tile_n)", "n / tile_n"),
     ("a list of a number", "return of_A + of_B", "return [of_A + of_B]"),
     ("a number as text", "return of_A + of_B", "return str(of_A + of_B)"),
@@ -18,9 +13,3 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
 def tile_reads(m, n, k, tile_m, tile_n):
     """The formula for sizes that divide."""
     return m * n * k * (1 / tile_n + 1 / tile_m)
-
-
-def tile_reads(m, n, k, tile_m, tile_n):
-    """Every tile is counted as a full one."""
-    tiles = math.ceil(m / tile_m) * math.ceil(n / tile_n)
-    return tiles * k * (tile_m + tile_n)

@@ -5,12 +5,7 @@ EDITS = [
     ("zero is left out, above", "max(x.max().item(), 0.0)", "x.max().item()"),
     ("zero is left out, below", "min(x.min().item(), 0.0)", "x.min().item()"),
     ("symmetric", "min(x.min().item(), 0.0)", "-x.abs().max().item()"),
-    ("256 steps, not 255", "/ 255 or", "/ 256 or"),
-    ("127 steps", "/ 255 or", "/ 127 or"),
     ("zeros divide", " or 1.0", ""),
     ("the wrong sign", "round(-low / scale)", "round(low / scale)"),
-    ("the zero is forgotten", " + zero", ""),
     ("not rounded", "torch.round(x / scale)", "x / scale"),
-    ("codes beyond the ends", "zero = round(-low / scale)", "zero = round(-low / scale) + 1"),
-    ("without the scale", "return codes, scale, zero", "return codes, zero"),
 ]

@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
 from d2lmini.models import Llama
-from d2lmini.parallel import cut_layer, gpipe, one_f_one_b, run_stage, shard
+from d2lmini.parallel import cut_layer, run_stage, shard
 
 STEPS, BATCH, LENGTH, WORDS, WIDTH = 2, 8, 6, 24, 16
 SIZES = {"width": WIDTH, "layers": 4, "heads": 4, "key_heads": 4, "hidden": 32, "words": WORDS}
@@ -86,7 +86,7 @@ class Stage(torch.nn.Module):
         return x if self.norm is None else self.scores(self.norm(x))
 
 
-def pipelined(rank, schedule=one_f_one_b, batches=4):
+def pipelined(rank, schedule, batches):
     size = dist.get_world_size()
     stage = Stage(model(), rank, size).to("sim")
     order, text = schedule(size, batches)[rank], tokens().to("sim").chunk(batches)
@@ -111,5 +111,3 @@ def zero(rank, level):
         unit.gather()
     return losses, {name: p.detach().cpu().clone() for name, p in net.named_parameters()}
 
-
-SCHEDULES = [gpipe, one_f_one_b]

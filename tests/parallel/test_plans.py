@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -27,7 +26,6 @@ from d2lmini.parallel.layout import layer_seconds
 H100 = GPUS["H100-SXM5-80GB"]
 ONE_B = Shape(2048, 16, 32, 32, 8192, 131072, 4096, tied=True)
 EIGHT_B = Shape(4096, 32, 32, 8, 14336, 128256, 8192)
-NODE = partial(collective_costs.seconds, machine=MACHINES["DGX-H100"])
 
 
 def in_a_node(operation, gpus, nbytes):
@@ -38,9 +36,9 @@ def in_a_node(operation, gpus, nbytes):
 
 
 @pytest.mark.parametrize("schedule", [gpipe, one_f_one_b])
-@pytest.mark.parametrize("stages", [1, 2, 3, 4, 8])
-@pytest.mark.parametrize("batches", [1, 2, 3, 8, 32])
-@pytest.mark.parametrize("backward", [1.0, 2.0, 3.5])
+@pytest.mark.parametrize("stages", [1, 2, 3, 8])
+@pytest.mark.parametrize("batches", [1, 3, 8, 32])
+@pytest.mark.parametrize("backward", [1.0, 3.5])
 def test_a_bubble_is_that_of_the_formula(schedule, stages, batches, backward):
     orders = schedule(stages, batches)
     for order in orders:

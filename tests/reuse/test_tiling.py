@@ -17,7 +17,6 @@ from d2lmini.reuse.tiling import (
     naive_product,
     product_sizes,
     tiled_product,
-    tiled_reads,
 )
 
 # Sizes that divide, that do not, and at the edge.
@@ -53,14 +52,7 @@ def test_tiled_product_fetches_what_the_formula_says(shape, tile):
     assert np.array_equal(C.values, A.values @ B.values)
     across, down = (-(-n // tile[1])), (-(-m // tile[0]))
     assert (A.reads, B.reads) == (m * k * across, k * n * down)
-    assert A.reads + B.reads == tiled_reads(m, n, k, *tile[:2])
     assert (A.writes, B.writes, C.reads, C.writes) == (0, 0, 0, m * n)
-
-
-def test_formula_where_tiles_divide():
-    assert tiled_reads(12, 8, 5, 3, 4) == pytest.approx(12 * 8 * 5 * (1 / 4 + 1 / 3))
-    assert tiled_reads(12, 8, 5, 1, 1) == 2 * 12 * 8 * 5
-    assert tiled_reads(12, 8, 5, 12, 8) == 12 * 5 + 5 * 8
 
 
 def test_counted_hands_out_copies_and_counts_bytes():

@@ -50,15 +50,6 @@ def test_a_history_draws_itself():
     assert len(plots.history(History([1.0], [], [1.0])).axes) == 1
 
 
-def test_a_live_plot_follows_the_training():
-    draw = plots.live(3)
-    model = nn.Sequential(nn.Linear(2, 2))
-    batches = [(torch.ones(4, 2), torch.zeros(4).long())]
-    history = Trainer(model, nn.CrossEntropyLoss(), SGD, ["cpu"]).fit(batches, 3, batches, draw)
-    assert draw.animator.X == [[1, 2, 3]] * 2
-    assert [history.loss, history.accuracy] == draw.animator.Y
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize(
     ("bad", "epoch", "batch", "device", "rank"),

@@ -1,0 +1,204 @@
+"""The checks of answers that are numbers: any make and any way are right, and of wrong ones it is said why."""
+
+import math
+from collections import deque
+from fractions import Fraction
+
+import hypothesis
+import numpy as np
+import pytest
+import torch
+from hypothesis import strategies
+
+from d2lmini import checks
+from d2lmini.checks import pace
+from d2lmini.measuring import line_fit, loading
+
+
+def attainable(m, k, n, itemsize, peak, rate):
+    return min(peak, 2 * m * k * n / (itemsize * (m * k + k * n + m * n)) * rate)
+
+
+def images(capacity, parameters, per_image, optimizer):
+    return max(0, (capacity - 4 * {"sgd": 2, "momentum": 3, "adam": 4}[optimizer] * parameters) // per_image)
+
+
+def exact_batch(flops_per_s, bytes_per_s, gpus, gradient_bytes):
+    return Fraction(gradient_bytes) * Fraction(flops_per_s) / Fraction(bytes_per_s) * (gpus - 1) / (2 * gpus)
+
+
+RIGHT = {
+    "separable-macs": lambda a, b, k, h, w: h * w * (a * k**2 + a * b), "largest-batch": images,
+    "checkpointed-peak": lambda saved, k: max(sum(saved[: s + 1 : k]) + sum(saved[s + 1 : s + k])
+                                              for s in range(0, len(saved), k)),
+    "lines-in-flight": lambda bytes_per_s, latency_s, line: math.ceil(bytes_per_s * latency_s / line),
+    "attainable-product": attainable,
+    "most-ranks": lambda dense, message: max(1, -(-2 * dense // message) - 1),
+    "tile-reads": lambda m, n, k, i, j: m * k * math.ceil(n / j) + k * n * math.ceil(m / i),
+    "exposed-seconds": lambda ready, takes: max((sum(takes[i:]) - (ready[-1] - ready[i]) for i in range(len(ready))),
+                                                default=0.0),
+    "hiding-batch": lambda *given: math.ceil(exact_batch(*given)),
+}  # fmt: skip
+
+each_exercise = pytest.mark.parametrize("name", RIGHT)
+
+
+@each_exercise
+@pytest.mark.parametrize("turned", [np.array, lambda x: np.array(x)[()], lambda x: torch.tensor(np.array(x))])
+def test_a_number_in_any_form(name, turned):
+    assert checks.CHECKS[name](lambda *given: turned(RIGHT[name](*given)))
+
+
+@each_exercise
+@pytest.mark.parametrize("turned", [str, lambda x: [x], lambda x: x > 0, lambda x: torch.tensor([x]), lambda x: {}])
+def test_what_is_no_number_is_told(name, turned):
+    verdict = checks.CHECKS[name](lambda *given: turned(RIGHT[name](*given)))
+    assert not verdict
+    assert "could not be read" not in verdict.sentence
+
+
+@each_exercise
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_what_is_no_finite_number_is_refused(name, odd):
+    assert not checks.CHECKS[name](lambda *given: odd)
+
+
+def floored(capacity, parameters, per_image, optimizer):
+    numbers = 1 + ["", "sgd", "momentum", "adam"].index(optimizer)
+    return np.floor(np.maximum(capacity - 4 * numbers * parameters, 0) / per_image)
+
+
+def doubled(gradients, largest):
+    most = max(float(g.abs().max()) for g in gradients)
+    mantissa, exponent = math.frexp(most)
+    ends = [2.0**e for e in range(-exponent - 40, -exponent + 80)]
+    return np.float64(max(s for s in ends if s * most <= largest)) if mantissa else 1
+
+
+def codes(x):
+    low, high = min(0, x.min()), max(0, x.max())
+    scale = float(high - low) / 255 or 0.5
+    zero = round(float(-low) / scale)
+    return np.clip(np.rint(np.asarray(x) / scale + zero), 0, 255).astype(np.uint8), scale, zero
+
+
+def sent(gradient, unsent, k):
+    due = gradient + unsent
+    places = due.abs().argsort()[-k:]
+    return due[places], places, due.index_fill(0, places, 0)
+
+
+def cycle_of_visits(n, rng):
+    visit = list(range(n))
+    rng.shuffle(visit)
+    places = [0] * n
+    for here, there in zip(visit, visit[1:] + visit[:1]):
+        places[here] = there
+    return places
+
+
+def searched(batches, seconds, share):
+    line = line_fit.fit(batches, seconds)
+    return next(b for b in range(1, 10**6) if b / line.predict(b) >= share * line.beta * (1 - 1e-12))
+
+
+def middle_slope(batches, seconds, share):
+    points = list(zip(batches, seconds))
+    t1 = np.median([(u - t) / (c - b) for b, t in points for c, u in points if c > b])
+    t0 = np.median([t - t1 * b for b, t in points])
+    return torch.tensor(math.ceil(share / (1 - share) * t0 / t1))
+
+
+def counted(load, step, cores):
+    workers = next(w for w in range(1, cores + 1) if w * step >= load or w == cores)
+    return np.int64(workers), torch.tensor(loading.utilisation(load, step, workers))
+
+
+def shares_solved(threads, seconds):
+    rows = torch.tensor([[1.0, 1 / p] for p in threads], dtype=torch.float64)
+    stays, shared = torch.linalg.lstsq(rows, torch.tensor(seconds, dtype=torch.float64)[:, None]).solution[:, 0]
+    return stays / (stays + shared)
+
+
+def whole_bytes(parameters, outputs, gpus):
+    return np.array([(gpus - 1) * (outputs // gpus + parameters), 2 * parameters * (gpus - 1) // gpus])
+
+
+@pytest.mark.parametrize(("check", "answer"), [
+    (checks.separable_macs, lambda a, b, k, h, w: h * w * k**2 * a * b * (1 / b + 1 / k**2)),  # its division rounds
+    (checks.largest_batch, floored), (checks.loss_scale, doubled), (checks.first_gpu_bytes, whole_bytes),
+    (checks.zero_point, codes), (checks.zero_point, lambda x: [codes(x)[0].tolist(), np.float32(codes(x)[1]),
+                                                               codes(x)[2]]),
+    (checks.send_largest, sent), (checks.send_largest, lambda *g: [part.tolist() for part in sent(*g)]),
+    (checks.random_cycle, lambda *given: torch.tensor(cycle_of_visits(*given))),
+    (checks.batch_for, searched), (checks.batch_for, middle_slope), (checks.worker_plan, counted),
+    (checks.worker_plan, lambda *given: np.array(counted(*given))), (checks.serial_share, shares_solved),
+    (checks.bounded_queue, lambda *given: torch.tensor(pace.finish_times(*given))),
+    (checks.allreduce_bytes, lambda nbytes, devices: np.array([2, 1]) * (devices - 1) * nbytes),
+])  # fmt: skip
+def test_other_right_answers_pass(check, answer):
+    assert check(answer)
+
+
+@pytest.mark.parametrize(("check", "answer", "message"), [
+    (checks.hiding_batch, lambda *given: int(exact_batch(*given)), "round up"),
+    (checks.batch_for, lambda b, t, s: 15.0, "expected a batch of 15, an int, got 15 (float)"),
+    (checks.worker_plan, lambda *given: 4, "expected a pair of numbers (workers, utilisation), got 4"),
+    (checks.worker_plan, lambda *given: (4, 0.5), "4 workers keep the device busy for 1 of the time, you say 0.5"),
+    (checks.worker_plan, lambda *given: (5, 1.0), "load 624 µs, step 171 µs, 16 cores: expected 4 workers, got 5"),
+    (checks.serial_share, lambda p, t: "0", "expected the number 0.0, got '0' (str)"),
+    (checks.bounded_queue, lambda *given: [], "expected a list of 3 times, got []"),
+    (checks.bounded_queue, lambda *given: [3, 5, 8], "step 2 ends at 7, you say 8"),
+])  # fmt: skip
+def test_what_is_wrong_is_told(check, answer, message):
+    assert message in check(answer).sentence
+
+
+@pytest.mark.parametrize("answer", [None, "7", (1, 2), [[1.0]], {}, 7, ["a"] * 5, [0.5] * 5, []])
+@pytest.mark.parametrize("name", ["loss-scale", "send-largest", "zero-point", "random-cycle"])
+def test_what_is_no_answer_is_told(name, answer):
+    verdict = checks.CHECKS[name](lambda *given: answer)
+    assert not verdict
+    assert "could not be read" not in verdict.sentence
+
+
+def ticks(loads, steps, capacity):
+    """Run a loader and a device against a real queue, one unit of time after the other; return when each step ends."""
+    queue, ends = deque(), []
+    to_load, to_train = deque(enumerate(loads)), None
+    making, held, left = None, None, 0
+    now = 0
+    while len(ends) < len(loads):
+        if to_train is not None and left == 0:
+            ends.append(now)
+            to_train = None
+        moved = True
+        while moved:  # what can happen in no time happens before the next tick
+            moved = False
+            if making is None and held is None and to_load:
+                making = list(to_load.popleft())
+                moved = True
+            if making is not None and making[1] == 0:
+                held, making, moved = making[0], None, True
+            if held is not None and len(queue) < capacity:
+                queue.append(held)
+                held, moved = None, True
+            if to_train is None and queue:
+                to_train = queue.popleft()
+                left, moved = steps[to_train], True
+        now += 1
+        if making is not None:
+            making[1] -= 1
+        if to_train is not None:
+            left -= 1
+    return ends
+
+
+@hypothesis.given(
+    strategies.lists(strategies.tuples(strategies.integers(1, 9), strategies.integers(1, 9)), max_size=12),
+    strategies.integers(1, 4),
+)
+@hypothesis.settings(max_examples=200, deadline=None)
+def test_finish_times_are_those_of_a_real_queue(pairs, capacity):
+    loads, steps = [a for a, _ in pairs], [b for _, b in pairs]
+    assert pace.finish_times(loads, steps, capacity) == ticks(loads, steps, capacity)
