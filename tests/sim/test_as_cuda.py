@@ -112,6 +112,16 @@ def test_streams_events_generators_and_seeds(cuda):
     assert torch.equal(drawn, torch.rand(3, device="cuda:1"))
 
 
+def test_what_simulated_gpus_lack_says_what_is_instead(cuda):
+    with pytest.raises(NotImplementedError, match="one_launch"):
+        torch.cuda.CUDAGraph()
+    with pytest.raises(NotImplementedError, match="trace"):
+        torch.cuda.utilization()
+    torch.cuda.nvtx.range_push("step")
+    assert not torch.cuda.is_current_stream_capturing()
+    assert torch.cuda.get_device_capability() == (8, 0)
+
+
 @pytest.mark.parametrize(("where", "index"), [(None, 1), ("cuda:0", 0), ({"cuda:1": "cuda:0"}, 0), ("cpu", None)])
 def test_files_name_cuda(cuda, tmp_path, where, index):
     torch.save({"w": torch.ones(2, device="cuda:1")}, tmp_path / "w.pt")

@@ -14,7 +14,7 @@ import torch
 from torch.nn.parallel import _functions
 from torch.utils import _device
 
-from d2lmini.sim.device import api
+from d2lmini.sim.device import api, api_instead
 from d2lmini.sim.device.api_streams import Stream
 from d2lmini.sim.device.random import SimGenerator
 from d2lmini.sim.device.state import meant, state
@@ -62,6 +62,11 @@ def _replaced():
         for name in vars(module):
             if callable(getattr(api, name, None)):
                 yield module, name, getattr(api, name)
+    for name in api_instead.INSTEAD:
+        if callable(getattr(torch.cuda, name, None)):
+            yield torch.cuda, name, api_instead.refused(name)
+    for name, function in vars(api.nvtx).items():
+        yield torch.cuda.nvtx, name, function
     yield torch.cuda, "_initialized", True
     yield torch.cuda, "_lazy_init", api.init
     yield torch.cuda, "default_generators", api.default_generators
