@@ -3,6 +3,7 @@
 `catalog.check` recomputes what can be recomputed.
 """
 
+import re
 from dataclasses import dataclass, replace
 
 MIB, GIB = 2**20, 2**30
@@ -51,6 +52,15 @@ class GPU:
         return replace(self, name=f"{self.name} at base clock", clock_hz=self.base_clock_hz, **scaled)
 
 
+    @property
+    def capability(self):
+        """CUDA's compute capability, (major, minor): NVIDIA's list "CUDA GPUs"; (0, 0) for a GPU of another maker."""
+        return _CAPABILITIES.get(re.split("[- ]", self.name)[0]) or _CAPABILITIES.get(self.generation, (0, 0))
+
+
+_CAPABILITIES = {"Fermi": (2, 0), "Kepler": (3, 5), "K80": (3, 7), "Maxwell": (5, 2), "Pascal": (6, 1), "P100": (6, 0),
+                 "Volta": (7, 0), "Turing": (7, 5), "Ampere": (8, 6), "A30": (8, 0), "A100": (8, 0), "Ada": (8, 9),
+                 "Hopper": (9, 0)}  # fmt: skip
 _PEAKS = ("peak_fp32_flops_per_s", "peak_tensor_tf32_flops_per_s", "peak_tensor_16_flops_per_s")
 
 

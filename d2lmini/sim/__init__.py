@@ -21,15 +21,16 @@ import contextlib
 import torch
 
 from d2lmini.hardware import machines
-from d2lmini.sim.device.state import state
+from d2lmini.sim.device.state import real_cuda, state
 from d2lmini.sim.model.clock import Clock
 from d2lmini.sim.model.cluster_clock import ClusterClock
 from d2lmini.sim.model.memory import Memory
 from d2lmini.sim.model.work import work
 from d2lmini.sim.ranks import DeadlockError, MismatchError, RankError
 
-__all__ = ["Clock", "DeadlockError", "Memory", "MismatchError", "RankError", "clock", "disable", "enable", "has_clock",
-           "is_enabled", "machine", "now", "one_launch", "spawn", "trace", "use_clock", "work"]  # fmt: skip
+__all__ = ["Clock", "DeadlockError", "Memory", "MismatchError", "RankError", "as_cuda", "clock", "disable", "enable",
+           "has_clock", "is_enabled", "machine", "now", "one_launch", "spawn", "trace", "use_clock",
+           "work"]  # fmt: skip
 
 _registered = False
 _MOST = 128  # torch keeps a device's index in one signed byte
@@ -64,7 +65,7 @@ def enable(gpus=None, gpu="GTX 1080", link=None, *, machine=None, memory=None, c
     count = chosen.node.count if chosen.count > _MOST else chosen.count
     devices.resize(count, capacity, counting, torch.device("meta" if shapes_only else "cpu"))
     state.machine = chosen
-    state.leads = not torch.cuda.is_available() if accelerator is None else accelerator
+    state.leads = not real_cuda() if accelerator is None else accelerator
     state.clock = made
 
 
@@ -78,6 +79,21 @@ def disable():
 
         gpus.resize(0, 0, state.counting, state.home)
     state.clock, state.leads = None, False
+
+
+def as_cuda():
+    """Return a context manager inside which programs written for CUDA run unmodified on the simulated GPUs.
+
+    There ``.cuda()``, ``"cuda:1"`` and ``torch.cuda`` mean simulated GPUs, and their tensors say that they are on cuda;
+    so libraries that ask ``torch.cuda.is_available()`` choose them. Afterwards all is as before, and what lies on
+    ``cuda:1`` is on ``sim:1`` again. For a whole program: ``sim.as_cuda().__enter__()`` in its first lines, before the
+    libraries look for GPUs, since some ask only once. Raises RuntimeError where no simulated GPUs are enabled.
+    """
+    if not state.gpus:
+        raise RuntimeError("expected simulated GPUs to stand for CUDA's: call sim.enable(...) first")
+    from d2lmini.sim.patches import as_cuda
+
+    return as_cuda.as_cuda()
 
 
 def is_enabled():

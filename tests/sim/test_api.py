@@ -25,6 +25,38 @@ def test_devices():
         torch.sim.synchronize("cpu")
 
 
+def test_every_name_of_torch_cuda_is_there_or_says_what_is_instead():
+    lacking = [name for name in torch.cuda.__all__ if not hasattr(torch.sim, name)]
+    assert "graph" in lacking
+    for name in lacking:
+        with pytest.raises(AttributeError, match=rf"torch\.cuda\.{name}: "):
+            getattr(torch.sim, name)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        torch.sim.nonsense  # noqa: B018
+    assert not [name for name in torch.cuda.nvtx.__all__ if not hasattr(torch.sim.nvtx, name)]
+    assert not {"autocast", "GradScaler", "custom_fwd", "custom_bwd"} - set(vars(torch.sim.amp))
+
+
+@pytest.mark.parametrize(("gpu", "capability", "tf32", "bf16"), [
+    ("GTX 1080", (6, 1), False, False), ("P100-PCIe-16GB", (6, 0), False, False), ("T4", (7, 5), False, False),
+    ("A100-SXM4-40GB", (8, 0), True, True), ("RTX 3090", (8, 6), True, True), ("H100-PCIe-80GB", (9, 0), True, True),
+])  # fmt: skip
+def test_what_the_hardware_can_do(gpu, capability, tf32, bf16):
+    sim.enable(4, gpu=gpu)
+    properties = torch.sim.get_device_properties(3)
+    assert torch.sim.get_device_capability("sim:3") == (properties.major, properties.minor) == capability
+    assert torch.sim.get_arch_list() == [f"sm_{capability[0]}{capability[1]}"]
+    assert (torch.sim.is_tf32_supported(), torch.sim.is_bf16_supported(including_emulation=False)) == (tf32, bf16)
+    assert torch.sim.is_bf16_supported()
+
+
+def test_ranges_for_nvidias_profilers_and_amp_under_its_old_name():
+    with torch.sim.nvtx.range("step"), torch.sim.amp.autocast(dtype=torch.bfloat16):
+        torch.sim.nvtx.range_push("product")
+        assert (torch.ones(2, 2, device="sim") @ torch.ones(2, 2, device="sim")).dtype == torch.bfloat16
+        torch.sim.nvtx.range_pop()
+
+
 def test_the_current_device_is_the_threads_own():
     x, seen = torch.ones(1, device="sim:3"), []
 

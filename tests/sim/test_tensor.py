@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -191,12 +192,42 @@ def test_module_moves_keep_the_parameters_themselves():
     assert {str(p.grad.device) for p in net.parameters()} == {"sim:2"}
     net.cpu()
     assert {type(p) for p in net.parameters()} == {nn.Parameter}
+    assert all(a is b for a, b in zip(before, net.parameters(), strict=True))
+    optimizer.step()  # which goes on with them, and with their gradients
     p = nn.Parameter(torch.ones(2, device="sim:1"))
     p.data = torch.zeros(3, device="sim:1")
     p.data.add_(1)
     assert p.tolist() == [1, 1, 1]
-    with pytest.raises(RuntimeError, match="incompatible tensor type"):
-        p.data = torch.zeros(3)
+
+
+def test_moves_keep_what_refers_to_a_parameter_and_what_a_program_gave_it():
+    net, seen = nn.Linear(3, 3), []
+    net.weight.tag = "mine"
+    net.weight.register_hook(lambda gradient: seen.append("hook"))
+    net.weight.register_post_accumulate_grad_hook(lambda p: seen.append(str(p.grad.device)))
+    weak, graph = weakref.ref(net.weight), net(torch.ones(1, 3))  # a graph holds the weight too
+    net(torch.ones(1, 3)).sum().backward()
+    for device in ("sim:1", "cpu", "sim:2"):
+        net.to(device)
+        assert weak() is net.weight
+        assert net.weight.tag == "mine"
+        assert str(net.weight.device) == str(net.weight.grad.device) == device
+        net(torch.ones(1, 3, device=device)).sum().backward()
+        assert seen[-2:] == ["hook", device]
+    assert net.weight.grad.tolist() == [[4] * 3] * 3
+    assert graph.device.type == "cpu"
+
+
+def test_data_takes_a_tensor_of_another_device():
+    p = nn.Parameter(torch.ones(2), requires_grad=False)
+    p.grad = torch.ones(2)
+    for device in ("sim:1", "cpu", "sim:3"):
+        p.data = torch.zeros(2, device=device)
+        assert (str(p.device), str(p.grad.device), p.tolist(), p.requires_grad) == (device, device, [0] * 2, False)
+        assert isinstance(p, nn.Parameter)
+    x = torch.ones(2, device="sim:1")
+    x.data = torch.zeros(3)
+    assert (type(x), str(x.device), x.tolist()) == (torch.Tensor, "cpu", [0] * 3)
 
 
 OPTIMIZERS = [

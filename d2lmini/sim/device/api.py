@@ -4,11 +4,14 @@ A device is given as an index, a string, a torch.device, or None for the current
 raises torch.AcceleratorError with CUDA's sentence.
 """
 
+import sys
 from dataclasses import dataclass
 
 import torch
+from torch.nn.parallel import comm  # noqa: F401 part of torch.sim
 
-from d2lmini.sim.device import current
+from d2lmini.sim.device import api_instead, current
+from d2lmini.sim.device.api_instead import amp, nvtx  # noqa: F401 part of torch.sim
 from d2lmini.sim.device.api_random import (  # noqa: F401 part of torch.sim
     get_rng_state,
     get_rng_state_all,
@@ -36,10 +39,13 @@ _initialized = True  # only then torch.utils.checkpoint keeps the generators' st
 
 OutOfMemoryError = torch.OutOfMemoryError
 device = current.device
+memory = random = streams = sys.modules[__name__]  # torch.cuda's modules, of which this one has all
 
 
 def __getattr__(name):
     """Return ``default_generators``, a tuple of as many generators as there are devices now."""
+    if name in api_instead.INSTEAD:
+        raise AttributeError(api_instead.refusal(name))
     if name != "default_generators":
         raise AttributeError(f"module 'torch.sim' has no attribute {name!r}")
     return tuple(gpu.generator for gpu in state.gpus)
@@ -76,19 +82,42 @@ def synchronize(device=None):
 
 @dataclass(frozen=True)
 class Properties:
-    """What `get_device_properties` returns: name, bytes of memory, compute capability, number of multiprocessors."""
+    """What `get_device_properties` returns: name, compute capability, sizes in bytes, number of multiprocessors."""
 
     name: str
+    major: int
+    minor: int
     total_memory: int
     multi_processor_count: int
-    major: int = 0
-    minor: int = 0
+    L2_cache_size: int
+    warp_size: int = 32
 
 
 def get_device_properties(device=None):
     """Return the `Properties` of a device."""
-    gpu = state.gpus[index_of(device)]
-    return Properties(get_device_name(device), gpu.memory.capacity, state.machine.gpu.multiprocessors)
+    capacity, gpu = state.gpus[index_of(device)].memory.capacity, state.machine.gpu
+    return Properties(get_device_name(device), *gpu.capability, capacity, gpu.multiprocessors, gpu.l2_bytes)
+
+
+def get_device_capability(device=None):
+    """Return the compute capability of the hardware that a device stands for, (major, minor)."""
+    properties = get_device_properties(device)
+    return properties.major, properties.minor
+
+
+def get_arch_list():
+    """Return the names of the architectures there are kernels for: that of the simulated hardware."""
+    return ["sm_{}{}".format(*state.machine.gpu.capability)] if state.machine else []
+
+
+def is_tf32_supported():
+    """Return whether the hardware that is simulated multiplies matrices of TF32."""
+    return state.machine.gpu.peak_tensor_tf32_flops_per_s is not None
+
+
+def is_current_stream_capturing():
+    """Return False: what is queued runs, and is not recorded for a graph."""
+    return False
 
 
 def get_device_name(device=None):
@@ -120,12 +149,16 @@ def max_memory_allocated(device=None):
     return _memory(device).peak
 
 
-memory_reserved, max_memory_reserved = memory_allocated, max_memory_allocated  # nothing is kept for later
+device_memory_used = memory_reserved = memory_cached = memory_allocated  # nothing is kept for later
+max_memory_reserved = max_memory_cached = max_memory_allocated
 
 
 def reset_peak_memory_stats(device=None):
     """Start looking for the largest use anew."""
     _memory(device).reset_peak()
+
+
+reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 
 
 def reset_accumulated_memory_stats(device=None):
@@ -168,6 +201,9 @@ def empty_cache():
     """Do nothing: memory is given back at once."""
 
 
+ipc_collect = empty_cache
+
+
 def _is_in_bad_fork():
     return False
 
@@ -181,5 +217,5 @@ def get_amp_supported_dtype():
 
 
 def is_bf16_supported(including_emulation=True):
-    """Return whether bfloat16 works: always, since the CPU computes it."""
-    return True
+    """Return whether bfloat16 works: the CPU computes it always, the hardware itself or not at all."""
+    return including_emulation or state.machine.gpu.bf16

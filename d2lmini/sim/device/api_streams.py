@@ -49,6 +49,10 @@ class Stream:
         """Return whether all that was queued has finished; asking takes the host a little while."""
         return self._queue is None or self._queue.clock.ask(self._queue.end)
 
+    def is_capturing(self):
+        """Return False: what is queued runs, and is not recorded for a graph."""
+        return False
+
     def wait_stream(self, stream):
         """Let later work here start only after what `stream` holds now; the host does not wait."""
         mine, other = _live(self._queue), _live(stream._queue)

@@ -37,4 +37,4 @@ class device_of(device):
     """Make the device of a tensor the current one; a tensor elsewhere changes nothing."""
 
     def __init__(self, obj):
-        super().__init__(obj.get_device() if obj.device.type == "sim" else -1)
+        super().__init__(obj.get_device() if obj.is_sim else -1)

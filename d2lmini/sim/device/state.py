@@ -28,6 +28,7 @@ class State:
         self.gpus, self.clock, self.counting, self.machine = [], None, True, None
         self.home = torch.device("cpu")  # where the real tensors lie; "meta" when the GPUs hold shapes only
         self.leads = False  # whether sim, and not a real accelerator, is what torch.accelerator names
+        self.as_cuda = False  # whether programs may say cuda for sim
         self.backward_ended = None  # called after each backward pass, where ranks are simulated
         self._thread = threading.local()
 
@@ -72,7 +73,19 @@ def index_of(which=None):
     """Return the index of a device given in any way; raises ValueError for a device of another type."""
     if which is None or isinstance(which, int):
         return state.check(state.current if which is None else which)
-    given = torch.device(which)
+    given = torch.device(meant(which))
     if given.type != "sim":
         raise ValueError(f"Expected a sim device, but got: {given}")
     return state.index(given)
+
+
+def real_cuda():
+    """Return whether torch.cuda has real GPUs, and is not a name for simulated ones."""
+    return not state.as_cuda and torch.cuda.is_available()
+
+
+def meant(argument):
+    """Return the string or torch.device that is meant: sim for cuda where `sim.as_cuda` holds; all else as it is."""
+    if state.as_cuda and isinstance(argument, (str, torch.device)) and str(argument).startswith("cuda"):
+        return type(argument)(str(argument).replace("cuda", "sim"))
+    return argument

@@ -4,9 +4,7 @@ They are of torch's own class, by which torch knows a storage when it saves, cop
 makes the difference, which the replaced methods in `patches.storages` see.
 """
 
-import torch
-
-from d2lmini.sim.device.state import state
+from d2lmini.sim.device.state import real_cuda, state
 
 
 def storage_of(tensor):
@@ -25,4 +23,4 @@ def label(storage, index):
 
 def is_pinned(tensor):
     """Return whether a host tensor lies in pinned memory: real, or marked as such by `patches.pinning`."""
-    return getattr(tensor.untyped_storage(), "_sim_pinned", False) or (torch.cuda.is_available() and tensor.is_pinned())
+    return getattr(tensor.untyped_storage(), "_sim_pinned", False) or (real_cuda() and tensor.is_pinned())

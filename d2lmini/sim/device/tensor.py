@@ -9,6 +9,7 @@ import copy
 
 import torch
 
+from d2lmini.sim.device.exchange import become
 from d2lmini.sim.device.state import state
 from d2lmini.sim.device.storage import storage_of
 
@@ -90,10 +91,8 @@ class SimTensor(torch.Tensor):
     @data.setter
     def data(self, value):
         if type(value) is not SimTensor:
-            raise RuntimeError(
-                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor "
-                f"type: the variable is on {self.device}, the tensor on {value.device}."
-            )
+            become(self, value)
+            return
         torch.Tensor.data.__set__(self, value)
         self._real, self._index = value._real, value._index
 

@@ -4,6 +4,8 @@
                  ├── pinning, current          factories and ``x.to``
                  ├── accelerator, standins     "the" accelerator; torch.Generator, torch.Stream, torch.Event
                  ├── parallel, backward        nn.parallel's functions in C++; autograd's engine
-                 └── storages, lazy            torch's storages; parameters without a shape
+                 ├── storages, parameters      torch's storages; parameters that move
+                 └── lazy                      parameters without a shape
+             ── as_cuda            what `sim.as_cuda` replaces for a while
              ── autocast           which operations run in low precision
 """

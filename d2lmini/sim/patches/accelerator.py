@@ -24,9 +24,13 @@ def _lead():
     return torch.sim if state.leads else torch.cuda
 
 
+def _name():
+    return "cuda" if state.as_cuda else "sim"
+
+
 def _current():
     if state.leads:
-        return torch.device("sim")
+        return torch.device(_name())
     return torch.device("cuda") if torch.backends.cuda.is_built() else None
 
 
@@ -34,7 +38,7 @@ def available_type(real):
     """Return the function that names the type of the accelerator."""
 
     def name():
-        return "sim" if state.leads else real()
+        return _name() if state.leads else real()
 
     return name
 

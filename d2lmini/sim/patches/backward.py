@@ -10,6 +10,8 @@ from d2lmini.sim.device import guard
 from d2lmini.sim.device.state import state
 from d2lmini.sim.device.tensor import SimTensor
 
+_where = torch.Tensor.device.__get__  # also where it is shown as cuda
+
 
 def on_one_thread(run):
     """Return autograd's engine on the calling thread: torch's guard for Python devices tells it of one device only."""
@@ -50,13 +52,13 @@ def _roots_placed(roots, gradients):
     """
     if len(roots) != len(gradients):
         return gradients
-    return tuple(_placed(gradient, root.device, place) if isinstance(root, torch.Tensor) else gradient
+    return tuple(_placed(gradient, _where(root), place) if isinstance(root, torch.Tensor) else gradient
                  for place, (root, gradient) in enumerate(zip(roots, gradients)))  # fmt: skip
 
 
 def _placed(gradient, device, place, node=None):
     ours = type(gradient) is SimTensor or (isinstance(gradient, torch.Tensor) and device.type == "sim")
-    if not ours or gradient.device == device:
+    if not ours or _where(gradient) == device:
         return gradient
     if gradient.dim() == 0:
         return gradient.to(device)

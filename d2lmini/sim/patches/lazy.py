@@ -8,6 +8,8 @@ import torch
 from torch.nn.parameter import Buffer, Parameter, UninitializedTensorMixin
 from torch.utils._pytree import tree_map_only
 
+from d2lmini.sim.device.state import meant
+
 _TYPES = ("half", "float", "double", "char", "short", "int", "long")
 _moves = {name: getattr(torch.Tensor, name) for name in ("to", "cpu", "cuda", *_TYPES)}
 _moves["sim"] = lambda tensor, *args, **options: tensor.sim(*args, **options)  # there once `sim` is registered
@@ -20,7 +22,7 @@ def making(own, trained):
     """Return what makes a tensor without a shape that remembers its device; trained: whether it needs a gradient."""
 
     def new(cls, requires_grad=trained, device=None, dtype=None, *args, **options):
-        asked = torch.empty(0, device=device).device  # the default device when none is given
+        asked = _get_device(torch.empty(0, device=device))  # the default device when none is given
         tensor = own(cls, requires_grad, "cpu" if asked.type == "sim" else asked, dtype, *args, **options)
         return _remember(tensor, asked)
 
@@ -37,7 +39,7 @@ def answer(cls, func, types, args=(), kwargs=None):
     name, kwargs = getattr(func, "__name__", None), kwargs or {}
     tensor, *rest = args or (None,)
     here = getattr(tensor, "_sim_device", None)
-    if func == _get_device and here is not None:
+    if func == torch.Tensor.device.__get__ and here is not None:
         return here
     if name not in _moves:
         return _own_answer(cls, func, types, args, kwargs)
@@ -45,11 +47,11 @@ def answer(cls, func, types, args=(), kwargs=None):
         rest, kwargs = tree_map_only(UninitializedTensorMixin, _example, (rest, kwargs))
         return func(tensor, *rest, **kwargs)
     moved = _moves[name](_example(tensor), *rest, **kwargs)
-    if moved.device.type != "sim" and here is None:
+    if not moved.is_sim and here is None:
         return _own_answer(cls, _moves[name], types, args, kwargs)
     with torch._C.DisableTorchFunctionSubclass():
         tensor.data = torch.empty(0, dtype=moved.dtype, device="cpu" if moved.is_sim else moved.device)
-    return _remember(tensor, moved.device)
+    return _remember(tensor, _get_device(moved))
 
 
 def _example(tensor):
@@ -64,7 +66,7 @@ def _dtype(tensor):
 
 def materialize(tensor, shape, device=None, dtype=None):
     """Give a tensor its shape and, unless told otherwise, the device and the type that it remembers."""
-    device = torch.device(tensor.device if device is None else device)
+    device = torch.device(meant(tensor.device if device is None else device))
     if device.type != "sim":
         return _own_materialize(tensor, shape, device, dtype)
     made = torch.empty(shape, device=device, dtype=dtype or _dtype(tensor))

@@ -16,10 +16,11 @@ def choose(simulated, real):
     """Return a function that takes the real one for tensors on real GPUs, and for the host's where those lead."""
 
     def function(tensors, *args):
-        kinds = {t.device.type for t in (tensors if isinstance(tensors, (list, tuple)) else (tensors,))}
-        ours = "sim" in kinds or (kinds <= {"cpu"} and state.leads)
+        given = tensors if isinstance(tensors, (list, tuple)) else (tensors,)
+        ours = any(t.is_sim for t in given) or (state.leads and all(t.is_cpu for t in given))
         if not ours and real is None:
-            raise RuntimeError(f"expected tensors on simulated GPUs or the CPU, got them on {', '.join(sorted(kinds))}")
+            kinds = ", ".join(sorted({t.device.type for t in given}))
+            raise RuntimeError(f"expected tensors on simulated GPUs or the CPU, got them on {kinds}")
         return simulated(tensors, *args) if ours else real(tensors, *args)
 
     function.__name__ = simulated.__name__
@@ -120,7 +121,7 @@ def _gathered_shape(tensors, dim):
 
 def nccl_is_available(real):
     """Return the question whether NCCL can sum these tensors; torch's warns when it was built without."""
-    return lambda tensors: tensors[0].device.type != "sim" and real(tensors)
+    return lambda tensors: not tensors[0].is_sim and real(tensors)
 
 
 FUNCTIONS = (_broadcast, _broadcast_out, _broadcast_coalesced, _scatter, _scatter_out, _gather, _gather_out)

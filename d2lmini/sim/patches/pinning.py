@@ -13,6 +13,7 @@ import torch
 
 from d2lmini.sim.device.dispatch import handles
 from d2lmini.sim.device.random import SimGenerator
+from d2lmini.sim.device.state import real_cuda
 
 FACTORIES = (
     "arange", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like", "linspace",
@@ -27,9 +28,9 @@ def pinning(function):
 
     @functools.wraps(function)
     def factory(*args, **options):
-        if not options.get("pin_memory") or torch.cuda.is_available():
+        if not options.get("pin_memory") or real_cuda():
             made = function(*args, **options)
-            if type(options.get("generator")) is SimGenerator and made.device.type != "sim":
+            if type(options.get("generator")) is SimGenerator and not made.is_sim:
                 raise RuntimeError(f"Expected a '{made.device.type}' device type for generator but found 'sim'")
             return made
         made = function(*args, **{**options, "pin_memory": False})
@@ -64,7 +65,7 @@ def _real_accelerator(device):
     """Return the real device to ask about pinned memory, or None."""
     if device is not None and device.type != "sim":
         return device
-    return torch.device("cuda") if torch.cuda.is_available() else None
+    return torch.device("cuda") if real_cuda() else None
 
 
 @handles(torch.ops.aten.is_pinned.default)

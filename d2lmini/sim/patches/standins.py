@@ -7,7 +7,7 @@ what comes out is an ordinary object, and ``isinstance(x, torch.Generator)`` hol
 import torch
 
 from d2lmini.sim.device import api_streams, random
-from d2lmini.sim.device.state import state
+from d2lmini.sim.device.state import meant, state
 
 
 class _Either(type):
@@ -34,7 +34,7 @@ def _simulated(device, real):
         return state.current if state.leads and real is not _GENERATOR else None
     if isinstance(device, int):
         return state.check(device) if state.leads else None
-    device = torch.device(device)
+    device = torch.device(meant(device))
     return state.index(device) if device.type == "sim" else None
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from d2lmini.sim.device.state import state
+from d2lmini.sim.device.state import meant, state
 from d2lmini.sim.device.storage import label
 
 
@@ -50,6 +50,7 @@ def tag(storage):
 
 def restore(storage, location):
     """Return a loaded storage's copy on the simulated GPU that `location` names, or None if it names none."""
+    location = meant(location)
     if location != "sim" and not location.startswith("sim:"):
         return None
     device = torch.serialization._validate_device(location, "sim")

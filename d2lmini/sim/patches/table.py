@@ -6,7 +6,7 @@ Kernels that torch lets anyone add for a new device are not among them: those re
 from collections import namedtuple
 from functools import partial
 
-from d2lmini.sim.patches import accelerator, backward, current, lazy, parallel, pinning, standins, storages
+from d2lmini.sim.patches import accelerator, backward, current, lazy, parallel, parameters, pinning, standins, storages
 
 Patch = namedtuple("Patch", "owner name make why since")
 Patch.__doc__ = """One name of torch that is replaced.
@@ -21,6 +21,7 @@ _CURRENT = "torch's guard for Python devices always answers 0 when it is asked f
 _STORAGES = "torch's storages know no device made in Python"
 _LAZY = "lazy modules have tensors of classes of their own, which simulated GPUs cannot hold"
 _HOOKS = "torch makes it in C++, through hooks that Python cannot fill in"
+_OBJECTS = "torch changes what a parameter holds only for tensors of one class in C++, and ours are of another"
 _ONE = "torch's C++ takes a registered Python device for the accelerator, and knows only one device of it"
 _CUDA_ONLY = "nn.parallel's functions exist in builds with CUDA only, and for real GPUs"
 
@@ -71,6 +72,9 @@ def _others():
     yield Patch("torch.UntypedStorage", "__new__", storages.new, _STORAGES, "2.11")
     yield Patch("torch.UntypedStorage", "device", storages.device, _STORAGES, "2.11")
     yield Patch("torch.UntypedStorage", "resize_", storages.resize_, _STORAGES, "2.11")
+    yield Patch("torch.nn.Parameter", "data", parameters.data, _OBJECTS, "2.11")
+    yield Patch("torch", "_has_compatible_shallow_copy_type", parameters.compatible, _OBJECTS, "2.11")
+    yield Patch("torch.utils", "swap_tensors", parameters.swapping, _OBJECTS, "2.11")
     yield Patch("torch", "Generator", standins.generator, _HOOKS, "2.11")
     yield Patch("torch", "Stream", standins.stream, _HOOKS, "2.11")
     yield Patch("torch", "Event", standins.event, _HOOKS, "2.11")

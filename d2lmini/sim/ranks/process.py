@@ -30,6 +30,13 @@ def no_groups():
                            group_count=0, tags_to_pg={}, pg_to_tag={}, pg_coalesce_state={})  # fmt: skip
 
 
+def _shared_by_instances():
+    """Return the classes of Hugging Face's accelerate that keep one state a process for all their instances."""
+    accelerate = sys.modules.get("accelerate.state")
+    names = ("PartialState", "AcceleratorState", "GradientState")
+    return [getattr(accelerate, name) for name in names if hasattr(accelerate, name)]
+
+
 class Process:
     """The variables of one process, at first as the thread that makes this object sees them, as after a fork.
 
@@ -41,7 +48,7 @@ class Process:
         self.leave()
         if environment is not None:
             self._gpus, self._first = gpus, first
-            self._environment = environment
+            self._environment, self._shared = environment, {}
             self._groups, self._tracker = no_groups(), Tracker()
             if numpy:
                 self._numpy = numpy.random.MT19937()
@@ -56,6 +63,7 @@ class Process:
         self._excepthook = sys.excepthook
         self._gpus, self._first = state.gpus, getattr(state.clock, "first", 0)
         self._environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+        self._shared = {owner: owner._shared_state for owner in _shared_by_instances()}
 
     def enter(self):
         """Put them back."""
@@ -74,6 +82,8 @@ class Process:
                 os.environ.pop(name, None)
             elif os.environ.get(name) != text:
                 os.environ[name] = text
+        for owner in _shared_by_instances():
+            owner._shared_state = self._shared.setdefault(owner, {})
         if _handlers != self._handlers:  # inside `loss_parallel` in one rank, outside in another
             _handlers.clear()
             _handlers.update(self._handlers)

@@ -1,0 +1,108 @@
+"""Simulated GPUs under the name of CUDA's: what `sim.as_cuda` replaces in torch, and puts back.
+
+    programs say     "cuda:1", torch.device("cuda", 1), torch.cuda.*         ──►  sim:1, torch.sim.*
+    programs see     x.device of type cuda, x.is_cuda                        ◄──  a tensor on sim:1
+
+torch.device is left alone: "cuda:1" is a device to every build of torch, it only has no tensors. So the functions that
+take a device are given a simulated one instead, and the attributes that name a device name one of CUDA.
+"""
+
+import contextlib
+import functools
+
+import torch
+from torch.nn.parallel import _functions
+from torch.utils import _device
+
+from d2lmini.sim.device import api, api_instead
+from d2lmini.sim.device.api_streams import Stream
+from d2lmini.sim.device.random import SimGenerator
+from d2lmini.sim.device.state import meant, state
+from d2lmini.sim.patches.pinning import FACTORIES
+
+_MODULES = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams)
+_TAKERS = {  # of a device, by their owner
+    torch: {function.__name__ for function in _device._device_constructors()}.union(
+        FACTORIES, ("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype")),
+    torch.fft: ("fftfreq", "rfftfreq"),
+    torch.Tensor: ("to", "new", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros",
+                   "pin_memory", "is_pinned", "_make_wrapper_subclass"),
+    torch._C: ("_is_autocast_available",),
+    torch.UntypedStorage: ("__new__", "to"),
+    torch.TypedStorage: ("to",),
+    _device.DeviceContext: ("__init__",),
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def as_cuda():
+    """See `sim.as_cuda`; replaces nothing where it holds already."""
+    if state.as_cuda:
+        yield
+        return
+    replaced = list(_replaced())
+    own = [(owner, name, vars(owner).get(name, _NOTHING)) for owner, name, _ in replaced]
+    for owner, name, new in replaced:
+        setattr(owner, name, new)
+    state.as_cuda = True
+    try:
+        yield
+    finally:
+        state.as_cuda = False
+        for owner, name, old in own:
+            delattr(owner, name) if old is _NOTHING else setattr(owner, name, old)
+
+
+_NOTHING = object()
+
+
+def _replaced():
+    """Yield (owner, name, what takes its place)."""
+    for module in _MODULES:
+        for name in vars(module):
+            if callable(getattr(api, name, None)):
+                yield module, name, getattr(api, name)
+    for name in api_instead.INSTEAD:
+        if callable(getattr(torch.cuda, name, None)):
+            yield torch.cuda, name, api_instead.refused(name)
+    for name, function in vars(api.nvtx).items():
+        yield torch.cuda.nvtx, name, function
+    yield torch.cuda, "_initialized", True
+    yield torch.cuda, "_lazy_init", api.init
+    yield torch.cuda, "default_generators", api.default_generators
+    for owner, names in _TAKERS.items():
+        for name in names:
+            if hasattr(owner, name):
+                yield owner, name, _translating(getattr(owner, name))
+    yield torch.Tensor, "cuda", _translating(torch.Tensor.sim)
+    for owner in (torch.Tensor, SimGenerator, Stream, torch.UntypedStorage):
+        yield owner, "device", property(_shown(owner.device.__get__))
+    yield _functions, "_get_stream", _stream_of
+    yield torch, "get_default_device", _shown(torch.get_default_device)
+    own = torch.Tensor.device.__get__
+    for question in ("is_cuda", "is_sim"):
+        yield torch.Tensor, question, property(lambda tensor: own(tensor).type == "sim")
+
+
+def _translating(function):
+    """Return `function` of a device, which takes cuda for sim."""
+
+    @functools.wraps(function)
+    def translated(*args, **kwargs):
+        return function(*map(meant, args), **{name: meant(value) for name, value in kwargs.items()})
+
+    return translated
+
+
+def _shown(own):
+    """Return the function that names a device, which says cuda for sim."""
+    return lambda *thing: _as_shown(own(*thing))
+
+
+def _as_shown(device):
+    return torch.device(str(device).replace("sim", "cuda"))
+
+
+def _stream_of(device, own=_functions._get_stream):
+    """nn.parallel makes devices of numbers, which C++ takes for those of the device type that it knows."""
+    return own(_as_shown(device))

@@ -1,0 +1,28 @@
+"""Parameters that move to a simulated GPU and back, and stay the objects that optimizers and others hold."""
+
+import torch
+
+from d2lmini.sim.device.exchange import become, exchange
+from d2lmini.sim.device.tensor import SimTensor
+
+
+def swapping(own):
+    """Return ``torch.utils.swap_tensors``; torch's own refuses a tensor that a weak reference or a graph holds."""
+    return lambda a, b: (exchange if SimTensor in (type(a), type(b)) else own)(a, b)
+
+
+def compatible(own):
+    """Return the question whether a module's ``cpu()`` may assign to the parameter's ``data``: then it stays itself."""
+    def has_compatible_shallow_copy_type(input, from_):  # the names that torch checks
+        moves = type(input) is SimTensor and isinstance(input, torch.nn.Parameter) and type(from_) is torch.Tensor
+        return moves or own(input, from_)
+
+    return has_compatible_shallow_copy_type
+
+
+def data(own):
+    """Return the property ``data`` of a parameter on the host, which may be given a tensor on a simulated GPU."""
+    def assign(parameter, value):
+        become(parameter, value) if type(value) is SimTensor else own.__set__(parameter, value)
+
+    return property(own.__get__, assign)

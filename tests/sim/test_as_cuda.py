@@ -1,0 +1,169 @@
+"""Programs written for CUDA run unmodified on simulated GPUs, and torch is afterwards as it was."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from d2lmini import sim
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="there CUDA's own GPUs have the name")
+
+
+@pytest.fixture
+def cuda():
+    sim.enable(2, gpu="A100-SXM4-80GB")
+    with sim.as_cuda():
+        yield
+    sim.disable()
+
+
+def test_nothing_stays_replaced():
+    sim.enable(2)
+    owners = (torch, torch._C, torch.cuda, torch.cuda.memory, torch.Tensor, torch.UntypedStorage, torch.sim.Stream)
+    before = [dict(vars(owner)) for owner in owners]
+    with sim.as_cuda(), sim.as_cuda():
+        x = torch.ones(2, device="cuda:1")
+    assert [dict(vars(owner)) for owner in owners] == before
+    assert x.device == torch.device("sim:1")
+    assert x.is_sim
+    assert not x.is_cuda
+    assert not torch.cuda.is_available()
+    with pytest.raises((AssertionError, RuntimeError), match="CUDA"):
+        torch.ones(2, device="cuda")
+    del x
+    sim.disable()
+    with pytest.raises(RuntimeError, match="enable"):
+        sim.as_cuda()
+
+
+@pytest.mark.parametrize("make", [
+    lambda: torch.ones(3, device="cuda:1"),
+    lambda: torch.tensor([1.0, 1.0, 1.0], device=torch.device("cuda", 1)),
+    lambda: torch.ones(3).cuda(1),
+    lambda: torch.ones(3).to("cuda:1"),
+    lambda: torch.ones(3).to(1),
+    lambda: torch.ones(3).to(device=torch.device("cuda:1"), non_blocking=True),
+    lambda: torch.ones(3).pin_memory().cuda(device=1, non_blocking=True),
+    lambda: torch.zeros(3, device="cuda").new_ones(3, device="cuda:1"),
+    lambda: torch.ones_like(torch.zeros(3), device="cuda:1"),
+    lambda: nn.Linear(1, 3, device="cuda:1").bias.data.fill_(1),
+    lambda: nn.LazyLinear(3).cuda(1)(torch.ones(1, 1, device="cuda:1")).detach()[0].fill_(1),
+    lambda: torch.ones(3, device="cuda").to(torch.ones(1, device="cuda:1")),
+])  # fmt: skip
+def test_whichever_way_a_tensor_gets_there(cuda, make):
+    x = make()
+    assert x.device == torch.device("cuda:1")
+    assert x.device.type == "cuda"
+    assert x.is_cuda
+    assert (x.get_device(), x.tolist()) == (1, [1, 1, 1])
+    assert torch.cuda.memory_allocated("cuda:1") > 0
+    assert "device='cuda:1'" in repr(x)
+
+
+def test_the_current_and_the_default_device(cuda):
+    with torch.cuda.device(1):
+        assert torch.zeros(1).cuda().device == torch.tensor(1, device="cuda").device == torch.device("cuda:1")
+    with torch.device("cuda:1"):
+        assert torch.zeros(1).device == torch.get_default_device() == torch.device("cuda:1")
+    torch.cuda.set_device("cuda:1")
+    assert torch.cuda.current_device() == 1 == torch.zeros(1, device="cuda").get_device()
+    torch.cuda.set_device(0)
+    assert torch.accelerator.current_accelerator() == torch.device("cuda")
+
+
+def test_a_training_step_with_autocast_scaler_and_checkpointing_agrees_with_the_simulated_name(cuda):
+    def losses(device):
+        torch.manual_seed(0)
+        x = torch.ones(4, 8, device=device)
+        net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1)).to(device)
+        optimizer, scaler = torch.optim.AdamW(net.parameters()), torch.amp.GradScaler(device.type)
+        for _ in range(3):
+            with torch.autocast(device.type, torch.float16):
+                assert net(x).dtype == torch.float16
+                hidden = torch.utils.checkpoint.checkpoint(net[:2], x, use_reentrant=False)
+                loss = net[2](hidden).float().square().mean()
+            optimizer.zero_grad()
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            yield loss.item()
+
+    assert list(losses(torch.device("cuda"))) == list(losses(torch.device("sim")))
+
+
+def test_streams_events_generators_and_seeds(cuda):
+    stream, first, last = torch.cuda.Stream(), torch.cuda.Event(enable_timing=True), torch.cuda.Event(True)
+    x = torch.ones(512, 512, device="cuda")
+    first.record()
+    with torch.cuda.stream(stream):
+        stream.wait_stream(torch.cuda.default_stream())
+        y = x @ x
+        last.record()
+    torch.cuda.synchronize("cuda:0")
+    assert first.elapsed_time(last) > 0
+    assert stream.device == torch.device("cuda:0") == y.device
+    generator = torch.Generator("cuda:1").manual_seed(7)
+    drawn = torch.rand(3, device="cuda:1", generator=generator)
+    torch.cuda.manual_seed_all(7)
+    assert generator.device == torch.device("cuda:1")
+    assert torch.equal(drawn, torch.rand(3, device="cuda:1"))
+
+
+def test_what_simulated_gpus_lack_says_what_is_instead(cuda):
+    with pytest.raises(NotImplementedError, match="one_launch"):
+        torch.cuda.CUDAGraph()
+    with pytest.raises(NotImplementedError, match="trace"):
+        torch.cuda.utilization()
+    torch.cuda.nvtx.range_push("step")
+    assert not torch.cuda.is_current_stream_capturing()
+    assert torch.cuda.get_device_capability() == (8, 0)
+
+
+@pytest.mark.parametrize(("where", "index"), [(None, 1), ("cuda:0", 0), ({"cuda:1": "cuda:0"}, 0), ("cpu", None)])
+def test_files_name_cuda(cuda, tmp_path, where, index):
+    torch.save({"w": torch.ones(2, device="cuda:1")}, tmp_path / "w.pt")
+    loaded = torch.load(tmp_path / "w.pt", map_location=where)["w"]
+    assert loaded.device == (torch.device("cpu") if index is None else torch.device("cuda", index))
+
+
+def test_data_parallel_and_a_pinning_loader(cuda):
+    net = nn.DataParallel(nn.Linear(3, 2).cuda(), device_ids=[0, 1])
+    data = torch.utils.data.TensorDataset(torch.randn(8, 3))
+    for (x,) in torch.utils.data.DataLoader(data, batch_size=4, pin_memory=True):
+        assert x.is_pinned()
+        assert net(x.cuda(non_blocking=True)).device == torch.device("cuda:0")
+    net(x).sum().backward()
+    assert net.module.weight.grad.device == torch.device("cuda:0")
+
+
+def test_backward_by_hand_looks_where_gradients_are(cuda):
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient.to("cuda:1")
+
+    x = torch.ones(2, device="cuda:0", requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"expected device .*:0 but got cuda:1"):
+        Wrong.apply(x).sum().backward()
+
+
+def test_ddp_and_a_mesh_on_ranks(cuda):
+    def program(rank):
+        dist.init_process_group("nccl")
+        torch.cuda.set_device(rank)
+        torch.manual_seed(0)
+        net = nn.parallel.DistributedDataParallel(nn.Linear(3, 1).cuda(), device_ids=[rank])
+        net(torch.full((2, 3), float(rank), device="cuda")).sum().backward()
+        mesh = dist.device_mesh.init_device_mesh("cuda", (2,))
+        shards = dist.tensor.distribute_tensor(torch.arange(4.0), mesh, [dist.tensor.Shard(0)])
+        assert shards.device == shards.to_local().device == torch.device("cuda", rank)
+        return net.module.weight.grad.tolist(), shards.full_tensor().sum().item()
+
+    assert sim.spawn(program) == [([[1.0, 1.0, 1.0]], 6.0)] * 2
