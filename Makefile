@@ -11,11 +11,11 @@ BOOK := _build/.built
 # The files of the book, asked of the shell: make itself takes a space or a colon in a name for its own.
 SOURCES := find . -path './.*' -prune -o -path ./_build -prune -o -type f \( -name '*.md' -o -name '*.bib' \
 	-o -path ./index.ipynb -o -path './_*.yml' -o -path './chapters/*' -o -path './reference/*' -o -path './_static/*' \
-	-o -path './tools/*.py' -o -path './d2lmini/*.py' \) ! -path '*/.*' ! -path ./README.md ! -path '*/__pycache__/*'
+	-o -path './tools/*.py' -o -path ./tools/slides.html -o -path './d2lmini/*.py' \) ! -path '*/.*' ! -path ./README.md ! -path '*/__pycache__/*'
 SORTED := LC_ALL=C sort
 CHECKED := d2lmini tests tools benchmarks chapters reference index.ipynb
 
-.PHONY: help setup book serve lab chapters quick test clean distclean FORCE
+.PHONY: help setup book slides serve lab chapters quick test clean distclean FORCE
 .DEFAULT_GOAL := help
 
 help: ## list what make can do
@@ -26,6 +26,9 @@ setup: $(INSTALLED) ## make .venv and install what the book is built and tested 
 
 book: $(BOOK) ## build the book into _build/html
 	@echo "The book is built: make serve shows it at http://127.0.0.1:$(PORT)"
+
+slides: $(BOOK) ## make each chapter a deck of slides too, as the book's build does
+	@echo "make serve shows them: http://127.0.0.1:$(PORT)/chapters/devices.slides.html, or a button on each page"
 
 serve: $(BOOK) ## show the book at http://127.0.0.1:8000 (PORT=… chooses another port)
 	@exec $(PY) tools/serve.py $(PORT)

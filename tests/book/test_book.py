@@ -2,28 +2,13 @@
 
 import functools
 import re
-import threading
 from html.parser import HTMLParser
-from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin
 
 import pytest
-import serve
+from browsing import HTML, PAGES
 
-HTML = Path(__file__).resolve().parents[2] / "_build" / "html"
-# What lies in _static are parts and templates, not pages.
-PAGES = sorted(name for path in HTML.rglob("*.html") if not (name := path.relative_to(HTML).as_posix()).startswith("_"))
-CODE = "chapters/devices.html"  # a short page with much code
-DESKTOP, PHONE, SMALL_PHONE = (1280, 900), (390, 844), (320, 640)
-
-# Shows what a reader can unfold: folded cells, and the solutions of exercises.
-UNFOLD = """() => {
-  document.querySelectorAll("details").forEach(details => { details.open = true; });
-  document.querySelectorAll("button.toggle-button-hidden").forEach(button => button.click());
-}"""
-
-# Without motion no colour is read in the middle of its change.
-STILL = "*, *::before, *::after { transition: none !important; animation: none !important }"
+PHONE, SMALL_PHONE = (390, 844), (320, 640)
 
 FAULTS = r"""() => {
   const faults = [], article = document.querySelector("article") ?? document.querySelector("main");
@@ -57,14 +42,6 @@ FAULTS = r"""() => {
   return faults;
 }"""
 
-# Figures are drawn for a light ground, which the page turns round in the dark; they must bring one.
-DARK_IMAGES = """() => [...document.querySelectorAll("article img")].filter(image => {
-  let ground = image;
-  while (ground && /, 0\\)|transparent/.test(getComputedStyle(ground).backgroundColor)) ground = ground.parentElement;
-  const [r, g, b] = getComputedStyle(ground ?? document.body).backgroundColor.match(/[\\d.]+/g).map(Number);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b < 160;
-}).map(image => image.src)"""
-
 SMALL_TEXT = """() => [...document.querySelectorAll("article p, article li, article td, article dd, article pre")]
   .filter(element => element.checkVisibility() && parseFloat(getComputedStyle(element).fontSize) < 14)
   .map(element => element.textContent.slice(0, 60))"""
@@ -87,84 +64,6 @@ class Elements(HTMLParser):
 elements = functools.cache(Elements)
 
 
-class Visit:
-    """One browser tab and what went wrong in it."""
-
-    def __init__(self, browser, base):
-        self.base, self.faults = base, []
-        context = browser.new_context()
-        context.add_init_script("localStorage.clear()")
-        context.route("**/*", self.only_local)
-        self.page = context.new_page()
-        self.page.on("console", lambda m: m.type in ("error", "warning") and self.faults.append(f"console: {m.text}"))
-        self.page.on("pageerror", lambda error: self.faults.append(f"script: {error}"))
-        self.page.on("requestfailed", lambda r: self.faults.append(f"failed: {r.url}"))
-        self.page.on("response", lambda r: r.status >= 400 and self.faults.append(f"{r.status}: {r.url}"))
-
-    def only_local(self, route):
-        if route.request.url.startswith((self.base, "data:", "blob:")):
-            route.continue_()
-        else:
-            self.faults.append(f"left this machine: {route.request.url}")
-            route.abort()
-
-    def open(self, name):
-        self.page.goto("about:blank")  # what the page before was still loading ends here
-        self.faults.clear()
-        self.page.emulate_media(color_scheme="light")
-        self.resize(DESKTOP)
-        self.page.goto(f"{self.base}/{name}")
-        self.page.evaluate("window.MathJax?.startup?.promise")
-        self.page.add_style_tag(content=STILL)
-        self.page.evaluate(UNFOLD)
-
-    def resize(self, size):
-        self.page.set_viewport_size({"width": size[0], "height": size[1]})
-        self.page.wait_for_function("width => innerWidth === width", arg=size[0])
-        self.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-
-    def switch(self, mode):
-        """Press the reader's own switch until it says `mode`: auto, light or dark."""
-        for _ in range(3):
-            if self.page.evaluate("document.documentElement.dataset.mode") == mode:
-                return
-            self.page.locator(".theme-switch-button:visible").first.click()
-            self.page.mouse.move(0, 0)  # no tooltip
-        assert self.page.evaluate("document.documentElement.dataset.mode") == mode, "the theme switch does not switch"
-
-    def has_theme(self, theme):
-        return self.page.evaluate("document.documentElement.dataset.theme") == theme
-
-    def check_theme(self, theme, code):
-        """Look at the colours; at those of the code, which are the same on every page, only where `code` says so."""
-        assert self.has_theme(theme)
-        if theme == "dark":
-            assert self.page.evaluate(DARK_IMAGES) == [], "figures on a dark ground"
-        from axe_playwright_python.sync_playwright import Axe
-
-        apart = None if code else {"exclude": [[".highlight"]]}
-        result = Axe().run(self.page, context=apart, options={"runOnly": ["color-contrast"]}).response
-        nodes = [node for violation in result["violations"] for node in violation["nodes"]]
-        low = [f"{node['html'][:120]}: {node['any'][0]['message']}" for node in nodes]
-        assert low == [], f"hard to read in the {theme} theme"
-
-
-@pytest.fixture(scope="module")
-def site():
-    server = serve.make_server(0, HTML)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture(scope="module")
-def visit(site, browser):
-    return Visit(browser, site)
-
-
 def test_the_book_is_built():
     assert "index.html" in PAGES, "run make book first"
 
@@ -174,14 +73,6 @@ def test_the_book_is_built():
 def test_page(visit, name):
     visit.open(name)
     assert visit.page.evaluate(FAULTS) == []
-    visit.check_theme("light", code=name == CODE)  # as the reader's system says
-    visit.switch("dark")
-    visit.check_theme("dark", code=name == CODE)
-    visit.page.emulate_media(color_scheme="dark")
-    visit.switch("light")
-    assert visit.has_theme("light")
-    visit.switch("auto")
-    assert visit.has_theme("dark")
     for size in (PHONE, SMALL_PHONE):
         visit.resize(size)
         width = visit.page.evaluate("document.documentElement.scrollWidth")

@@ -142,5 +142,5 @@ def test_a_half_made_environment_is_made_again(project):
 
 def test_help_names_every_target(project):
     _, out, _ = make()
-    for target in ("book", "serve", "lab", "chapters", "test", "clean", "help"):
+    for target in ("book", "slides", "serve", "lab", "chapters", "test", "clean", "help"):
         assert f"make {target} " in out

@@ -1,0 +1,76 @@
+"""The chapters as slides: nothing is cut off, everything is there, and what moves on the page moves on the slide."""
+
+from pathlib import Path
+
+import pytest
+from browsing import DECKS, PAGES
+
+CHAPTERS = Path(__file__).resolve().parents[2] / "chapters"
+PROJECTOR = (1280, 720)
+SMALLEST_ZOOM = 0.5  # of code that is 20 px high
+
+# Lays all slides and all frames of a figure out at once, and opens the longest reply to each question.
+SHOW_ALL = """.slides section { display: block !important } .d2l-explore .frames { display: grid }
+.slides .d2l-explore .frames > * { display: block !important; grid-area: 1 / 1 }"""
+OPEN_ALL = """() => { for (const ask of document.querySelectorAll(".d2l-ask")) {
+  const length = reply => reply.textContent.length;
+  [...ask.querySelectorAll("details")].reduce((a, b) => length(a) > length(b) ? a : b).open = true; } }"""
+OVERFULL = """() => [...document.querySelectorAll("section.slide")].flatMap((slide, i) => {
+  const seen = [...slide.querySelectorAll("*")].filter(e => !e.closest("mjx-container, aside") && e.checkVisibility());
+  const right = Math.max(...seen.map(e => e.getBoundingClientRect().right)), height = slide.offsetHeight;
+  return right > 1280 || height > 720 ? [`slide ${i + 1}, ${slide.innerText.slice(0, 30)}: ${right} x ${height}`] : [];
+})"""
+ZOOMS = """() => [...document.querySelectorAll(".slides [style*=zoom]")].map(e => Number(e.style.zoom))"""
+HEADINGS = """within => [...document.querySelectorAll(":is(h1, h2, h3, h4)")].filter(h => h.closest(within))
+  .filter(h => !h.closest(".solution")).map(h => h.firstChild.textContent)"""
+COUNTS = """within => [".d2l-explore", ".d2l-ask", ".exercise"].map(
+  kind => document.querySelectorAll(`${within} ${kind}`).length)"""
+CURRENT = """() => document.querySelector("section.slide.present .frames > :not([hidden])").innerHTML"""
+
+
+def show(visit, name):
+    """Open a deck and wait until its slides are filled."""
+    visit.page.goto("about:blank")
+    visit.faults.clear()
+    visit.resize(PROJECTOR)
+    visit.page.goto(f"{visit.base}/{name}")
+    visit.page.wait_for_function("window.Reveal?.isReady()")
+
+
+def test_every_chapter_has_slides_and_its_page_leads_there():
+    assert PAGES, "run make book first"
+    assert {Path(name).name.partition(".")[0] for name in DECKS} == {path.stem for path in CHAPTERS.glob("*.ipynb")}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", DECKS)
+def test_all_is_there_and_fits(visit, name):
+    visit.open(name.replace(".slides", ""))
+    there = [visit.page.evaluate(script, "article") for script in (HEADINGS, COUNTS)]
+    assert visit.page.locator(f'a[href="{Path(name).name}"]').count() == 1
+    show(visit, name)
+    headings, counts = (visit.page.evaluate(script, ".slides") for script in (HEADINGS, COUNTS))
+    assert list(dict.fromkeys(headings)) == list(dict.fromkeys(there[0]))
+    assert counts == there[1]
+    assert visit.page.locator(".solution").count() == 0
+    visit.page.add_style_tag(content=SHOW_ALL)
+    visit.page.evaluate(OPEN_ALL)
+    assert visit.page.evaluate(OVERFULL) == []
+    assert min(visit.page.evaluate(ZOOMS), default=1) >= SMALLEST_ZOOM
+    assert visit.faults == []
+
+
+@pytest.mark.browser
+def test_a_figure_moves_and_its_keys_do_not_turn_the_slide(visit):
+    show(visit, "chapters/transfers.slides.html")
+    slider = visit.page.locator(".d2l-explore input[type=range]").first
+    slider.evaluate("""slider => { const place = Reveal.getIndices(slider.closest("section.slide"));
+                                   Reveal.slide(place.h, place.v); }""")
+    before, place = visit.page.evaluate(CURRENT), visit.page.url
+    slider.focus()
+    slider.press("ArrowRight")
+    assert visit.page.evaluate(CURRENT) != before
+    assert visit.page.url == place
+    visit.page.evaluate("document.activeElement.blur()")
+    visit.page.keyboard.press("Space")
+    assert visit.page.url != place
