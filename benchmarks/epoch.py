@@ -20,21 +20,16 @@ from torch.utils.data import DataLoader, Dataset
 
 import d2lmini
 from d2lmini.data.datasets import Batches
+from d2lmini.models.lenet import MODELS
 from d2lmini.timing import Measurement, Timer, human, provenance
 
 LR = 0.1
-MODELS = {
-    "softmax": lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 10)),
-    "mlp": lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)),
-    "lenet": d2lmini.LeNet,
-}
 
 
 class PerSample(Dataset):
-    """Images as most tutorials load them: each is converted on its own, when it is asked for."""
+    """Images uint8 [N, 1, H, W] as most tutorials load them: each is converted on its own, when it is asked for."""
 
     def __init__(self, images, labels):
-        """Take images uint8 [N, 1, H, W] and labels [N] from the CPU."""
         self.images, self.labels = images.numpy(), labels.tolist()
 
     def __len__(self):
@@ -81,8 +76,7 @@ def run(make_model, ways, rounds, device):
     timers, order = {name: Timer([device]) for name in ways}, random.Random(0)
     for turn in range(rounds + 1):
         for name in order.sample(list(ways), len(ways)):
-            torch.manual_seed(turn)
-            model = make_model().to(device)
+            model = make_model(seed=turn).to(device)
             timers[name].start()
             ways[name](model, device)
             timers[name].stop()
@@ -108,7 +102,7 @@ def load(name, copies):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", choices=["digits", "mnist", "fashion_mnist"], default="digits")
-    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=["softmax", "mlp", "lenet"])
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=7, help="measured epochs of each variant, at least 6")
     parser.add_argument("--json", type=Path, help="also write the results to this file")

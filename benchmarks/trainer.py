@@ -25,43 +25,26 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from epoch import minimal_batches
 from torch import nn
 
 from d2lmini import sim
 from d2lmini.data.datasets import load_data_digits
 from d2lmini.distributed import run
-from d2lmini.models.lenet import LeNet
+from d2lmini.models.lenet import MODELS
 from d2lmini.timing import human, provenance
 from d2lmini.trainer.trainer import Trainer
 
 SGD = partial(torch.optim.SGD, lr=0.1)
-MODELS = {
-    "softmax": lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 10)),
-    "mlp": lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)),
-    "lenet": LeNet,
-}
-
-
-class Indexed:
-    """Batches as one makes them by hand, from the same data."""
-
-    def __init__(self, train):
-        """Take the data of a `data.Batches`."""
-        self.images, self.labels, self.batch_size = train.images, train.labels, train.batch_size
-
-    def __iter__(self):
-        """Begin an epoch."""
-        for part in torch.randperm(len(self.images)).split(self.batch_size):
-            yield self.images[part].to(torch.float32).div_(255), self.labels[part]
 
 
 def minimal_epoch(model, batches):
-    """The loop everybody writes: no shards, no checks, no history but the mean loss."""
+    """The loop everybody writes, over what ``batches()`` makes: no shards, no checks, no history but the mean loss."""
     loss, optimizer = nn.CrossEntropyLoss(), SGD(model.parameters())
 
     def epoch():
         total = 0
-        for X, y in batches:
+        for X, y in batches():
             value = loss(model(X), y)
             value.backward()
             optimizer.step()
@@ -117,8 +100,9 @@ def report(title, seconds, base, wanted):
 def measure(make, train, rounds):
     """Return the two tables' figures for a network: one device, and two simulated ones."""
     size = f"{len(train.images):,} images, batches of {train.batch_size}"
-    one = {"minimal loop": minimal_epoch(make(), Indexed(train)),
-           "minimal loop, the trainer's batches": minimal_epoch(make(), train),
+    by_hand = partial(minimal_batches, train.images, train.labels, train.batch_size)
+    one = {"minimal loop": minimal_epoch(make(), by_hand),
+           "minimal loop, the trainer's batches": minimal_epoch(make(), lambda: train),
            "trainer": trainer_epoch(make(), train, ["cpu"])}  # fmt: skip
     gpus = ["sim:0", "sim:1"]
     two = {"1 simulated GPU": trainer_epoch(make(), train, gpus[:1]),

@@ -75,17 +75,13 @@ def _all_hops(machine):
     return [hop for src, dst in ends for hop in machine.route(src, dst)]
 
 
-def algbw(nbytes, seconds):
-    """Return the algorithm bandwidth in bytes a second: a rank's buffer over the time of the collective."""
-    return nbytes / seconds
-
-
 def busbw(nbytes, seconds, world_size):
     """Return the bus bandwidth of an all-reduce in bytes a second, as nccl-tests defines it: algbw · 2(P − 1)/P.
 
+    algbw, the algorithm bandwidth, is a rank's buffer over the time of the collective.
     For an algorithm that sends no more than it must this is the rate of each rank's link in one direction, whatever P.
     """
-    return algbw(nbytes, seconds) * 2 * (world_size - 1) / world_size
+    return nbytes / seconds * 2 * (world_size - 1) / world_size
 
 
 def bound_seconds(nbytes, world_size, bytes_per_s):

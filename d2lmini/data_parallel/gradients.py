@@ -53,7 +53,7 @@ def apply(params, optimizer, factor=1, clip=None, scaler=None):
     clip: the largest norm of all together, or None. scaler: the ``torch.amp.GradScaler`` that scaled the loss, or None.
     """
     if factor != 1:
-        scale(params, factor)
+        torch._foreach_mul_([p.grad for p in params if p.grad is not None], factor)
     if clip is not None:
         if scaler:
             scaler.unscale_(optimizer)
@@ -65,8 +65,3 @@ def apply(params, optimizer, factor=1, clip=None, scaler=None):
     else:
         optimizer.step()
     optimizer.zero_grad()
-
-
-def scale(parameters, factor):
-    """Multiply the gradients of `parameters` by `factor`, where there are any."""
-    torch._foreach_mul_([p.grad for p in parameters if p.grad is not None], factor)

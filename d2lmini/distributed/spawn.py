@@ -72,12 +72,11 @@ def run(fn, nprocs, *args, timeout=60.0, threads=None):
 
 def _pack(fn, args):
     """Return `fn` and `args` as bytes. Raises ValueError when another process could not make them anew."""
-    if not callable(fn):
-        raise ValueError(f"run() expected a function, got {fn!r}")
-    name, home = getattr(fn, "__qualname__", type(fn).__name__), getattr(fn, "__module__", None)
+    name = getattr(fn, "__qualname__", type(fn).__name__)
+    in_a_notebook = getattr(fn, "__module__", "") == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
     try:
-        if "<" in name or (home == "__main__" and not hasattr(sys.modules["__main__"], "__file__")):
-            raise ValueError("it was defined in a notebook, at a prompt or inside another function")
+        if not callable(fn) or "<" in name or in_a_notebook:
+            raise ValueError("it is no function, or was defined in a notebook, at a prompt or inside another function")
         return pickle.dumps((fn, args))
     except Exception as error:
         raise ValueError(f"run() cannot send {name} with its arguments to new processes: {error}. Put the function at "
@@ -135,11 +134,12 @@ def _rank(rank, nprocs, folder, payload, timeout, threads, environment, where):
     # The parent's limit comes first and names the ranks; gloo's own, a little later, is for a parent that is stopped.
     dist.init_process_group("gloo", store=store, rank=rank, world_size=nprocs, timeout=timedelta(seconds=timeout + 30))
     try:
-        _call(rank, payload, folder / f"{rank}.result")
+        result = _call(rank, *pickle.loads(payload))
     except Exception as error:
         if lost_another(error):
             time.sleep(GRACE_S)
         raise
+    (folder / f"{rank}.result").write_bytes(result)
     absent(store, "returned", rank, nprocs, timeout)  # a socket closed while others still receive looks like a death
     dist.destroy_process_group()
 
@@ -149,13 +149,13 @@ def _end_with_parent():
     os._exit(1)
 
 
-def _call(rank, payload, path):
-    fn, args = pickle.loads(payload)
+def _call(rank, fn, args):
+    """Return what ``fn(rank, *args)`` returns, as bytes."""
     try:
         result = fn(rank, *args)
     except SystemExit as stop:
         raise RuntimeError(f"the function ended its process with exit code {stop.code}") from stop
     try:
-        path.write_bytes(pickle.dumps(result))
+        return pickle.dumps(result)
     except Exception as error:
         raise TypeError(f"what the function returned cannot be pickled: {error}") from None

@@ -26,7 +26,7 @@ from d2lmini.timing import human
 from d2lmini.trainer import facts, files
 from d2lmini.trainer import options as arguments
 from d2lmini.trainer.checkpoint import Checkpoint
-from d2lmini.trainer.comm import gather_objects
+from d2lmini.trainer.comm import agree
 from d2lmini.trainer.errors import first_line
 from d2lmini.trainer.trainer import Trainer
 
@@ -93,7 +93,7 @@ def run_as_rank(options, store):
     """Join the other ranks and train with them."""
     device = join.device(kind_of_rank(options))
     join.join(store, device, options.timeout)
-    facts.agree({"options": facts.of_options(options)}, gather_objects)
+    agree({"options": facts.of_options(options)})
     run(options, [device])
     dist.barrier()  # nobody ends, and perhaps the store with it, before all are done
     dist.destroy_process_group()

@@ -23,7 +23,7 @@ from torch.distributed.nn.functional import all_gather
 from d2lmini.data_parallel import gradients, rank_threads
 from d2lmini.data_parallel.by_hand import split_batch
 from d2lmini.devices import try_gpu
-from d2lmini.trainer import rng
+from d2lmini.trainer import facts, rng
 
 
 class Devices:
@@ -57,6 +57,9 @@ class Devices:
     def gather(self, rows):
         """Return a list of values for each rank, given those of the replicas here."""
         return rows
+
+    def agree(self, facts):
+        """Raise ValueError unless all processes have the same facts."""
 
     def on_rank_0(self, function):
         """Return what `function` returns in the process of rank 0, or raise what it raises there, in all processes."""
@@ -120,6 +123,10 @@ class Processes:
         """Return a list of values for each rank, given a list with this rank's."""
         return gather_objects(*rows)
 
+    def agree(self, facts):
+        """Raise ValueError unless all processes have the same facts."""
+        agree(facts)
+
     def on_rank_0(self, function):
         """Return what `function` returns in the process of rank 0, or raise what it raises there, in all processes."""
         box = [None, None]
@@ -158,6 +165,17 @@ class Processes:
         used = torch.tensor(used, dtype=torch.uint8)
         dist.all_reduce(used, dist.ReduceOp.MAX)
         return used.tolist()
+
+
+def agree(mine):
+    """Raise ValueError unless all ranks of torch.distributed have the same facts, in the form of `facts`."""
+    first, *others = gather_objects(mine)
+    for rank, theirs in enumerate(others, start=1):
+        found = facts.different(theirs, first)
+        if found:
+            kind, name, value, expected = found
+            raise ValueError(f"rank {rank} has other {kind} than rank 0: {name} is {value}, not {expected}: start "
+                             "all ranks with the same options and data")  # fmt: skip
 
 
 def gather_objects(value):

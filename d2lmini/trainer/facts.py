@@ -24,6 +24,12 @@ def of_training(model, loss, optimizer, schedulers, settings):
     }  # fmt: skip
 
 
+def of_engine(settings):
+    """Return what decides how the ranks exchange gradients, which a checkpoint leaves open."""
+    name = getattr(settings.allreduce, "__name__", settings.allreduce)
+    return _texts({"name": settings.engine, "buckets": settings.buckets, "allreduce": name})
+
+
 def of_data(batches):
     """Return what decides the batches of an iterator, as far as it says; its labels as a checksum."""
     found = {name: getattr(batches, name, None) for name in DATA}
@@ -54,17 +60,6 @@ def of_options(options):
     """Return the options of a command line, but for the names of files, which may be each machine's own."""
     own = ("json", "checkpoint", "folder")
     return _texts({name: value for name, value in vars(options).items() if name not in own})
-
-
-def agree(facts, gather):
-    """Raise ValueError unless all ranks have the same facts; ``gather(facts)`` returns a list of those of each."""
-    first, *others = gather(facts)
-    for rank, theirs in enumerate(others, start=1):
-        found = different(theirs, first)
-        if found:
-            kind, name, value, expected = found
-            raise ValueError(f"rank {rank} has other {kind} than rank 0: {name} is {value}, not {expected}: start "
-                             "all ranks with the same options and data")  # fmt: skip
 
 
 def _counts(name, value):

@@ -43,16 +43,10 @@ class Replicas:
         self.scalers = [torch.amp.GradScaler(device.type) for device in comm.devices] if scaled else []
         self.facts = facts.of_training(self.modules[0], loss, self.optimizers[0], self.schedulers, settings)
         self.batches = self._examples = self._planned = 0  # since the last update; examples expected until the next
-        self._agree()
+        comm.agree({**self.facts, "engine": facts.of_engine(settings)})
+        if comm.world_size > len(self.modules):  # in one process they are copies of one
+            comm.broadcast([[*self.modules[0].parameters(), *self.modules[0].buffers()]])
         self.reducer = self._reducer()
-
-    def _agree(self):
-        """See to it that all processes train the same model in the same way, from the same parameters."""
-        if self.comm.world_size > len(self.modules):
-            s = self.settings
-            way = {"name": s.engine, "buckets": s.buckets, "allreduce": getattr(s.allreduce, "__name__", s.allreduce)}
-            facts.agree({**self.facts, "engine": way}, lambda mine: self.comm.gather([mine]))
-            self.comm.broadcast([[*self.modules[0].parameters(), *self.modules[0].buffers()]])
 
     def _reducer(self):
         """Return what sums gradients, with the methods `sending` and `finish` of `OverlappedAllreduce`."""

@@ -93,7 +93,9 @@ class Trainer:
         if checkpoint is None and resume:
             raise ValueError("resume needs the name of a file: checkpoint=…")
         here = {"data": facts.of_data(train_iter)}
-        self._agree(here, num_epochs, test_iter, checkpoint, resume)
+        arguments = {"epochs": num_epochs, "checkpoint": checkpoint is not None, "resume": resume}
+        # A rank that does something else would be waited for in vain.
+        self.comm.agree({**here, "test data": facts.of_data(test_iter), "argument of fit": arguments})
         self.engine.forget()
         self.history = History(provenance=self._provenance())
         with ExitStack() as held:
@@ -171,13 +173,6 @@ class Trainer:
         self.history.seconds.append(seconds)
         if self.settings.schedule_every == "epoch":
             self.engine.advance_schedule(self.history.loss[-1])
-
-    def _agree(self, data, num_epochs, test_iter, checkpoint, resume):
-        """See to it that all processes fit the same: a rank that does something else would be waited for in vain."""
-        arguments = {"epochs": str(num_epochs), "checkpoint": str(checkpoint is not None), "resume": str(resume)}
-        given = {**data, "test data": facts.of_data(test_iter), "argument of fit": arguments}
-        if len(self.comm.here) < self.comm.world_size:
-            facts.agree(given, lambda mine: self.comm.gather([mine]))
 
     def _provenance(self):
         """Return where times come from, as `timing.provenance` does, and how many processes there are."""

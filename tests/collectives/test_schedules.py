@@ -9,7 +9,7 @@ import pytest
 from d2lmini.collectives import schedules
 from d2lmini.collectives.schedules import Schedule, Send, check, messages, offsets
 
-COUNTS = (*range(1, 18), 24, 31, 32, 33, 63, 64)
+COUNTS = (*range(1, 10), 12, 16, 17, 33, 64)
 ROOTED = {"broadcast": schedules.broadcast, "reduce": schedules.reduce, "scatter": schedules.scatter,
           "gather": schedules.gather}  # fmt: skip
 each_count = pytest.mark.parametrize("world_size", COUNTS)
@@ -131,14 +131,6 @@ def test_hierarchical_formulas(world_size):
 
 
 @each_count
-def test_scatter_and_gather_move_no_more_than_a_tree_must(world_size):
-    for make in (schedules.scatter, schedules.gather):
-        carried = sum(end - c for level in schedules.tree(world_size) for _, c, end in level)
-        assert sum(sent(make(world_size, world_size - 1), world_size)) == carried
-    assert sent(schedules.scatter(world_size), world_size)[0] == world_size - 1
-
-
-@each_count
 def test_a_rank_takes_part_in_one_message_each_way_a_step(world_size):
     """So that a port that carries one message in each direction at a time delays nobody."""
     for make in (schedules.allreduce_tree, schedules.allreduce_ring, schedules.allreduce_halving_doubling):
@@ -233,25 +225,6 @@ def passes(schedule, collective):
 def test_check_rejects_every_mutant(name, world_size):
     accepted = [what for what, mutant in mutants(schedules.ALLREDUCE[name](world_size)) if passes(mutant, "all-reduce")]
     assert accepted == []
-
-
-@pytest.mark.parametrize("world_size", [2, 3, 5, 8])
-@pytest.mark.parametrize("collective", [*ROOTED, "all-gather", "reduce-scatter"])
-def test_check_accepts_only_mutants_that_harm_nothing(collective, world_size):
-    make = ROOTED.get(collective) or getattr(schedules, collective.replace("-", "_"))
-    for what, mutant in mutants(make(world_size)):
-        if passes(mutant, collective):  # it wrote what nobody asks for
-            assert keeps_its_promise(mutant, collective), what
-            assert what.partition(": ")[2] in ("backward", "shifted by one chunk", "sent once more"), what
-
-
-def keeps_its_promise(schedule, collective):
-    """Run a schedule on numbers, one element a chunk, and return whether they are what the collective promises."""
-    data = [telling(rank, schedule.chunks) for rank in range(schedule.world_size)]
-    want = schedules.promised(collective, schedule.world_size, schedule.chunks)
-    sums = [[held and sum(data[r][c] for r in held) for c, held in enumerate(row)] for row in want]
-    got = execute(schedule, [list(buffer) for buffer in data])
-    return all(s is None or s == g for row, mine in zip(sums, got) for s, g in zip(row, mine))
 
 
 def test_messages_of_a_step_carry_what_was_there_before_it():

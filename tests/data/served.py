@@ -61,13 +61,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _missing(self, body):
         self.send_error(404)
 
-    def _page(self, body):
-        self._good(b"<html>log in first</html>")
-
-    def _unsized(self, body):
-        self._begin()
-        self.wfile.write(body)
-
     def _endless(self, body):
         self._begin()
         for _ in range(100):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from served import FileServer, idx
 
+from d2lmini import sim
 from d2lmini.data import datasets
 from d2lmini.data.datasets import Batches, load_data_digits, load_data_fashion_mnist, load_data_mnist
 
@@ -129,6 +130,20 @@ def test_to_moves_a_copy_that_makes_its_batches_there_from_the_same_epoch(shuffl
     assert shapes == [("meta", torch.float32, (b, 1, 3, 2), "meta", (b,)) for b in (4, 4, 1)]
     assert (moved.images.dtype, moved.epoch, batches.epoch) == (torch.uint8, 2, 1)
     assert epoch_of(same) == epoch_of(batches)
+
+
+def test_an_epoch_on_a_gpu_copies_one_order_and_never_waits():
+    sim.enable(1)
+    there = Batches(*examples(640), 8, shuffle=True).to("sim:0")
+    list(there)
+    with sim.trace() as trace:
+        for _ in there:
+            pass
+    (copy,) = (span for span in trace.spans if span.kind == "copy")
+    (wait,) = (span for span in trace.spans if span.kind == "wait")
+    assert copy.nbytes == 640 * 8  # the order, int64, before the first batch
+    assert wait.end == copy.end
+    assert sum(span.kind == "operation" for span in trace.spans) > 3 * len(there)
 
 
 U8 = torch.zeros(4, 1, 2, 2, dtype=torch.uint8)

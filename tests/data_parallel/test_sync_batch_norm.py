@@ -10,7 +10,7 @@ from torch import nn
 
 from d2lmini import sim
 from d2lmini.data_parallel.rank_threads import exchange, together
-from d2lmini.data_parallel.sync_batch_norm import SyncBatchNorm, all_reduce
+from d2lmini.data_parallel.sync_batch_norm import SyncBatchNorm
 from d2lmini.trainer.trainer import Trainer
 
 SGD = partial(torch.optim.SGD, lr=0.1, momentum=0.9)
@@ -56,8 +56,7 @@ def test_it_is_batch_norm_on_the_whole_batch(shape, sizes, options, kind):
         torch.testing.assert_close(parts[1].eval()(x.to(devices[1])).cpu(), norm.eval()(x))
 
 
-@pytest.mark.parametrize("kind", ["cpu", "sim"])
-@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize(("kind", "k"), [("cpu", 2), ("cpu", 4), ("sim", 3)])
 def test_the_trainer_with_it_takes_the_steps_of_one_device_with_batch_norm(k, kind):
     def network():
         torch.manual_seed(0)
@@ -69,7 +68,6 @@ def test_the_trainer_with_it_takes_the_steps_of_one_device_with_batch_norm(k, ki
     devices = ["cpu"] * k if kind == "cpu" else [f"sim:{i}" for i in range(k)]
     alone = Trainer(network(), MEAN, SGD, ["cpu"])
     many = Trainer(SyncBatchNorm.convert(network()), MEAN, SGD, devices)
-    apart = Trainer(network(), MEAN, SGD, ["cpu"] * 2)
     losses = [t.fit(batches, 2, batches) for t in (alone, many)]
     assert losses[1].loss == pytest.approx(losses[0].loss, rel=1e-9)
     assert losses[1].accuracy == losses[0].accuracy
@@ -77,8 +75,6 @@ def test_the_trainer_with_it_takes_the_steps_of_one_device_with_batch_norm(k, ki
         torch.testing.assert_close(q.cpu(), p, rtol=1e-9, atol=1e-12)
     for replica in many.replicas[1:]:
         assert all(torch.equal(p.cpu(), q.cpu()) for p, q in zip(many.replicas[0].parameters(), replica.parameters()))
-    apart.fit(batches[:2], 2)
-    assert not torch.allclose(apart.replicas[0][0].weight, alone.replicas[0][0].weight, rtol=1e-3)
 
 
 def test_half_precision_is_added_up_in_single():
@@ -88,15 +84,6 @@ def test_half_precision_is_added_up_in_single():
     parts = together([partial(SyncBatchNorm(2), x) for x in X.bfloat16().split([400, 200])])
     assert parts[0].dtype == torch.bfloat16
     torch.testing.assert_close(torch.cat(parts).float(), expected, rtol=0.01, atol=0.01)
-
-
-def test_an_all_reduce_adds_values_and_gradients():
-    xs = [torch.tensor([10.0**rank], requires_grad=True) for rank in range(4)]
-    sums = together([partial(all_reduce, x) for x in xs])
-    assert [s.item() for s in sums] == [1111.0] * 4
-    torch.autograd.backward(sums, [torch.tensor([2.0**rank]) for rank in range(4)])
-    assert [x.grad.item() for x in xs] == [15.0] * 4
-    assert all_reduce(xs[1]).item() == 10.0  # alone
 
 
 def test_conversion_keeps_parameters_and_finds_every_layer():

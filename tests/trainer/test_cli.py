@@ -78,6 +78,13 @@ def test_simulated_ranks_learn_what_replicas_in_one_process_do(capsys, tmp_path)
         assert ours["accuracy"] == theirs["accuracy"]
 
 
+def test_resident_data_give_the_same_in_less_simulated_time(capsys):
+    lines = [run(capsys, *QUICK, "--kind", "sim", "--model", "softmax", "--batch-size", 250, *words)[1][3].split()
+             for words in ([], ["--resident"])]  # fmt: skip
+    assert lines[0][:3] == lines[1][:3]  # epoch, loss and accuracy
+    assert float(lines[1][3]) < float(lines[0][3])  # no copies from the host
+
+
 def test_what_a_simulated_rank_raises_is_one_line(capsys):
     code, _, err = run(capsys, *QUICK, "--kind", "sim", "--devices", 2, "--engine", "ddp", "--lr", "1e30")
     assert (code, len(err)) == (1, 1)

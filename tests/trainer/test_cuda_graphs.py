@@ -12,7 +12,6 @@ from d2lmini.data.datasets import load_data_digits
 from d2lmini.models.lenet import LeNet
 from d2lmini.trainer import cli, cuda_graphs
 from d2lmini.trainer import options as arguments
-from d2lmini.trainer.settings import Settings, broken
 from d2lmini.trainer.trainer import Trainer
 
 MEAN = nn.CrossEntropyLoss()
@@ -112,12 +111,6 @@ def test_what_cannot_be_recorded_is_refused_before_anything_moves(devices, optio
     with pytest.raises(ValueError, match=f"cuda_graph: .*{line}"):
         Trainer(model, MEAN, SGD, devices, cuda_graph=True, **options)
     assert next(model.parameters()).device.type == "cpu"
-
-
-def test_processes_are_not_recorded():
-    for engine in ("ddp", "allreduce", "replicas"):
-        found = broken(Settings(cuda_graph=True, engine=engine), [torch.device("cuda:0")])
-        assert (found is None) == (engine == "replicas")
 
 
 @pytest.mark.cuda

@@ -11,7 +11,7 @@ import pytest
 import torch
 from process_cases import InDouble, Stopped, Stopping
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 from d2lmini import sim
 from d2lmini.trainer import rng
@@ -84,22 +84,6 @@ def test_replicas_that_differ_in_their_buffers_do_so_again(tmp_path, kind):
     means = [r[2].running_mean.cpu() for r in (*whole.replicas, *trainer.replicas)]
     assert torch.equal(means[1], means[3])
     assert not torch.equal(means[0], means[1])
-
-
-def test_a_dataloader_that_shuffles_gives_the_same_order_again(tmp_path):
-    def loader():
-        generator = torch.Generator().manual_seed(0)
-        X = torch.randn(30, 16, generator=generator, dtype=torch.float64)
-        return DataLoader(TensorDataset(X, torch.arange(30) % 3), batch_size=5, shuffle=True)
-
-    file = tmp_path / "c.pt"
-    whole = Trainer(network(0.5), MEAN, ADAM, ["cpu"])
-    whole.fit(loader(), 3, loader())
-    stopped(Trainer(network(0.5), MEAN, ADAM, ["cpu"]), loader(), 7, test_iter=loader(), checkpoint=file)
-    trainer = Trainer(network(0.5), MEAN, ADAM, ["cpu"])
-    torch.manual_seed(123)  # another process has other random numbers
-    trainer.fit(loader(), 3, loader(), checkpoint=file, resume=True)
-    assert equal(whole, trainer)
 
 
 def test_scaler_and_plateau_go_on_where_they_were(tmp_path):

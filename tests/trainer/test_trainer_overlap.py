@@ -125,7 +125,8 @@ def traced(make, X, devices=2, **options):
 @pytest.mark.parametrize(("n", "machine"), [(2048, {"gpus": 2, "gpu": "V100-SXM2-16GB", "link": "PCIe3-x16"}),
                                             (1536, {"machine": "DGX-1-V100"})], ids=["PCIe", "NVLink"])  # fmt: skip
 def test_what_can_be_hidden_is(n, machine):
-    sim.enable(**machine, way="compiled", shapes_only=True)  # eagerly the host sets the pace, and hides the messages by itself
+    # Eagerly the host sets the pace, and hides the messages by itself.
+    sim.enable(**machine, way="compiled", shapes_only=True)
     X = torch.ones(n, 768)
     afterwards, meanwhile = (traced(dense, X, buckets=3 * 2**20, overlap=overlap) for overlap in (False, True))
     assert meanwhile.link_bytes() == afterwards.link_bytes()
