@@ -22,14 +22,15 @@ def fitting():
         module.put(constant, value)
 
 
-def test_the_fit_finds_the_constants_that_made_the_rows(fitting, tmp_path, capsys):
+def test_the_fit_finds_the_constants_that_made_the_rows(fitting, tmp_path, capsys, monkeypatch):
     known = {("START_S",): 5e-6, ("HOP_S", "LL"): 2e-6, ("SHARE", "Simple"): 1.0, ("DIRECT_SHARE",): 0.6}
+    monkeypatch.setattr(fitting, "CONSTANTS", list(known))  # the others are right, and take most of the time
     before = {constant: fitting.get(constant) for constant in known}
     for constant, value in known.items():
         fitting.put(constant, value)
     rows = [{"gpu": gpu, "op_name": operation, "nccl_dtype": "half", "num_gpus": gpus, "bytes": 4**power}
             for gpu in ("A100-SXM4-80GB", "H100-80GB-HBM3") for operation in ("all_reduce", "all_gather", "alltoall")
-            for gpus in (2, 4, 8) for power in range(5, 15, 3)]  # fmt: skip
+            for gpus in (2, 4, 8) for power in range(5, 15)]  # fmt: skip
     for row in rows:
         row["latency_ms"] = fitting.simulated(row) * 1e3
     for constant, value in before.items():
