@@ -18,7 +18,7 @@ from d2lmini.collectives.cost_model import busbw
 from d2lmini.data.datasets import Batches, load_data_digits
 from d2lmini.measuring import transfers
 from d2lmini.models.lenet import LeNet
-from d2lmini.timing import Measurement, Timer, measure
+from d2lmini.timing import Measurement, Timer, measure, take_turns
 from d2lmini.trainer.trainer import Trainer
 
 WARMUP = 3  # epochs: with CUDA graphs a size of batch is compiled in the first, recorded in the second, then replayed
@@ -36,17 +36,6 @@ def digits(count):
     which = torch.arange(count) % len(train.images)
     told = f"{count:,} images of 28×28: the {len(train.images):,} training digits of scikit-learn, repeated"
     return train.images[which], train.labels[which], told
-
-
-def take_turns(epochs, rounds, devices, warmup=WARMUP):
-    """Return name -> `Measurement` of seconds an epoch; all take turns, so a machine that drifts drifts for all."""
-    timers = {name: Timer(devices) for name in epochs}
-    for _ in range(rounds + warmup):
-        for name, epoch in epochs.items():
-            timers[name].start()
-            epoch()
-            timers[name].stop()
-    return {name: Measurement(tuple(sorted(timer.times[warmup:]))) for name, timer in timers.items()}
 
 
 def trained(batches, devices, compiled=False, **options):
@@ -92,7 +81,8 @@ def training(data, batch_size, device, rounds, workers, asked):
     images, labels, told = data
     ways = variants(images, labels, batch_size, device, workers)
     more, failed = compiled(Batches(images, labels, batch_size, shuffle=True).to(device), device, asked)
-    rows = [{"name": name, "seconds": seconds(m)} for name, m in take_turns(ways | more, rounds, [device]).items()]
+    found = take_turns(ways | more, rounds, WARMUP, [device])
+    rows = [{"name": name, "seconds": seconds(m)} for name, m in found.items()]
     note = {"note": f"left out: {'; '.join(failed)}"} if failed else {}
     return {"network": "LeNet", "data": told, "images": len(images), "batch_size": batch_size, "epochs": rows, **note}
 
@@ -117,7 +107,7 @@ def scaling(data, batch_size, devices, rounds, nbytes):
     images, labels, _ = data
     there = Batches(images, labels, batch_size, shuffle=True).to(devices[0])
     counts = sorted({1, *(2**k for k in range(1, 10) if 2**k <= len(devices)), len(devices)})
-    found = take_turns({count: trained(there, devices[:count]) for count in counts}, rounds, devices)
+    found = take_turns({count: trained(there, devices[:count]) for count in counts}, rounds, WARMUP, devices)
     rows = [{"devices": n, "seconds": seconds(m), **(_allreduce(devices[:n], nbytes, rounds) if n > 1 else {})}
             for n, m in found.items()]  # fmt: skip
     note = (f"one process, the data on {devices[0]}, batches of {batch_size} shared among the devices, gradients and "

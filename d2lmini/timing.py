@@ -97,16 +97,25 @@ def measure(function, repeat=11, warmup=2, devices=()):
     Warming up keeps one-off costs out: memory is allocated, code is loaded, caches fill. The devices are synchronised
     before each reading of the clock. Raises ValueError for fewer than 6 repeats, too few for a 95 % interval.
     """
+    return take_turns({"": function}, repeat, warmup, devices)[""]
+
+
+def take_turns(functions, repeat=11, warmup=2, devices=()):
+    """Measure each of `functions`, name -> function, as `measure` does; return name -> `Measurement`.
+
+    They take turns, so that a machine whose speed drifts drifts for all.
+    """
     if repeat < 6:
         raise ValueError(f"a 95 % interval of the median needs at least 6 repeats, got {repeat}")
-    for _ in range(warmup):
+    for function in [*functions.values()] * warmup:
         function()
-    timer = Timer(devices)
+    timers = {name: Timer(devices) for name in functions}
     for _ in range(repeat):
-        timer.start()
-        function()
-        timer.stop()
-    return Measurement(tuple(sorted(timer.times)))
+        for name, function in functions.items():
+            timers[name].start()
+            function()
+            timers[name].stop()
+    return {name: Measurement(tuple(sorted(timer.times))) for name, timer in timers.items()}
 
 
 def compare(name_a, a, name_b, b):

@@ -105,24 +105,27 @@ def test_never_the_same_device_twice(machine, monkeypatch, real, made, choice, n
     assert len(devices.devices(n - 1)) == n - 1
 
 
-def test_simulated_gpus_count_once_enabled_and_real_ones_come_first(machine, monkeypatch):
-    fake = machine(0)
-    fake.sim.enable(3)
-    assert (devices.num_gpus(), devices.try_gpu(2), devices.gpu(7)) == (3, torch.device("sim:2"), torch.device("sim:7"))
-    machine(1).sim.enable(3)
-    assert devices.try_all_gpus() == [torch.device("cuda:0")]
-    monkeypatch.setenv("D2LMINI_DEVICES", "sim")
-    assert devices.try_all_gpus() == [torch.device("sim", i) for i in range(3)]
-    monkeypatch.setenv("D2LMINI_DEVICES", "real")
-    machine(0).sim.enable(3)
-    assert devices.try_all_gpus() == [torch.device("cpu")]
-    machine(2, "sim").sim.enable(2)  # what torch itself says on a machine without a GPU, once they are enabled
-    assert devices.num_gpus() == 0
-    monkeypatch.delenv("D2LMINI_DEVICES")
-    assert devices.num_gpus() == 2
-    monkeypatch.setenv("D2LMINI_DEVICES", "sim")
-    fake = machine(4)
-    assert devices.num_gpus() == fake.sim.count == 2  # made when they are asked for
+@pytest.mark.parametrize(("real", "kind", "made", "choice", "found"), [
+    (0, "cuda", 3, None, "sim sim sim"), (1, "cuda", 3, None, "cuda"), (1, "cuda", 3, "sim", "sim sim sim"),
+    (0, "cuda", 3, "real", "cpu"), (2, "cuda", 0, "real", "cuda cuda"), (2, "cuda", 0, "cpu", "cpu"),
+    (4, "cuda", 0, "sim", "sim sim"),  # made when they are asked for
+    (2, "sim", 2, "real", "cpu"),  # once simulated GPUs are there, torch on a machine without a GPU names them
+    (2, "sim", 2, None, "sim sim"),
+])  # fmt: skip
+def test_which_devices_are_meant(machine, monkeypatch, real, kind, made, choice, found):
+    machine(real, kind).sim.enable(made)
+    if choice:
+        monkeypatch.setenv("D2LMINI_DEVICES", choice)
+    assert " ".join(device.type for device in devices.try_all_gpus()) == found
+    assert devices.num_gpus() == len(found.split()) - (found == "cpu")
+    assert devices.try_gpu().type == found.split()[0]
+
+
+def test_an_unknown_choice_is_refused(machine, monkeypatch):
+    machine(2)
+    monkeypatch.setenv("D2LMINI_DEVICES", "gpu")
+    with pytest.raises(ValueError, match="real, sim, cpu"):
+        devices.num_gpus()
 
 
 @pytest.mark.parametrize(("function", "bad"), [
@@ -132,18 +135,6 @@ def test_simulated_gpus_count_once_enabled_and_real_ones_come_first(machine, mon
 def test_numbers_are_checked(function, bad):
     with pytest.raises(ValueError, match="integer"):
         function(bad)
-
-
-def test_the_environment_variable_is_read_at_every_call(machine, monkeypatch):
-    machine(2)
-    monkeypatch.setenv("D2LMINI_DEVICES", "cpu")
-    assert devices.num_gpus() == 0
-    assert devices.try_gpu() == torch.device("cpu")
-    monkeypatch.setenv("D2LMINI_DEVICES", "real")
-    assert devices.num_gpus() == 2
-    monkeypatch.setenv("D2LMINI_DEVICES", "gpu")
-    with pytest.raises(ValueError, match="real, sim, cpu"):
-        devices.num_gpus()
 
 
 def test_synchronize_waits_for_each_device_once(machine, monkeypatch):

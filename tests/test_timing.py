@@ -1,12 +1,13 @@
 """Timing: laps against a clock that is set by the test, intervals against their definition, verdicts only when due."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 
 from d2lmini import timing
-from d2lmini.timing import Measurement, Timer, compare, human, measure
+from d2lmini.timing import Measurement, Timer, compare, human, measure, take_turns
 
 
 @pytest.fixture
@@ -54,6 +55,18 @@ def test_measure_warms_up_then_repeats(clock):
     assert result.seconds == (1.5,) * 7
     with pytest.raises(ValueError, match="at least 6 repeats, got 5"):
         measure(work, repeat=5)
+
+
+def test_functions_take_turns(clock):
+    calls, took = [], {"a": 1.0, "b": 5.0}
+
+    def work(name):
+        calls.append(name)
+        clock["now"] += took[name]
+
+    found = take_turns({name: partial(work, name) for name in took}, repeat=6, warmup=1)
+    assert calls == ["a", "b"] * 7
+    assert {name: m.seconds for name, m in found.items()} == {"a": (2.0,) * 6, "b": (6.0,) * 6}
 
 
 @pytest.mark.parametrize("n", [6, 7, 8, 9, 11, 20, 101])

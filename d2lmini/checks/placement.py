@@ -6,6 +6,7 @@ import torch
 
 from d2lmini import sim
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check, typed
+from d2lmini.checks.traced import traced
 
 
 @check
@@ -74,17 +75,7 @@ def _try_norms(function, count):
     given = f"{count} {'matrix' if count == 1 else 'matrices'} on sim:0"
     cpu = [torch.eye(4) * (i + 1) + i for i in range(count)]
     matrices = [matrix.to("sim:0") for matrix in cpu]
-    torch.sim.synchronize()
-    waits = 0
-
-    def watched(matrices):  # only the reader's code: comparing the inputs afterwards waits too
-        nonlocal waits
-        with sim.trace() as trace:
-            result = function(matrices)
-        waits = sum(span.kind == "wait" for span in trace.spans)
-        return result
-
-    got = attempt(watched, matrices, given=given)
+    got, spans = traced(function, matrices, given=given)
     if not isinstance(got, torch.Tensor):
         raise Wrong(f"{given}: expected one tensor with all norms, got {brief(got)}: torch.stack puts tensors together")
     if got.device != matrices[0].device:
@@ -92,5 +83,6 @@ def _try_norms(function, count):
     want = torch.stack([(matrix @ matrix).norm() for matrix in cpu])
     if got.shape != want.shape or not torch.allclose(got.cpu(), want):
         raise Wrong(f"{given}: expected the norms {brief(want)}, got {brief(got.cpu())}")
+    waits = sum(span.kind == "wait" for span in spans)
     if waits:
         raise Wrong(f"{given}: the host waited {waits} times; .item(), float(), print and .cpu() make it wait")

@@ -1,6 +1,7 @@
 """Measuring machines and networks.
 
-    transfers, copy_overlap, line_fit              what a copy takes, alone and beside others
+    transfers, line_fit                            what a copy takes, and the line through such times
+    copy_overlap                                   batches that are copied while the one before is in use
     memory_hierarchy ── memory_loops, levels       time and bandwidth by working set, and which cache it fits
     roofline                                       what bounds an operation here
     product_loops                                  a product by loops in several orders, and by torch

@@ -10,7 +10,7 @@ import torch
 
 from d2lmini.measuring.unheld import run_unheld
 from d2lmini.reuse.loop_order import compiled, loops_ijk, loops_ikj, loops_packed, loops_tiled
-from d2lmini.timing import Measurement, Timer
+from d2lmini.timing import take_turns
 
 
 def ways(n, tile):
@@ -34,18 +34,13 @@ def measure_here(n, tile, rounds):
     """Return name -> Measurement; each way's first turn is checked and not measured. rounds: at least 6."""
     torch.set_num_threads(1)
     functions, A, B, C = ways(n, tile)
-    right, timers = A @ B, {name: Timer(["cpu"]) for name in functions}
+    right = A @ B
     for name, function in functions.items():
         C[:] = 0
         function()
         if not np.allclose(C, right):
             raise RuntimeError(f"{name} computed a wrong product of {n} rows")
-    for _ in range(rounds):
-        for name, function in functions.items():
-            timers[name].start()
-            function()
-            timers[name].stop()
-    return {name: Measurement(tuple(sorted(timer.times))) for name, timer in timers.items()}
+    return take_turns(functions, rounds, 0, ["cpu"])
 
 
 def measured(n, tile, rounds=6, timeout=300):

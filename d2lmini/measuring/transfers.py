@@ -113,7 +113,7 @@ def measure_route(route, *, most=SIZES[-1], sizes=SIZES, pool=POOL):
     pool = max(chosen[-1], 0 if simulated(ends) else pool)
     _check_memory(route, pool, chosen[-1])
     dst, src = (_Pool(pool // ITEM, end, route.pinned) for end in (route.dst, route.src))
-    stage = _host_tensor(chosen[-1] // ITEM, pinned=True) if route.staged else None
+    stage = _ones(chosen[-1] // ITEM, cpu(), pinned=True) if route.staged else None
     with threads(1) if route.host_ends == 2 else contextlib.nullcontext():
         done = [_time(nbytes, dst, src, stage, ends) for nbytes in chosen]
         return Copies(route, chosen, tuple(done), provenance(ends))
@@ -123,8 +123,7 @@ class _Pool:
     """Memory of `numbers` numbers that is handed out piece by piece, from the beginning again when it is used up."""
 
     def __init__(self, numbers, device, pinned):
-        on_host = device.type == "cpu"
-        self.numbers, self.at = _host_tensor(numbers, pinned) if on_host else torch.ones(numbers, device=device), 0
+        self.numbers, self.at = _ones(numbers, device, pinned), 0
 
     def take(self, count):
         """Return the next `count` numbers."""
@@ -134,10 +133,10 @@ class _Pool:
         return self.numbers[self.at - count : self.at]
 
 
-def _host_tensor(numbers, pinned):
-    """Return a tensor of the host whose memory was touched: the system hands out a page when it is first written."""
-    ones = torch.ones(numbers)
-    return ones.pin_memory() if pinned else ones
+def _ones(numbers, device, pinned):
+    """Return a tensor whose memory was touched: the host's system hands out a page when it is first written."""
+    ones = torch.ones(numbers, device=device)
+    return ones.pin_memory() if pinned and device.type == "cpu" else ones
 
 
 def _time(nbytes, dst, src, stage, ends):

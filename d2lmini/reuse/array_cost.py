@@ -3,7 +3,7 @@
 `systolic` explains the three dataflows, and arrives at the same numbers by running them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 DATAFLOWS = ("output", "weight", "input")
 
@@ -27,6 +27,10 @@ class Cost:
         """Elements moved between the array and memory, in both directions."""
         return self.reads_A + self.reads_B + self.reads_C + self.writes_C
 
+    def transposed(self):
+        """Return the cost of the transposed product, (A B)ᵀ = Bᵀ Aᵀ: A and B change places."""
+        return replace(self, reads_A=self.reads_B, reads_B=self.reads_A)
+
 
 def timetable(pieces, steps, rows, columns, overlap):
     """Return the cycles in which pieces begin, the first in cycle 0, and the cycles until the last one is complete.
@@ -45,9 +49,8 @@ def cost(m, n, k, rows, columns, dataflow, overlap=True):
 
     overlap: whether the pieces do. Raises ValueError for an unknown dataflow.
     """
-    if known(dataflow) == "input":  # the transposed product, with the roles of A and B exchanged
-        other = cost(n, m, k, rows, columns, "weight", overlap)
-        return Cost(other.cycles, other.reads_B, other.reads_A, other.reads_C, other.writes_C, other.utilisation)
+    if known(dataflow) == "input":
+        return cost(n, m, k, rows, columns, "weight", overlap).transposed()
     if not m * n * k:
         return Cost(0, 0, 0, 0, 0, 0.0)
     down, steps = (m, k) if dataflow == "output" else (k, m)

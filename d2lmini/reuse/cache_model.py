@@ -22,13 +22,12 @@ class Cache:
             raise ValueError(f"expected at least 1 line, element and way, ways dividing lines: {lines}, {line}, {ways}")
         self.line, self.ways = line, ways
         self.sets = [OrderedDict() for _ in range(lines // ways)]  # of line number -> whether it was changed
-        self.misses = self.write_backs = self.accesses = self.allocated = 0
+        self.misses = self.write_backs = self.allocated = 0
 
     def touch(self, address, write):
         """Read or write the element at `address`: fetch its line if it is not here, for which the oldest one goes."""
         number = address // self.line
         held = self.sets[number % len(self.sets)]
-        self.accesses += 1
         if number not in held:
             self.misses += 1
             if len(held) == self.ways:

@@ -161,11 +161,6 @@ def weight_stationary(A, B, C, array, overlap):
         C[:, across] = sums + C[:, across] if down.start else sums
 
 
-def input_stationary(A, B, C, array, overlap):
-    """Store A B in C: the elements hold A. It is the same machine at work on (A B)ᵀ = Bᵀ Aᵀ, where A is the weight."""
-    weight_stationary(_Transposed(B), _Transposed(A), _Transposed(C), array, overlap)
-
-
 def multiply(A, B, rows, columns, dataflow, watch=None, overlap=True):
     """Return A B, computed by an array of rows × columns elements, its `Cost`, and the passes between neighbours.
 
@@ -173,12 +168,15 @@ def multiply(A, B, rows, columns, dataflow, watch=None, overlap=True):
     after each cycle. overlap: whether pieces do. Raises ValueError for shapes that do not fit and for an unknown
     dataflow.
     """
-    run = {"output": output_stationary, "weight": weight_stationary, "input": input_stationary}[known(dataflow)]
     A, B = CountedMatrix(A), CountedMatrix(B)
     C = CountedMatrix(np.zeros((A.shape[0], B.shape[1]), np.result_type(A.values, B.values)))
+    sizes = product_sizes(A, B, C)
+    if known(dataflow) == "input":  # the same machine at work on (A B)ᵀ = Bᵀ Aᵀ, where A is the weight
+        product, did, passes = multiply(B.values.T, A.values.T, rows, columns, "weight", watch, overlap)
+        return product.T, did.transposed(), passes
     array = Array(rows, columns, C.values.dtype, watch)
-    if all(product_sizes(A, B, C)):  # else there is nothing to do
-        run(A, B, C, array, overlap)
+    if all(sizes):  # else there is nothing to do
+        {"output": output_stationary, "weight": weight_stationary}[dataflow](A, B, C, array, overlap)
     utilisation = array.products / (array.cycles * rows * columns) if array.cycles else 0.0
     return C.values, Cost(array.cycles, A.reads, B.reads, C.reads, C.writes, utilisation), array.passes
 
@@ -205,19 +203,6 @@ def _take(leaving, steps, columns):
     for s in range(columns):
         del leaving[s][:steps]
     return np.transpose(taken)
-
-
-class _Transposed:
-    """A matrix in memory, seen as its transpose; what is fetched and stored is counted there."""
-
-    def __init__(self, memory):
-        self.memory, self.shape = memory, memory.shape[::-1]
-
-    def __getitem__(self, index):
-        return self.memory[index[::-1]].T
-
-    def __setitem__(self, index, part):
-        self.memory[index[::-1]] = np.transpose(part)
 
 
 def _empty(shape, dtype):

@@ -22,8 +22,9 @@ def fitting():
         module.put(constant, value)
 
 
-def test_the_fit_finds_the_constants_that_made_the_rows(fitting, tmp_path, capsys):
+def test_the_fit_finds_the_constants_that_made_the_rows(fitting, tmp_path, capsys, monkeypatch):
     known = {("START_S",): 5e-6, ("HOP_S", "LL"): 2e-6, ("SHARE", "Simple"): 1.0, ("DIRECT_SHARE",): 0.6}
+    monkeypatch.setattr(fitting, "CONSTANTS", list(known))  # the others are right, and take most of the time
     before = {constant: fitting.get(constant) for constant in known}
     for constant, value in known.items():
         fitting.put(constant, value)

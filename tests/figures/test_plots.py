@@ -17,15 +17,6 @@ def drawing():
     return figure
 
 
-def test_svg_is_well_formed_small_and_without_a_date():
-    text = plots.svg(drawing())
-    assert ET.fromstring(text).tag.endswith("svg")
-    assert len(text) < 20_000
-    assert not re.search(r"<!--|dc:date|20\d\d-\d\d-\d\d", text)
-    assert not re.search(r' d="[^"]*\.\d{3}', text)
-    assert plots.svg(drawing()) == text
-
-
 def test_image_keeps_the_svg_and_escapes_the_description():
     text = plots.svg(drawing())
     html = plots.image(text, 'a < "b"')

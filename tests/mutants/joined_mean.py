@@ -4,7 +4,6 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("the ranks' own mean", "    dist.all_reduce(both)\n", ""),
     ("the sum", "both[0] / both[1]", "both[0]"),
     ("divided by the number of ranks", "both[0] / both[1]", "both[0] / dist.get_world_size()"),
-    ("upside down", "both[0] / both[1]", "both[1] / both[0]"),
     ("nothing is returned", "return both", "both"),
 ]
 
