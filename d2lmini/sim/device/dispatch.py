@@ -13,32 +13,33 @@ import torch
 from d2lmini.sim.device import rules, signals
 from d2lmini.sim.device.fused import KERNELS
 from d2lmini.sim.device.random import draw
-from d2lmini.sim.device.records import fresh_bytes, records
+from d2lmini.sim.device.records import Records, fresh_bytes
 from d2lmini.sim.device.result_sizes import Sizes
 from d2lmini.sim.device.shapes import Results
 from d2lmini.sim.device.signals import SIGINT, in_use
 from d2lmini.sim.device.state import state
-from d2lmini.sim.device.tensor import SimTensor, own, resync, shell, wrap
+from d2lmini.sim.device.tensor import SimTensor, fresh, own, resync, shell, wrap
 
+_META = torch.device("meta")
 _WAITS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 _NUMBERS = {int, float, bool, complex}  # which may stand for a tensor
-_handlers = {}  # OpOverload -> function(func, args, kwargs)
+_handlers = {}  # by ``func._op``, since the hash of `func` is a call of Python: function(func, args, kwargs)
 
 
 def dispatch(func, types, args=(), kwargs=None):
     """Run one operation: what torch calls as ``SimTensor.__torch_dispatch__``."""
     if in_use(SIGINT) is not signals.handler:
         signals.install()
-    handler = _handlers.get(func)
+    handler = _handlers.get(func._op)
     if handler is None:
-        handler = _handlers[func] = _handler(func)
+        handler = _handlers[func._op] = _handler(func)
     return handler(func, args, kwargs or {})
 
 
 def handles(*funcs):
     """Make the decorated function the handler of these operations, in place of a plan."""
     def register(function):
-        _handlers.update(dict.fromkeys(funcs, function))
+        _handlers.update((func._op, function) for func in funcs)
         return function
     return register
 
@@ -88,10 +89,9 @@ class Plan:
         self.indexes = rules.name(func) in rules.INDEXING
         self.waits = self.indexes or returns_numbers or not _WAITS.isdisjoint(tags)
         self.takes = not self.each and not self.views and (None in self.aliases or self.reshapes)  # new memory
-        self.records = None if self.reshapes or self.views else records(func, self.tensors, self.lists)
-        self.sizes = Sizes(func, (*self.tensors, *self.lists))
-        new = self.records is not None and set(self.aliases) == {None} and not self.on_host
-        self.results = Results() if new else None  # as kept for operands without numbers
+        self.records, self.sizes = Records(func, keep=not self.reshapes), Sizes(func, (*self.tensors, *self.lists))
+        new = not self.reshapes and set(self.aliases) == {None} and not self.on_host and not self.views
+        self.results = Results() if new and self.records.keep else None  # as kept for operands without numbers
         self.in_place = self.aliases == [0]  # the most common case of a changed argument
         self.single = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor" and self.aliases == [None]
 
@@ -99,24 +99,35 @@ class Plan:
         """Run `func` and return its result as torch expects it."""
         if self.each and rules.spread(args):
             return rules.one_by_one(func, args, kwargs)
-        index, reals, kwargs_real = self._unwrap(func, args, kwargs)
-        counting, clock = self.takes and state.counting, state.clock
-        record = self.records.find(reals, kwargs_real) if self.records and (counting or clock is not None) else None
-        if counting:
-            self._foresee(record, func, reals, kwargs_real, state.gpus[index].memory)
+        index, reals, named = self._unwrap(func, args, kwargs)
+        gpu, clock = state.gpus[index], None if self.views else state.clock  # views are free
+        counting = self.takes and state.counting
+        record = self.records.find(reals, named) if counting or clock is not None else None
+        if counting:  # before the host's memory is taken
+            if record.needs is None:
+                self.sizes.check(func, self.call, reals, named, gpu.memory)
+            else:
+                gpu.memory.check(record.needs)
         if self.random:
-            out = draw(func, self.call, reals, kwargs_real, index, self.replaced)
-        elif self.results is not None and state.home.type == "meta":
-            out = self.results.make(self.call, reals, kwargs_real)
+            out = draw(func, self.call, reals, named, index, self.replaced)
+        elif self.results is not None and state.home == _META:
+            out = self.results.make(self.call, reals, named)
         else:
-            out = self.call(*reals, **kwargs_real)
-        if counting and record is not None and record.needs is None:
-            record.needs = fresh_bytes(out, reals, kwargs_real)
-        if clock is not None and not self.views:  # which are free
-            self._queue(clock, record, index, func, reals, kwargs_real, out)
-        if self.single:
-            return shell(out, state.gpus[index]) if self.views else wrap(out, index)
-        return args[0] if self.in_place else self._finish(out, args, kwargs, index)
+            out = self.call(*reals, **named)
+        if counting and record.needs is None:
+            record.needs = fresh_bytes(out, reals, named)
+        if clock is not None:
+            if record.clock is not clock:
+                record.cost, record.clock = clock.price(func, reals, named, out), clock
+            clock.queue(index, record.cost)
+            if self.waits and (not self.indexes or rules.masks_are_counted(func, reals)):
+                clock.wait_until(clock.current_stream(index).end, "stream synchronize")
+        if not self.single:
+            return args[0] if self.in_place else self._finish(out, args, kwargs, index)
+        new = shell(out, gpu) if self.views else fresh(out, gpu)
+        if counting:
+            gpu.memory.add(out.untyped_storage())
+        return new
 
     def _unwrap(self, func, args, kwargs):
         """Return the device's index, and the arguments with real tensors; raises RuntimeError for mixed devices."""
@@ -183,25 +194,6 @@ class Plan:
                 real[name] = value
                 hosts = hosts or isinstance(value, torch.Tensor)
         return index, real, hosts
-
-    def _foresee(self, record, func, reals, kwargs, memory):
-        """Raise torch.OutOfMemoryError if the results are sure not to fit, before the host's memory is taken."""
-        if record is not None and record.needs is not None:
-            if memory.allocated + record.needs > memory.capacity:
-                memory.check(record.needs)
-            return
-        self.sizes.check(func, self.call, reals, kwargs, memory)
-
-    def _queue(self, clock, record, index, func, reals, kwargs, out):
-        """Put the operation on the clock; the host waits for its result where that is a number."""
-        if record is None:
-            clock.operation(index, func, reals, kwargs, out)
-        else:
-            if record.clock is not clock:
-                record.cost, record.clock = clock.price(func, reals, kwargs, out), clock
-            clock.queue(index, record.cost)
-        if self.waits and (not self.indexes or rules.masks_are_counted(func, reals)):
-            clock.wait_until(clock.current_stream(index).end, "stream synchronize")
 
     def _finish(self, out, args, kwargs, index):
         """Return the results: changed arguments as they were given, what is new in shells."""

@@ -1,20 +1,19 @@
 """What an operation on operands of known shapes needs and costs: found once, and read at every later call.
 
 The shapes and types of the operands, and the plain numbers that decide a result's shape, make the key. Scalars take no
-part: a learning rate that changes at every call must not make a key of its own. An operation whose results depend on
-the numbers in its operands has no record.
+part but with their type: a learning rate that changes at every call must not make a key of its own. An operation whose
+results depend on the numbers in its operands has a new record at every call.
 """
 
 import torch
 
+from d2lmini.sim.device import rules
 from d2lmini.sim.model.work import circumstances
 
 _BY_VALUE = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 _BY_VALUE_NAMES = {"_pack_padded_sequence", "_pad_packed_sequence", "_ctc_loss"}  # without the tag that says so
-_NO_MATTER = ("number", "float", "Generator", "Storage")
+_SCALARS = ("number", "float", "Generator", "Storage")
 _MOST = 2000  # of one operation; past that they are found again
-
-
 _Tensor = torch.Tensor
 
 
@@ -31,37 +30,26 @@ class Record:
 
 
 class Records:
-    """The records of the operation `func`, whose tensors are at `tensors` and whose lists of tensors at `lists`."""
+    """The records of the operation `func`; keep: whether they serve later calls, if its results allow it."""
 
-    def __init__(self, func, tensors, lists):
-        self._found, self._tensors, self._lists = {}, tensors, lists
-        decide = {place: argument for place, argument in enumerate(func._schema.arguments)
-                  if not any(word in str(argument.type) for word in _NO_MATTER)}  # fmt: skip
-        self._more = circumstances(func)
-        self._names = {argument.name for argument in decide.values()}
-        self._plain = tuple(place for place, argument in decide.items()
-                            if not argument.kwarg_only and place not in (*tensors, *lists))  # fmt: skip
+    def __init__(self, func, keep):
+        self.keep = keep and rules.name(func) not in _BY_VALUE_NAMES and _BY_VALUE.isdisjoint(func.tags)
+        self._found, self._more = {}, circumstances(func)
+        self._parts = [_part(str(argument.type)) for argument in func._schema.arguments if not argument.kwarg_only]
+        self._named = {argument.name: _part(str(argument.type)) for argument in func._schema.arguments}
 
     def find(self, args, kwargs):
         """Return the `Record` of a call, a new one if there is none; args, kwargs: with the real tensors."""
-        given, key = len(args), [*self._more(args)] if self._more else []
-        for place in self._tensors:
-            if place < given:
-                tensor = args[place]
-                if isinstance(tensor, _Tensor):
-                    key.append(tensor.shape)
-                    key.append(tensor.dtype)
-                else:
-                    key.append(type(tensor))  # None, or a number that stands for a tensor
-        for place in self._lists:
-            if place < given:
-                _collect(args[place], key)
-        for place in self._plain:
-            if place < given:
-                value = args[place]
-                key.append(tuple(value) if type(value) is list else value)
-        if kwargs:
-            _collect([kwargs[name] for name in sorted(kwargs) if name in self._names], key)
+        if not self.keep:
+            return Record()
+        key = self._more(args) if self._more else []
+        for value, part in zip(args, self._parts):
+            if isinstance(value, _Tensor):
+                key += value.shape, value.dtype
+            else:
+                key.append(part(value))
+        for name, value in kwargs.items():
+            key += name, (value.shape, value.dtype) if isinstance(value, _Tensor) else self._named[name](value)
         key = tuple(key)
         record = self._found.get(key)
         if record is None:
@@ -71,22 +59,19 @@ class Records:
         return record
 
 
-def records(func, tensors, lists):
-    """Return the `Records` of an operation, or None when its results depend on the numbers in its operands."""
-    by_value = func._schema.name.split("::")[1] in _BY_VALUE_NAMES or not _BY_VALUE.isdisjoint(func.tags)
-    return None if by_value else Records(func, tensors, lists)
+def _part(kind):
+    """Return the function that gives an argument's part of a key; kind: its type in the schema, when no tensor."""
+    if "List[" in kind and "Tensor" in kind:
+        return _shapes
+    return type if "Tensor" in kind or any(word in kind for word in _SCALARS) else _plain
 
 
-def _collect(values, key):
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            key.append(value.shape)
-            key.append(value.dtype)
-        elif isinstance(value, (list, tuple)):
-            key.append(len(value))
-            _collect(value, key)
-        else:
-            key.append(value)
+def _shapes(tensors):
+    return None if tensors is None else tuple(None if t is None else (t.shape, t.dtype) for t in tensors)
+
+
+def _plain(value):
+    return tuple(value) if type(value) is list else value
 
 
 def fresh_bytes(out, args, kwargs):

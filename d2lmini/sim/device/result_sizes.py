@@ -3,7 +3,7 @@
 Few operations return more numbers than the product of how many their operands have: that is what broadcasting, a
 product of matrices or a gather come to at most. As long as even this fits, nothing else is looked at, which costs a
 fraction of a microsecond. Where it does not, or where plain numbers decide the size, as in ``repeat``, the operation is
-first run on the meta device, whose tensors have shapes and no bytes; the answer is kept for calls of the same shapes.
+first run on the meta device, whose tensors have shapes and no bytes. Once it has run, its record says what it needs.
 """
 
 import math
@@ -13,7 +13,6 @@ import torch
 from d2lmini.sim.device import rules
 
 _WIDEST = 16  # bytes of the widest number, complex128
-_MOST = 10_000  # answers kept; past that they are found again
 _STRETCHES = {  # besides paddings and upsamplings: plain numbers decide how large the result is
     "repeat", "arange", "linspace", "logspace", "range", "eye", "randperm", "diagonal_backward", "select_backward",
     "slice_backward", "unfold_backward", "im2col", "col2im", "multinomial", "convolution",
@@ -21,7 +20,6 @@ _STRETCHES = {  # besides paddings and upsamplings: plain numbers decide how lar
     "max_unpool2d", "max_unpool3d", "_fft_c2r",
 }  # fmt: skip
 _SQUARES = {"diag_embed"}  # as many rows as columns as its operand has numbers; ``torch.diag`` is made of it
-_known = {}
 
 
 class Sizes:
@@ -84,27 +82,7 @@ def needed(func, call, args, kwargs):
 
     func: the operation; call: what runs it; args, kwargs: the real tensors and all else.
     """
-    key = (func, *_key(args), *_key(kwargs.values()))
-    if key not in _known:
-        if len(_known) >= _MOST:
-            _known.clear()
-        _known[key] = _measure(_SHAPES.get(func, call), args, kwargs)
-    return _known[key]
-
-
-def _key(values):
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value.shape
-            yield value.stride()
-            yield value.dtype
-        elif isinstance(value, (list, tuple)):
-            yield from _key(value)
-        elif not isinstance(value, (float, torch.Generator)):  # a learning rate changes with every call
-            yield value
-
-
-def _measure(call, args, kwargs):
+    call = _SHAPES.get(func, call)
     kwargs = {name: value for name, value in kwargs.items() if not isinstance(value, torch.Generator)}
     try:
         metas = torch.utils._pytree.tree_map_only(torch.Tensor, _meta, (list(args), kwargs))

@@ -144,26 +144,33 @@ def wrap(real, index):
 
     Raises torch.OutOfMemoryError if it does not fit, NotImplementedError for layouts that are not strided.
     """
-    if real.layout is not _strided or real.is_quantized:
-        raise refusal("quantised" if real.is_quantized else str(real.layout).removeprefix("torch."))
     gpu = state.gpus[index]
+    new = shell(real, gpu)
     if state.counting:
         gpu.memory.add(real.untyped_storage())
-    return shell(real, gpu)
+    return new
 
 
 def shell(real, gpu):
-    """Return a new shell on `gpu` for a real tensor whose storage is counted already."""
+    """Return a new shell on `gpu` for a real tensor whose storage is counted already, or will be."""
+    out = fresh(real, gpu)
+    if real.is_conj() or real.is_neg():  # lazy views, which C++ code asks the shell about
+        torch._C._set_conj(out, real.is_conj())
+        torch._C._set_neg(out, real.is_neg())
+    return out
+
+
+def fresh(real, gpu):
+    """As `shell`, for a tensor that was just computed: no lazy view."""
+    if real.layout is not _strided or real.is_quantized:
+        raise refusal("quantised" if real.is_quantized else str(real.layout).removeprefix("torch."))
     if _inference_mode() and not real.is_inference():  # a view of a tensor from outside, which stays an ordinary one
         with torch.inference_mode(False):
-            return shell(real, gpu)
+            return fresh(real, gpu)
     offset = real.storage_offset() or None  # which stands for 0, and is read faster
     out = _make(SimTensor, real.shape, real.stride(), offset, None, real.dtype, _strided, gpu.device)
     _guard(out)  # code in C++ that reads memory gets an error instead of a null pointer
     out._real, out._index = real, gpu.index
-    if real.is_conj() or real.is_neg():  # lazy views, which C++ code asks the shell about
-        torch._C._set_conj(out, real.is_conj())
-        torch._C._set_neg(out, real.is_neg())
     return out
 
 

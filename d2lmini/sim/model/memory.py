@@ -53,7 +53,8 @@ class Memory:
     def check(self, nbytes):
         """Raise torch.OutOfMemoryError if `nbytes` more would not fit. Nothing is taken."""
         size = -(-nbytes // BLOCK) * BLOCK
-        if self.allocated + size > self.capacity:
+        # What is gone is subtracted only where that decides: this is asked before every operation.
+        if self._allocated + size > self.capacity and self.allocated + size > self.capacity:
             self._fail(nbytes)
 
     def add(self, storage):

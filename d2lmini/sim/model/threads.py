@@ -35,11 +35,13 @@ class Hosts:
 
     def here(self):
         """Return the calling thread's `Host`."""
-        host = getattr(self._local, "host", None)
-        if host is None:
+        try:
+            host = self._local.host
+        except AttributeError:
             host = self._local.host = Host(self._main.now, self._launch)
             self._others.append((threading.current_thread(), host))
-        elif self._others and host is self._main:
+            return host
+        if self._others and host is self._main:
             ended = [pair for pair in self._others if not pair[0].is_alive()]
             host.now = max([host.now, *(other.now for _, other in ended)])
             self._others = [pair for pair in self._others if pair not in ended]
