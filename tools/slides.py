@@ -41,6 +41,7 @@ def write_deck(app, pagename, templatename, context, doctree):
     settings = json.dumps(app.config.mathjax3_config or {})
     deck = template.substitute(title=context["title"], mathjax=settings, script=SCRIPT, body=context["body"])
     path = Path(app.outdir) / f"{pagename}.slides.html"
+    path.parent.mkdir(parents=True, exist_ok=True)  # the page itself, which makes the folder, is written later
     path.write_text(deck, encoding="utf-8")
     context["header_buttons"].append({**BUTTON, "url": path.name})
 

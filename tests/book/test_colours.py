@@ -67,7 +67,7 @@ def test_page(visit, name):
 def test_the_system_s_theme_holds_until_the_reader_chooses_one(visit):
     visit.open("index.html")
     visit.page.emulate_media(color_scheme="dark")
-    assert visit.has_theme("dark")
+    visit.page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
     visit.switch("light")
     assert visit.has_theme("light")
     visit.switch("auto")
