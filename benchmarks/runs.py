@@ -52,7 +52,7 @@ def read(row):
     gpu, named = stacks.named_card(row["gpu"])
     name, taken = stacks.precision(row["precision"], gpu)
     count = _count(row["count"])
-    batch, accumulate, filled = stacks.batch(row["batch"], count, network, name, stack)
+    batch, accumulate, filled = stacks.batch(row["batch"], count, network, name, stack, gpu)
     training = not re.search("infer|eval", row["network"] + row["metric"], re.IGNORECASE)
     assumed = tuple(filter(None, (named, taken, filled)))
     return Run(network, gpu, count, name, batch, accumulate, training, stack, assumed)

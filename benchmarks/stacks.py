@@ -22,7 +22,7 @@ class Stack:
     beside which gradients are summed. peer: whether the GPUs reach each other's memory. lists: whether SGD steps over
     lists of tensors, as PyTorch does from 2.0 on.
     loaders: for a card's first letters, how many processes decode pictures in inference, and the pictures a second of
-    each. batches: for a network and whether numbers have 16 bits or TF32, a GPU's batch where a row tells none.
+    each. batches: for a network and a precision, {a card's GiB: its batch} where a row tells none; 0 GiB is any card.
     """
 
     name: str
@@ -37,8 +37,19 @@ class Stack:
     batches: dict = field(default_factory=dict, hash=False)
 
 
-# Lambda runs NVIDIA's programs, but without --memory-format nhwc.
-_LAMBDA = "lambdal/deeplearning-benchmark, pytorch/scripts/config_v2/config_pytorch_80GB.sh: batches, layout; "
+# Lambda runs NVIDIA's programs, but without --memory-format nhwc. Its settings have a file for each size of memory.
+_LAMBDA = "lambdal/deeplearning-benchmark, pytorch/scripts/config_v2/config_pytorch_*GB.sh: batches, layout; "
+_GIB = (80, 96, 140, 192)
+_LAMBDA_BATCHES = {
+    (network, name): dict(zip(_GIB, batches))
+    for network, in_16_bits, in_32 in (
+        ("ResNet-50", (1280, 1360, 2560, 3328), (640, 720, 1280, 1664)),
+        ("SSD300", (448, 480, 896, 1152), (256, 272, 512, 640)),
+        ("BERT-large SQuAD", (112, 152, 192, 256), (64, 80, 96, 128)),
+        ("BERT-base SQuAD", (320, 384, 592, 768), (172, 208, 296, 384)),
+    )
+    for name, batches in (("AMP", in_16_bits), ("FP16", in_16_bits), ("FP32", in_32), ("TF32", in_32))
+}
 _CONTAINER = "PyTorch, NGC container, Lambda"
 STACKS = {
     "DeepLearningExamples": Stack(
@@ -47,20 +58,15 @@ STACKS = {
         "T4) and 16 (DGX A100) loading processes in inference; the pictures a second of each process: the inference "
         "rows with batches above 32, a T4's host taken to be like the DGX-1's",
         loaders={"V100": (8, 53), "T4": (8, 53), "A100": (16, 79)},
-        batches={("ResNet-50", True): 256, ("ResNet-50", False): 112},
+        batches={("ResNet-50", "AMP"): {0: 256}, ("ResNet-50", "TF32"): {0: 256}, ("ResNet-50", "FP32"): {0: 112}},
     ),
     "LambdaCloud": Stack(
         _CONTAINER, "eager, 2021", _LAMBDA + "that gradients are not hidden, and that GPUs on these rented machines do "
         "not reach each other's memory: the rows", False, hidden=0, peer=False,
     ),
-    "Lambda on-demand": Stack(
-        _CONTAINER, "eager, 2021", _LAMBDA + "that gradients are not hidden: the rows", False, hidden=0,
-        # Its settings say 1280 for ResNet-50; the shares of Hopper's convolutions were fitted with 256.
-        batches={("ResNet-50", True): 256, ("SSD300", True): 448, ("BERT-large SQuAD", True): 112,
-                 ("BERT-base SQuAD", True): 320},
-    ),
     "deeplearning-benchmark": Stack(
         _CONTAINER, "eager, 2021", _LAMBDA + "that gradients are not hidden: the rows", False, hidden=0,
+        batches=_LAMBDA_BATCHES,
     ),
     "llm.c": Stack("llm.c: C and CUDA", "compiled", "its README", fused_attention=True),
     "nanoGPT": Stack("PyTorch 2.0, torch.compile", "compiled", "its README", fused_attention=True, lists=True),
@@ -81,6 +87,12 @@ def stack(system, source):
 # -- cards -----------------------------------------------------------------------------------------------------------
 
 _IDLE = r"nvidia|geforce|tesla|quadro|rtx|gtx|lambdacloud|tensor core|hbm\w*|nvlink|gpus?|\b\d+ ?[x×] ?"
+_REFUSED = {  # cards that tables name, and why the catalog lacks them
+    "mi3": "no share of an AMD card's figures was fitted, and its matrix cores have other tiles",
+    "nvl": "no data sheet of the H100 NVL was at hand: other tables give three rates for its tensor cores",
+    "a10g": "no data sheet of the A10G was at hand: other tables disagree on its multiprocessors",
+    "tpu": "a TPU is no GPU: its arrays have other limits",
+}
 _USUAL = ("V100-SXM2-16GB", "V100-SXM2-32GB", "A100-SXM4-80GB", "A100-SXM4-40GB", "A100-PCIe-80GB", "H100-SXM5-80GB",
           "P100-PCIe-16GB")  # fmt: skip
 
@@ -97,6 +109,9 @@ def named_card(name):
     alike = exact or [gpu for gpu in GPUS.values() if words and words <= _all_words(gpu)]
     alike = exact or [gpu.name for gpu in alike]
     usual = next((gpu for gpu in _USUAL if gpu in alike), alike[0] if len(alike) == 1 else None)
+    reason = next((why for start, why in _REFUSED.items() if any(word.startswith(start) for word in words)), None)
+    if usual is None and reason:
+        raise ValueError(f"cannot predict {name!r}: {reason}; choose one of {', '.join(_USUAL)}, ...")
     if usual is None:
         return find(GPUS, name, "GPU").name, None
     return usual, f"{name} is the {usual}" if len(alike) > 1 else None
@@ -140,10 +155,11 @@ def half(name):
 _BATCHES = (r"^(\d+) ?(?:/ ?GPU|per GPU)?$", r"local (\d+)|, (\d+)/GPU", r"(?:bs|batch(?: size)?)[ =]?(\d+)")
 
 
-def batch(text, count, network, name, stack):
+def batch(text, count, network, name, stack, gpu):
     """Return a GPU's batch, how often it is accumulated, and what was assumed or None.
 
-    name: a precision's. Raises ValueError where neither the row nor the stack's own programs tell a batch.
+    name, gpu: a precision's and a card's. Raises ValueError where neither the row nor the stack's own programs tell a
+    batch.
     """
     text = text.replace(",000", "000")
     if match := re.match(r"global (\d+)", text):
@@ -157,9 +173,12 @@ def batch(text, count, network, name, stack):
         long = "512" in network
         found = (16 if half(name) else 8) if long else (64 if half(name) else 32)
         return found, (2048 if long else 4096) // found, f"batch {found}, of its program's settings"
-    found = stack.batches.get((network, half(name) or name == "TF32"))
+    gib = GPUS[gpu].memory_bytes / 2**30
+    settings = stack.batches.get((network, name), {})
+    found = next((size for memory, size in settings.items() if not memory or abs(gib / memory - 1) < 0.1), None)
     if found is None:
-        raise ValueError(f"expected a batch's size in the column batch, got {text!r}, and {stack.name} sets none")
+        raise ValueError(f"expected a batch's size in the column batch, got {text!r}, and {stack.name} sets none for "
+                         f"{network} in {name} with {gib:.0f} GiB")  # fmt: skip
     return found, 1, f"batch {found}, of its program's settings"
 
 

@@ -41,10 +41,13 @@ class Link:
         return replace(self, name=f"{count}×{self.name}", lanes=self.lanes * count, bytes_per_s_per_direction=rate)
 
 
-NVLINKS_PER_GPU = {1: ("P100", 4), 2: ("V100", 6), 3: ("A100", 12), 4: ("H100 or H200", 18)}
+NVLINKS_PER_GPU = {1: ("P100", 4), 2: ("V100", 6), 3: ("A100", 12), 4: ("H100 or H200", 18),
+                    5: ("B200", 18)}  # fmt: skip
 SHARP_GENERATION = 4  # from this NVLink on the switches add: "NVLink SHARP", NVIDIA H100 white paper, 2022
-_MODULES = {"Pascal": 1, "Volta": 2, "Ampere": 3, "Hopper": 4}  # the NVLink of a generation's SXM modules
-_SLOTS = {"Fermi": "PCIe2-x16", "Ampere": "PCIe4-x16", "Ada": "PCIe4-x16", "Hopper": "PCIe5-x16"}  # others: PCIe 3
+# The NVLink of a generation's SXM modules.
+_MODULES = {"Pascal": 1, "Volta": 2, "Ampere": 3, "Hopper": 4, "Blackwell": 5}
+_SLOTS = {"Fermi": "PCIe2-x16", "Ampere": "PCIe4-x16", "Ada": "PCIe4-x16", "Hopper": "PCIe5-x16",
+          "Blackwell": "PCIe5-x16"}  # fmt: skip; others: PCIe 3
 
 
 # 64/66 squeezed into 256/257, then 514 of 544 symbols for data and the rest for error correction: together 16/17.
@@ -78,6 +81,7 @@ LINKS = {link.name: link for link in (
     _nvlink(1, "2016-04", 8, 20, "Tesla P100 white paper WP-08019-001, 2016"),
     _nvlink(2, "2017-05", 8, 25, "Tesla V100 white paper WP-08608-001, 2017"),
     _nvlink(3, "2020-05", 4, 50, "A100 white paper, 2020"), _nvlink(4, "2022-03", 2, 100, "H100 white paper, 2022"),
+    _nvlink(5, "2024-03", 2, 200, "HGX B200 data sheet, 2024"),
     _infiniband("QDR", "2007", 10, 8 / 10), _infiniband("FDR", "2011", 14.0625, 64 / 66),
     _infiniband("EDR", "2014", 25.78125, 64 / 66), _infiniband("HDR", "2018", 53.125, _FEC),
     _infiniband("NDR", "2022", 106.25, _FEC),

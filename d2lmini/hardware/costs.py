@@ -10,12 +10,17 @@ from d2lmini.hardware.shares import shares
 
 ARITHMETIC = ("gemm", "conv", "attention")
 MEMORY = ("pointwise", "reduction", "gather")
-TYPES = {"float64": 8, "complex128": 16, "complex64": 8, "float32": 4, "tf32": 4, "float16": 2, "bfloat16": 2}
+TYPES = {"float64": 8, "complex128": 16, "complex64": 8, "float32": 4, "tf32": 4, "float16": 2, "bfloat16": 2,
+         "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1}  # fmt: skip
 
 # The driver's part of a launch: back-to-back launches of a 2.9 µs kernel took 3.8 µs each on a V100
 # (Gray, "Getting Started with CUDA Graphs", NVIDIA technical blog, 2019).
 LAUNCH_S = 3.8e-6
 KERNEL_S = 2e-6  # assumed: the shortest kernel; starting blocks and draining the pipeline, with no work to do
+# What convolutions feed to tensor cores: FLOPs a clock of each multiprocessor, times the bytes of a number. Fitted on
+# half of Lambda's rows of ResNet-50 on H100, those of 1, 2 and 8 GPUs; Volta's share comes to as much, 1552. Patches
+# are gathered number by number: cores twice as fast gain nothing.
+CONV_OPERANDS = 1590
 # A copy's α is two things: the copy engine fetches and starts the next copy of a stream, and the link's own latency.
 # 4 bytes from GPU to GPU over NVLink took 1.8 to 2.6 µs each, queued one after the other (p2pBandwidthLatencyTest,
 # github.com/NVIDIA/cuda-samples/issues/230); NVLink's own share of that is 0.6.
@@ -53,9 +58,11 @@ def operation_seconds(flops, nbytes, gpu, kind, dtype="float32", products=()):
 
 def arithmetic_share(gpu, kind, dtype="float32"):
     """Return the share of its peak that `gpu` reaches in operations of this kind; 1 where their bytes decide."""
-    share = shares(gpu)
-    conv = share.conv_tensor if _tensor_peak(gpu, dtype) else share.conv
-    return {"gemm": share.arithmetic, "conv": conv, "attention": share.attention}.get(kind, 1)
+    share, tensor = shares(gpu), _tensor_peak(gpu, dtype)
+    if kind == "conv" and tensor:
+        fed = CONV_OPERANDS / TYPES[dtype] * gpu.multiprocessors * gpu.clock_hz
+        return min(share.conv_tensor, fed / tensor)
+    return {"gemm": share.arithmetic, "conv": share.conv, "attention": share.attention}.get(kind, 1)
 
 
 def memory_share(gpu, kind):
@@ -67,8 +74,9 @@ def memory_share(gpu, kind):
 def peak_flops_per_s(gpu, kind, dtype="float32"):
     """Return the peak rate that `gpu` offers to an operation of this kind and type.
 
-    Tensor cores serve products, convolutions and attention in 16-bit types and in "tf32", where the card has them.
-    Everything else runs on the ordinary cores; float64 at the card's ratio.
+    Tensor cores serve products, convolutions and attention in 16-bit types and in "tf32", where the card has them, and
+    products of 8-bit numbers. Everything else runs on the ordinary cores; float64 at the card's ratio.
+    Raises ValueError for products of 8-bit numbers on a card that has none.
     """
     if dtype in ("float64", "complex128"):
         return gpu.peak_fp32_flops_per_s * gpu.fp64_ratio
@@ -79,7 +87,9 @@ def _tensor_peak(gpu, dtype):
     """Return the peak rate of the tensor cores for a type, None where they do not know it."""
     if dtype == "float16" or (dtype == "bfloat16" and gpu.bf16):
         return gpu.peak_tensor_16_flops_per_s
-    return gpu.peak_tensor_tf32_flops_per_s if dtype == "tf32" else None
+    if dtype == "tf32":
+        return gpu.peak_tensor_tf32_flops_per_s
+    return gpu.peak_8_bit_flops_per_s(dtype) if TYPES.get(dtype) == 1 else None
 
 
 def payload_bytes_per_s(link):

@@ -51,16 +51,28 @@ class GPU:
         scaled = {field: getattr(self, field) and getattr(self, field) * slower for field in _PEAKS}
         return replace(self, name=f"{self.name} at base clock", clock_hz=self.base_clock_hz, **scaled)
 
-
     @property
     def capability(self):
         """CUDA's compute capability, (major, minor): NVIDIA's list "CUDA GPUs"; (0, 0) for a GPU of another maker."""
         return _CAPABILITIES.get(re.split("[- ]", self.name)[0]) or _CAPABILITIES.get(self.generation, (0, 0))
 
+    def peak_8_bit_flops_per_s(self, dtype):
+        """Return the rate of products of "int8" or of a float8 type; raises ValueError where there is none.
+
+        Data sheets give twice the 16-bit rate. GeForce cards halve that one for float32 sums: int8 is four times it.
+        """
+        generations = _INT8 if dtype == "int8" else _FLOAT8
+        if self.generation not in generations:
+            raise ValueError(f"the {self.name} has no products of {dtype}: expected a card of {', '.join(generations)}")
+        halved = dtype == "int8" and re.match(r"RTX \d0[7-9]0", self.name)
+        return self.peak_tensor_16_flops_per_s * (4 if halved else 2)
+
 
 _CAPABILITIES = {"Fermi": (2, 0), "Kepler": (3, 5), "K80": (3, 7), "Maxwell": (5, 2), "Pascal": (6, 1), "P100": (6, 0),
                  "Volta": (7, 0), "Turing": (7, 5), "Ampere": (8, 6), "A30": (8, 0), "A100": (8, 0), "Ada": (8, 9),
-                 "Hopper": (9, 0)}  # fmt: skip
+                 "Hopper": (9, 0), "Blackwell": (10, 0)}  # fmt: skip
+_FLOAT8 = ("Ada", "Hopper", "Blackwell")
+_INT8 = ("Turing", "Ampere", *_FLOAT8)
 _PEAKS = ("peak_fp32_flops_per_s", "peak_tensor_tf32_flops_per_s", "peak_tensor_16_flops_per_s")
 
 
@@ -168,5 +180,12 @@ _TABLE = (
          141, 6144, None, 4800, 60, 132,
          "NVIDIA H200 data sheet, 2023; the chip is the H100's: H100 white paper, 2023, with 60 MB of L2 in the "
          "whole chip, all in use here as cudaGetDeviceProperties says"),
+    _gpu("GH200-96GB", "Hopper", "2023-05", 16896, 1980, None, 66.9, 494.7, 989.4, True, 1 / 2,
+         96, 6144, None, 4000, 60, 132,
+         "NVIDIA GH200 Grace Hopper Superchip data sheet, 2023; the chip is the H200-SXM5-141GB's. PCIe stands in for "
+         "its NVLink-C2C to the host, which is not modelled"),
+    _gpu("B200-SXM-180GB", "Blackwell", "2024-03", 18944, 1980, None, 75, 1125, 2250, True, 1 / 2,
+         180, 8192, None, 8000, 126, 148,
+         "NVIDIA HGX B200 and DGX B200 data sheets, 2024; multiprocessors, clock, L2: Chips and Cheese, 2025"),
 )  # fmt: skip
 GPUS = {gpu.name: gpu for gpu in _TABLE}

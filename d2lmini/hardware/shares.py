@@ -15,8 +15,9 @@ class Shares:
     multiprocessors that the L2 cache serves at full speed at once. product_s, split_s: seconds of the shortest
     product, and of adding up a product whose k was split. conv, conv_tensor, attention: shares of peak FLOP/s of
     convolutions, counted directly, on ordinary cores and on tensor cores, and of fused attention; algorithms that
-    multiply less make up for what the ordinary cores lose. stream, gather: shares of the memory's bandwidth of
-    operations that read in order, and of those whose rows the data choose.
+    multiply less make up for what the ordinary cores lose. Fast tensor cores reach less: see `costs.CONV_OPERANDS`.
+    stream, gather: shares of the memory's bandwidth of operations that read in order, and of those whose rows the
+    data choose.
     fitted: the measurements behind them.
     """
 
@@ -43,11 +44,12 @@ SHARES = {
                      "products: one half of 800 bfloat16 products on A100; the others: training on RTX 3090, one half "
                      "of Lambda's rows"),
     "Hopper": Shares(0.855, 0.85, 0.809, 2.5e-6, 2.8e-6, 1, 0.855, 0.5, 0.91, 0.5,
-                     "products: one half of 300 bfloat16 products on H100; the others: ResNet-50 and BERT on H100, "
-                     "Lambda's rows"),
+                     "products: one half of 300 bfloat16 products on H100; conv_tensor: taken from them, for what it "
+                     "feeds limits a convolution first; the others: BERT on H100, Lambda's rows"),
 }  # fmt: skip
 GENERATIONS = {"Fermi": "Kepler", "Kepler": "Kepler", "Maxwell": "Kepler", "Pascal": "Kepler", "Volta": "Volta",
-               "Turing": "Volta", "Ampere": "Ampere", "Ada": "Ampere", "Hopper": "Hopper"}  # fmt: skip
+               "Turing": "Volta", "Ampere": "Ampere", "Ada": "Ampere", "Hopper": "Hopper",
+               "Blackwell": "Hopper"}  # fmt: skip
 
 
 def shares(gpu):

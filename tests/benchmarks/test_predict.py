@@ -48,6 +48,7 @@ def test_every_form_gives_a_list_in_the_files_order(row, tmp_path, capsys):
 @pytest.mark.parametrize("wrong", [
     {"network": "ELIZA"}, {"precision": "FP4"}, {"system": "x", "source": "y"}, {"metric": "jokes_per_s"},
     {"batch": "some MB", "metric": "busbw_GB_s"}, {"gpu": ""}, {"gpu": "H100 NVL"}, {"network": "modded GPT-2 124M"},
+    {"gpu": "MI300X"}, {"gpu": "A10G"},
     {"count": "eight"}, {"count": "0"}, {"count": "32", "gpu": "RTX 3090", "network": "ResNet-50"}, {"batch": "0"},
     {"batch": "not told", "network": "SSD300"}, {"value": ""}, {"value": "nan"}, {"value": "-1"},
     {"source": "NVIDIA/DeepLearningExamples:TensorFlow"}, {"precision": ""}, {"metric": "tokens_per_s"},
@@ -67,6 +68,7 @@ def test_what_is_not_known_is_missed_with_what_there_is(wrong):
     ("RTX 6000 Ada", "RTX 6000 Ada"), ("NVIDIA H100 PCIe", "H100-PCIe-80GB"), ("Tesla T4 16 GB", "T4"),
     ("NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"), ("LambdaCloud 8xV100 16GB", "V100-SXM2-16GB"),
     ("h200_sxm", "H200-SXM5-141GB"), ("GTX 1080", "GTX 1080"), ("1080Ti", "GTX 1080 Ti"), ("P100", "P100-PCIe-16GB"),
+    ("B200", "B200-SXM-180GB"), ("GH200 96GB", "GH200-96GB"), ("A10", "A10"),
 ])  # fmt: skip
 def test_cards_as_vendors_and_tables_write_them(name, meant):
     assert runs.card(name) == meant
@@ -95,7 +97,19 @@ def test_fp32_of_a_source_that_leaves_tf32_open_is_the_default_of_its_time():
     ("524288 tokens/step, 64/GPU", (64, 1)), ("491520 tokens/iter (12*1024*5*8)", (12, 5)), ("batch size 48", (48, 1)),
 ])  # fmt: skip
 def test_batches_as_tables_write_them(text, found):
-    assert stacks.batch(text, 8, "GPT-2 124M", "bf16", stacks.STACKS["nanoGPT"]) == (*found, None)
+    assert stacks.batch(text, 8, "GPT-2 124M", "bf16", stacks.STACKS["nanoGPT"], "A100-SXM4-80GB") == (*found, None)
+
+
+def test_a_batch_is_the_one_that_the_settings_have_for_network_precision_and_memory():
+    row = RUN | {"batch": "config_v2", "network": "ResNet-50", "source": "lambdal/deeplearning-benchmark"}
+    wanted = [("H100", "AMP", 1280), ("H100", "FP32", 640), ("GH200", "AMP", 1360), ("H200", "TF32", 1280),
+              ("B200", "AMP", 3328)]  # fmt: skip
+    for gpu, precision, batch in wanted:
+        assert runs.read(row | {"gpu": gpu, "precision": precision}).batch == batch
+    with pytest.raises(ValueError, match="24 GiB"):
+        runs.read(row | {"gpu": "RTX 3090", "precision": "AMP"})
+    with pytest.raises(ValueError, match="bf16"):
+        runs.read(row | {"gpu": "H100", "precision": "bf16"})
 
 
 def test_what_a_row_leaves_open_is_told():

@@ -42,7 +42,7 @@ def test_units_are_plausible(gpu):
     assert 1e12 <= gpu.peak_fp32_flops_per_s < 1e14
     assert 1e11 <= gpu.memory_bytes_per_s < 1e13
     assert GIB <= gpu.memory_bytes < 200 * GIB
-    assert gpu.l2_bytes < GIB // 10
+    assert gpu.l2_bytes < GIB // 8
     assert gpu.cores % gpu.multiprocessors == 0
 
 
@@ -87,7 +87,8 @@ CHIPS = {
     "H100-PCIe-80GB": (128, 4, 512, 256, 1620),
     "RTX 3090": (128, 4, 64, 32, 1695), "A100-SXM4-40GB": (64, 4, 256, 128, 1410),
     "A100-SXM4-80GB": (64, 4, 256, 128, 1410), "H100-SXM5-80GB": (128, 4, 512, 256, 1830),
-    "H200-SXM5-141GB": (128, 4, 512, 256, 1830),
+    "H200-SXM5-141GB": (128, 4, 512, 256, 1830), "GH200-96GB": (128, 4, 512, 256, 1830),
+    "B200-SXM-180GB": (128, 4, 1024, 512, 1856),
 }  # fmt: skip
 
 
@@ -119,17 +120,18 @@ def test_network_links_carry_what_their_names_promise():
 
 
 def test_published_nvlink_totals_are_of_both_directions():
-    # NVIDIA prints 160, 300, 600 and 900 GB/s for a P100, V100, A100 and H100; 4.8 TB/s for eight A100, 7.2 for H200.
+    # NVIDIA prints 160, 300, 600, 900 and 1800 GB/s for a P100, V100, A100, H100 and B200; 4.8 TB/s for eight A100,
+    # 7.2 for eight H200.
     port = MACHINES["8xH200"].port.bytes_per_s_per_direction
     assert [2 * count * LINKS[f"NVLink{g}"].bytes_per_s_per_direction / 1e9
-            for g, (_, count) in NVLINKS_PER_GPU.items()] == [160, 300, 600, 900]  # fmt: skip
+            for g, (_, count) in NVLINKS_PER_GPU.items()] == [160, 300, 600, 900, 1800]  # fmt: skip
     assert 8 * 2 * port == 7.2e12
     assert 8 * 2 * build(8, "A100-SXM4-40GB", "NVLink3").port.bytes_per_s_per_direction == 4.8e12
 
 
 def test_nvlink_of_a_whole_gpu_in_one_direction():
     per_gpu = [count * LINKS[f"NVLink{g}"].bytes_per_s_per_direction / 1e9 for g, (_, count) in NVLINKS_PER_GPU.items()]
-    assert per_gpu == [80, 150, 300, 450]
+    assert per_gpu == [80, 150, 300, 450, 900]
 
 
 def test_several_links_side_by_side_stay_consistent(monkeypatch):
@@ -255,7 +257,7 @@ def test_cards_under_the_names_of_nvidia_smi(name, meant):
     assert gpu_named(name).name == meant
 
 
-@pytest.mark.parametrize("name", ["A100", "H1", "H100 PCIe", "NVIDIA H100-PCIe-80GB", "B200", ""])
+@pytest.mark.parametrize("name", ["A100", "H1", "H100 PCIe", "NVIDIA H100-PCIe-80GB", "B100", ""])
 def test_a_name_that_means_no_card_or_several_is_refused(name):
     with pytest.raises(ValueError, match=r"unknown GPU .* choose one of .*H100-SXM5-80GB"):
         gpu_named(name)

@@ -55,6 +55,32 @@ def test_peak_by_type_and_kind(gpu, kind, dtype, tera):
     assert peak_flops_per_s(gpu, kind, dtype) == pytest.approx(tera * 1e12)
 
 
+@pytest.mark.parametrize(("name", "dtype", "tera"), [  # as the data sheets print them, dense
+    ("H100-SXM5-80GB", "float8_e4m3fn", 1978.9), ("H100-SXM5-80GB", "int8", 1978.9), ("L40S", "float8_e5m2", 733),
+    ("A100-SXM4-40GB", "int8", 624), ("T4", "int8", 130), ("RTX 3090", "int8", 284), ("RTX 4090", "int8", 660.6),
+    ("RTX 4090", "float8_e4m3fn", 330.3), ("B200-SXM-180GB", "float8_e4m3fn", 4500),
+])  # fmt: skip
+def test_peak_of_8_bit_products(name, dtype, tera):
+    assert peak_flops_per_s(GPUS[name], "gemm", dtype) == pytest.approx(tera * 1e12, rel=2e-3)
+
+
+def test_8_bit_products_that_a_card_lacks_are_refused():
+    for gpu, dtype in ((A100, "float8_e4m3fn"), (V100, "int8")):
+        with pytest.raises(ValueError, match=dtype):
+            operation_seconds(1e9, 1e6, gpu, "gemm", dtype)
+
+
+def test_convolutions_gain_nothing_from_cores_that_patches_cannot_feed():
+    """Volta's cores are fed; those of A100 and H100 are as fast, for each multiprocessor and clock."""
+    h100, rates = GPUS["H100-SXM5-80GB"], []
+    for gpu in (V100, A100, h100):
+        rate = peak_flops_per_s(gpu, "conv", "float16") * costs.arithmetic_share(gpu, "conv", "float16")
+        rates.append(rate / gpu.multiprocessors / gpu.clock_hz)
+    assert rates == pytest.approx([776, 795, 795], rel=1e-3)
+    shares_of = [costs.arithmetic_share(A100, "conv", dtype) for dtype in ("tf32", "float16")]
+    assert shares_of[0] == pytest.approx(shares_of[1])
+
+
 def test_bad_operations_are_refused():
     with pytest.raises(ValueError, match="unknown kind of operation 'matmul': choose one of gemm, conv"):
         operation_seconds(1, 1, GTX, "matmul")

@@ -216,6 +216,13 @@ def test_pictures_with_channels_last_need_no_reordering_for_the_tensor_cores():
     assert reordered(x.float())[0] == 0
 
 
+def test_products_of_8_bit_numbers_are_products():
+    for name, dtype in (("_scaled_mm", torch.float8_e4m3fn), ("_int_mm", torch.int8)):
+        args = (meta(64, 32, dtype=dtype), meta(32, 16, dtype=dtype))
+        found = measure(getattr(aten, name).default, args, {}, meta(64, 16))
+        assert (found.kind, found.flops, found.dtype) == ("gemm", 2 * 64 * 32 * 16, str(dtype)[6:])
+
+
 def test_switches_of_tf32_decide_what_a_product_is_computed_in():
     def work():
         call = (aten.mm.default, (meta(64, 64), meta(64, 64)), {}, meta(64, 64))

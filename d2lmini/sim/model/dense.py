@@ -66,6 +66,8 @@ _RULES = {
     "bmm": lambda args, out: _matrices(args[0], args[1], out),
     "addmm": lambda args, out: _matrices(args[1], args[2], out, args[0]),
     "baddbmm": lambda args, out: _matrices(args[1], args[2], out, args[0]),
+    "_scaled_mm": lambda args, out: _matrices(args[0], args[1], out),  # of 8-bit floats
+    "_int_mm": lambda args, out: _matrices(args[0], args[1], out),
     "convolution": _convolution,
     "convolution_backward": _convolution_backward,
 }

@@ -65,7 +65,8 @@ def measure(func, args, kwargs, out):
     name = packet.__name__
     products = dense_products(name, args, out)
     read, written = _tensors((args, kwargs)), _tensors(out) or _changed(func, args)
-    dtype = next((t.dtype for t in (*read, *written) if t.dtype.is_floating_point), torch.int64)
+    floats = (t.dtype for t in (*read, *written) if t.dtype.is_floating_point)
+    dtype = read[0].dtype if products else next(floats, torch.int64)
     kind = _kind(name, products)
     if kind == "attention":
         formula = flop_registry[_TWINS.get(packet, packet)]

@@ -57,6 +57,21 @@ def _init_from_program(*args, **options):
     here().program_joined = True
 
 
+def _new_group(size, place, ranks, backend, *args, **options):
+    """Make a group of ours, whatever backend a program names: gloo's and NCCL's would wait for other processes."""
+    return _new_process_group(size, place, ranks, NAME if here() else backend, *args, **options)
+
+
+def _split_group(parent_pg=None, split_ranks=None, timeout=None, pg_options=None, group_desc=None, backend=None):
+    """Return the group of those `split_ranks` of the parent that the rank is among; torch's own asks for NCCL."""
+    mine, of_parent = None, dist.get_process_group_ranks(parent_pg or dist.group.WORLD)
+    for places in split_ranks:
+        ranks = [of_parent[place] for place in places]
+        group = dist.new_group(ranks, timeout, group_desc=group_desc, use_local_synchronization=True)
+        mine = group if dist.get_rank() in ranks else mine
+    return mine
+
+
 def _monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     """torch's own asks for gloo; every group of ours can say who is missing."""
     if not distributed_c10d._rank_not_in_group(group):
@@ -68,10 +83,13 @@ def _backward_ended():
         here().end_backward()
 
 
-_init_process_group = dist.init_process_group
+_init_process_group, _new_process_group = dist.init_process_group, distributed_c10d._new_process_group_helper
 _REPLACED = {
     (dist, "init_process_group"): _init_from_program,
     (distributed_c10d, "init_process_group"): _init_from_program,
+    (distributed_c10d, "_new_process_group_helper"): _new_group,
+    (dist, "split_group"): _split_group,
+    (distributed_c10d, "split_group"): _split_group,
     (dist, "monitored_barrier"): _monitored_barrier,
     (distributed_c10d, "monitored_barrier"): _monitored_barrier,
     (dist, "Reducer"): reducer.Reducer,

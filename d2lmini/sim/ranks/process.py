@@ -20,7 +20,8 @@ try:
 except ImportError:  # torch does without, and so do simulated ranks
     numpy = None
 
-VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
+VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
+             "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")  # fmt: skip
 _handlers = DTensor._op_dispatcher._custom_op_handlers  # of the operations that DTensor runs in another way
 
 

@@ -27,7 +27,8 @@ class Rank:
         first = self.number - self.device
         return {"RANK": str(self.number), "WORLD_SIZE": str(self.world.size), "LOCAL_RANK": str(self.device),
                 "LOCAL_WORLD_SIZE": str(min(each, self.world.size - first)), "GROUP_RANK": str(first // each),
-                "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}  # fmt: skip
+                "MASTER_ADDR": "localhost", "MASTER_PORT": "0", "TORCHELASTIC_RUN_ID": "simulated",
+                "TORCHELASTIC_RESTART_COUNT": "0"}  # fmt: skip
 
     def begin(self):
         """Make the calling thread this rank's."""

@@ -280,3 +280,31 @@ def test_one_rank_and_a_number_that_divides_nothing(size):
     for tensor, gathered in sim.spawn(run, nprocs=size):
         equal(tensor, sum(given(rank, shape=(7,)) for rank in range(size)))
         equal(gathered, torch.cat([given(rank, shape=(7,)) for rank in range(size)]))
+
+
+def test_groups_of_other_backends_and_split_groups_are_ours():
+    """Programs bind the device early, ask for gloo for the host's tensors, and split groups as NCCL can."""
+    def run(rank):
+        dist.init_process_group("nccl", device_id=torch.device("sim", rank))
+        host, halves = dist.new_group(backend="gloo"), dist.split_group(split_ranks=[[0, 1], [3, 2]])
+        data, part = torch.ones(2), torch.full((2,), float(rank), device="sim")
+        dist.all_reduce(data, group=host)
+        dist.all_reduce(part, group=halves)
+        assert dist.is_torchelastic_launched()
+        return dist.get_backend(host), data.tolist(), part.tolist()
+
+    assert sim.spawn(run) == [("simccl", [4, 4], [s, s]) for s in (1, 1, 5, 5)]
+
+
+def test_a_batch_of_messages_goes_both_ways_at_once():
+    def run(rank):
+        sent, got = mine(rank), [torch.empty(3, 2, device="sim") for _ in range(2)]
+        right, left = (rank + 1) % N, (rank - 1) % N
+        calls = [(dist.isend, sent, right), (dist.irecv, got[0], left), (dist.isend, sent, left),
+                 (dist.irecv, got[1], right)]  # fmt: skip
+        for work in dist.batch_isend_irecv([dist.P2POp(*call) for call in calls]):
+            work.wait()
+        equal(got[0], given(left))
+        equal(got[1], given(right))
+
+    sim.spawn(run)
