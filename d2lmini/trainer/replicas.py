@@ -31,7 +31,7 @@ class Replicas:
 
     def __init__(self, model, loss, optimizer, comm, settings):
         """Make a replica of everything for each device; of several processes all begin with rank 0's parameters."""
-        self.comm, self.settings, self.optimizer = comm, settings, optimizer
+        self.comm, self.settings = comm, settings
         self.sums = getattr(loss, "reduction", "mean") == "sum"
         self.exchanging = comm.world_size > 1 and is_synchronised(model)
         self.modules, self.losses = replicate(model, comm.devices), replicate(loss, comm.devices)
@@ -84,9 +84,8 @@ class Replicas:
         self._examples += n
         if self.batches == self.settings.accumulate:
             self.update()
-        here = iter(losses)
-        mine = range(self.comm.here[0], self.comm.here[0] + len(losses))
-        return [(size, next(here).detach() if rank in mine else None) for rank, size in enumerate(sizes)]
+        found = dict(zip(self.comm.here, losses))
+        return [(size, found[rank].detach() if rank in found else None) for rank, size in enumerate(sizes)]
 
     def _in_turn(self, sizes, shards):
         """Add to the gradients those of each shard, one replica after the other, and return the shards' losses."""
