@@ -13,7 +13,7 @@ import torch
 
 from d2lmini import sim
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, typed
-from d2lmini.checks.traced import traced
+from d2lmini.checks.traced import attempt_traced
 from d2lmini.hardware import machines
 
 ROWS, FEATURES, OUTPUTS = 256, 1024, 128
@@ -45,7 +45,7 @@ def _count(shape):
 
 def _try_pack(function, name, tensors, device):
     given, device = f"{name}, to {device}", torch.device(device)
-    got, spans = traced(lambda tensors: function(tensors, device), tensors, given=given)
+    got, spans = attempt_traced(lambda tensors: function(tensors, device), tensors, given=given)
     if not isinstance(got, (list, tuple)) or len(got) != len(tensors):
         raise Wrong(f"{given}: expected a list of {many(len(tensors), 'tensor')}, got {brief(got)}")
     for i, (want, one) in enumerate(zip(tensors, got)):

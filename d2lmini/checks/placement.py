@@ -6,7 +6,7 @@ import torch
 
 from d2lmini import sim
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check, typed
-from d2lmini.checks.traced import traced
+from d2lmini.checks.traced import attempt_traced
 
 
 @check
@@ -75,7 +75,7 @@ def _try_norms(function, count):
     given = f"{count} {'matrix' if count == 1 else 'matrices'} on sim:0"
     cpu = [torch.eye(4) * (i + 1) + i for i in range(count)]
     matrices = [matrix.to("sim:0") for matrix in cpu]
-    got, spans = traced(function, matrices, given=given)
+    got, spans = attempt_traced(function, matrices, given=given)
     if not isinstance(got, torch.Tensor):
         raise Wrong(f"{given}: expected one tensor with all norms, got {brief(got)}: torch.stack puts tensors together")
     if got.device != matrices[0].device:

@@ -4,7 +4,7 @@ import torch
 
 from d2lmini import sim
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check, number
-from d2lmini.checks.traced import traced
+from d2lmini.checks.traced import attempt_traced
 
 
 @check
@@ -33,7 +33,7 @@ def one_wait(function):
     for values in ([3.0], [1.0, 2.0, 6.0], [float(i * i) for i in range(9)]):
         given, want = f"{len(values)} losses on sim:0", sum(values) / len(values)
         losses = [torch.tensor(value, device="sim:0") for value in values]
-        got, spans = traced(function, losses, given=given)
+        got, spans = attempt_traced(function, losses, given=given)
         if isinstance(got, torch.Tensor) or number(got) is None:
             raise Wrong(f"{given}: expected a number of Python, got {brief(got)}: .item() reads one")
         if abs(got - want) > 1e-5 * want:

@@ -6,7 +6,7 @@ from d2lmini import sim
 from d2lmini.checks.mechanism import attempt
 
 
-def traced(function, *inputs, given):
+def attempt_traced(function, *inputs, given):
     """Return what `attempt` returns, and the spans of the reader's code alone: comparing its inputs copies too."""
     spans = []
 

@@ -22,7 +22,7 @@ PLACES = ((8, -3, "left"), (-8, -3, "right"), (0, 8, "center"), (0, -15, "center
           (-4, -18, "right"), (-4, 10, "right"), (-4, -32, "right"))  # fmt: skip
 
 
-def curves(named, ylabel, value, caches=None, title=None, ylim=None, figsize=FIGSIZE):
+def curves(named, ylabel, value, caches=None, title=None, ylim=None):
     """Return a figure of points over their working sets: `named` is label -> list of `memory_hierarchy.Point`.
 
     value: turns seconds into what is drawn, 1e9 times that for nanoseconds. The band around a line is the 95 %
@@ -30,7 +30,7 @@ def curves(named, ylabel, value, caches=None, title=None, ylim=None, figsize=FIG
     this machine's unless given; each is a vertical line at its size, if the working sets reach it. ylim: the ends of
     the vertical axis, for figures that are compared.
     """
-    figure, ax = axes("working set", ylabel, None, figsize)
+    figure, ax = axes("working set", ylabel, None, FIGSIZE)
     drawn = {label: ([p.nbytes for p in points], [value(p.seconds.median) for p in points])
              for label, points in named.items()}  # fmt: skip
     with rc_context(STYLE):
@@ -61,12 +61,12 @@ def gigabytes_per_s(seconds):
     return 1e-9 / seconds
 
 
-def ladder(rungs, xlabel, written, figsize=None):
+def ladder(rungs, xlabel, written):
     """Return a figure of dots on an axis that grows by factors, a name at the left of each, its value at the right.
 
     rungs: (name, value), the first at the top. written: what turns a value into text. Bars would need a zero.
     """
-    figure, ax = axes(xlabel, None, None, figsize or (4.8, 0.6 + 0.27 * len(rungs)))
+    figure, ax = axes(xlabel, None, None, (4.8, 0.6 + 0.27 * len(rungs)))
     with rc_context(STYLE):
         for height, (_, value) in enumerate(rungs):
             ax.plot([value], [height], "o", color="C0", markersize=7)
@@ -79,13 +79,13 @@ def ladder(rungs, xlabel, written, figsize=None):
     return figure
 
 
-def roofline(roofs, marks=(), title=None, ylim=None, figsize=(4.8, 3.8), intensities=(1 / 16, 1024)):
+def roofline(roofs, marks=(), title=None, ylim=None):
     """Return a figure of `roofline.Roof`s and of operations under them; both axes grow by factors.
 
     marks: (label, FLOPs a byte, FLOP/s) for each operation. ylim: in GFLOP/s, for figures that are compared.
     """
-    figure, ax = axes("FLOPs for each byte", "GFLOP/s", None, figsize)
-    low, high = intensities
+    figure, ax = axes("FLOPs for each byte", "GFLOP/s", None, (4.8, 3.8))
+    low, high = 1 / 16, 1024  # FLOPs a byte
     with rc_context(STYLE):
         for roof, line in zip(roofs, LINES, strict=False):
             corners = [low, max(low, min(roof.ridge, high)), high]

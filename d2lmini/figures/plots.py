@@ -136,11 +136,11 @@ class Animator:
             self._display.update(data, raw=True)
 
 
-def history(record, figsize=(8, 3)):
+def history(record):
     """Return a figure of a `History`: the training loss and, if it has one, the test accuracy against the epoch."""
     parts = _recorded(record)
     with rc_context(STYLE):
-        figure = Figure(figsize=figsize, layout="constrained")
+        figure = Figure(figsize=(8, 3), layout="constrained")
         for i, (name, values) in enumerate(parts):
             ax = figure.add_subplot(1, len(parts), i + 1)
             ax.plot(range(1, len(values) + 1), values, marker="o", markersize=4, color=f"C{i}")

@@ -34,12 +34,10 @@ class Sheet:
         """Draw a rectangle."""
         self.parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{fill}" stroke="{LINE}"/>')
 
-    def text(self, x, y, text, size=14, anchor="middle", bold=False):
+    def text(self, x, y, text, anchor="middle", bold=False):
         """Write a line; `anchor` says which of its points is at x: start, middle, end."""
         weight = ' font-weight="bold"' if bold else ""
-        self.parts.append(
-            f'<text x="{x}" y="{y}" font-size="{size}" text-anchor="{anchor}"{weight}>{escape(text)}</text>'
-        )
+        self.parts.append(f'<text x="{x}" y="{y}" font-size="14" text-anchor="{anchor}"{weight}>{escape(text)}</text>')
 
     def _repr_svg_(self):
         width, height = self.size

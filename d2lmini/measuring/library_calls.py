@@ -15,8 +15,6 @@ from d2lmini.measuring.memory_hierarchy import repeated_calls
 from d2lmini.measuring.unheld import run_unheld
 from d2lmini.reuse.loop_order import compiled, loops_ikj
 
-SIZES = {"random numbers": 2**18, "Fourier transform": 2**13, "complex product": 96}
-
 
 def random_loop(out):
     """Fill `out` with random numbers from 0 to 1, one after the other (Numba's and torch's CPU: Mersenne Twister)."""
@@ -39,13 +37,13 @@ def fourier_loop(x):
     return out
 
 
-def ways(sizes):
-    """Return name -> (loop, library), functions without arguments of the three jobs, at these sizes, in 64 bits each.
+def ways():
+    """Return name -> (loop, library), functions without arguments of the three jobs, of 64 bits each.
 
     Raises RuntimeError where Numba is missing.
     """
-    numbers, n = np.empty(sizes["random numbers"]), sizes["complex product"]
-    x, A, B = (torch.randn(shape, dtype=torch.complex128) for shape in (sizes["Fourier transform"], (n, n), (n, n)))
+    numbers, n = np.empty(2**18), 96
+    x, A, B = (torch.randn(shape, dtype=torch.complex128) for shape in (2**13, (n, n), (n, n)))
     product = partial(compiled(loops_ikj), A.numpy(), B.numpy())
     return {
         "random numbers": (partial(compiled(random_loop), numbers), torch.from_numpy(numbers).uniform_),
@@ -54,35 +52,35 @@ def ways(sizes):
     }
 
 
-def measure_here(sizes, repeat=6):
+def measure_here():
     """Return name -> `Measurement` of the loop, of the library on one thread, and of the library on all cores."""
     found = {}
-    for name, (loop, library) in ways(sizes).items():
+    for name, (loop, library) in ways().items():
         if name != "random numbers" and not np.allclose(loop(), library()):
             raise RuntimeError(f"{name}: the loop and the library disagree")
-        found[name] = [_timed(loop, 1, repeat), *(_timed(library, n, repeat) for n in (1, host.usable_cores()))]
+        found[name] = [_timed(loop, 1), *(_timed(library, n) for n in (1, host.usable_cores()))]
     return found
 
 
-def products_here(sizes, repeat=6):
+def products_here(sizes):
     """Return size -> `Measurement` of a product of square float32 matrices, the faster of one thread and all cores."""
     square = {n: torch.ones(n, n) for n in sizes}
     cores = {1, host.usable_cores()}
-    ways = {n: [_timed(partial(torch.mm, A, A), count, repeat) for count in cores] for n, A in square.items()}
+    ways = {n: [_timed(partial(torch.mm, A, A), count) for count in cores] for n, A in square.items()}
     return {n: min(found, key=lambda measurement: measurement.median) for n, found in ways.items()}
 
 
-def measured(sizes=None, timeout=300):
+def measured():
     """Return what `measure_here` does, from a process that is not held back, and where and when it was measured.
 
     Raises RuntimeError with the last line of what went wrong.
     """
-    return run_unheld(measure_here, sizes or SIZES, timeout=timeout)
+    return run_unheld(measure_here)
 
 
-def measured_products(sizes, timeout=300):
+def measured_products(sizes):
     """Return what `products_here` does, likewise."""
-    return run_unheld(products_here, tuple(sizes), timeout=timeout)
+    return run_unheld(products_here, tuple(sizes))
 
 
 def _filled(product, n):
@@ -91,8 +89,8 @@ def _filled(product, n):
     return C
 
 
-def _timed(function, cores, repeat):
+def _timed(function, cores):
     with threads(cores):
         function()
-        return repeated_calls(function, repeat)
+        return repeated_calls(function, 6)
 

@@ -38,19 +38,14 @@ class Point:
         return 1 / self.seconds.median
 
 
-def working_sets(least=4 * 2**10, most=None):
-    """Return sizes in bytes, two an octave, from `least` to `most`: by default, to twice ROOM times the largest cache.
+def working_sets():
+    """Return sizes in bytes, two an octave, from 4 KiB to twice ROOM times the largest cache.
 
     Where no cache is known that end is 256 MiB, and it is never over 512 MiB or a quarter of the memory that is free.
-    Raises ValueError unless 0 < least <= most.
     """
-    if most is None:
-        largest = max([cache.nbytes for cache in host.caches()], default=2**25)
-        most = min(max(2 * ROOM * largest, 2**26), 2**29, host.main_memory().free // 4)
-    if not 0 < least <= most:
-        raise ValueError(f"expected sizes from at least 1 byte to no less than that, got {least} to {most} bytes")
-    octaves = range(int(np.log2(most / least)) + 1)
-    return [size for k in octaves for size in (least << k, 3 * least << k >> 1) if size <= most]
+    largest = max([cache.nbytes for cache in host.caches()], default=2**25)
+    most = min(max(2 * ROOM * largest, 2**26), 2**29, host.main_memory().free // 4)
+    return [size for k in range(12, 30) for size in (2**k, 3 * 2 ** (k - 1)) if size <= most]
 
 
 def cycle(visit):
@@ -63,7 +58,7 @@ def cycle(visit):
     return order
 
 
-def latency(sizes=None, in_order=False, repeat=11):
+def latency(sizes=None, in_order=False):
     """Return a `Point` for each working set: the seconds from one dependent load to the next, on one core.
 
     The lines are visited at random, or with `in_order` as they lie, which the processor foresees. Raises ValueError for
@@ -74,11 +69,11 @@ def latency(sizes=None, in_order=False, repeat=11):
         lines = nbytes // LINE
         run = _follower(chase, cycle(np.arange(lines) if in_order else _shuffled(lines)))
         run(min(lines, 2**19))  # once around, so that the cache holds what it can
-        points.append(Point(lines * LINE, repeated(run, 1, repeat)))
+        points.append(Point(lines * LINE, repeated(run)))
     return points
 
 
-def latency_of_chains(chains, nbytes, repeat=11):
+def latency_of_chains(chains, nbytes):
     """Return for each number in `chains` a `Point`: the seconds of one load when so many chains are followed at once.
 
     Chains do not wait for each other, so a core has several loads under way. Raises what `latency` raises.
@@ -88,7 +83,7 @@ def latency_of_chains(chains, nbytes, repeat=11):
     order = cycle(visit)
     for count in chains:
         places = (visit[:: len(visit) // count][:count] * WORDS).astype(np.uint64)
-        points.append(Point(nbytes, repeated(lambda steps, places=places: loop(order, places, steps), count, repeat)))
+        points.append(Point(nbytes, repeated(lambda steps, places=places: loop(order, places, steps), count)))
     return points
 
 
@@ -132,7 +127,7 @@ def stream(nbytes, repeat=11):
         return Point(3 * a.nbytes, repeated_calls(lambda: torch.add(b, c, alpha=3.0, out=a), repeat, 3 * a.nbytes))
 
 
-def repeated(run, units, repeat=11):
+def repeated(run, units=1, repeat=11):
     """Return the `Measurement` of one unit's seconds, where ``run(count)`` does `count` times `units`.
 
     The count doubles until a lap is long enough; the shorter of two tries counts, since an interruption lengthens one.

@@ -43,9 +43,9 @@ def measure_here(n, tile, rounds):
     return take_turns(functions, rounds, 0, ["cpu"])
 
 
-def measured(n, tile, rounds=6, timeout=300):
+def measured(n, tile, rounds=6):
     """Return what `measure_here` does and where and when it was, from a process that is not held back.
 
     Raises RuntimeError with the last line of what went wrong there.
     """
-    return run_unheld(measure_here, n, tile, rounds, timeout=timeout)
+    return run_unheld(measure_here, n, tile, rounds)

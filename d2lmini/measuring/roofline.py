@@ -119,13 +119,13 @@ def measure_here(repeat=7):
     return Roof("this machine", peak, max(rates)), rows
 
 
-def measured(timeout=300):
+def measured():
     """Return this machine's `Roof`, [(`Operation`, `Measurement`)], and where and when they were measured.
 
     It is measured in a process of its own, without the settings that hold this one back. Raises RuntimeError with the
     last line of what went wrong there.
     """
-    (roof, rows), where = run_unheld(measure_here, timeout=timeout)
+    (roof, rows), where = run_unheld(measure_here)
     return roof, rows, where
 
 

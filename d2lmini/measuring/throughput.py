@@ -45,7 +45,7 @@ class Sweep:
         return line_fit.fit(*map(list, zip(*points)))
 
 
-def measure_sweep(prepare, batches=BATCHES, device="cpu", repeat=7):
+def measure_sweep(prepare, batches=BATCHES, device="cpu"):
     """Measure steps on batches of several sizes and return the `Sweep`.
 
     prepare: a function of the batch size that returns a function without arguments, the step to measure. Simulated
@@ -53,7 +53,7 @@ def measure_sweep(prepare, batches=BATCHES, device="cpu", repeat=7):
     """
     if min(batches) < 1:
         raise ValueError(f"a batch has at least one example, got a batch size of {min(batches)}")
-    repeat, warmup = (6, 1) if simulated([device]) else (repeat, 2)
+    repeat, warmup = (6, 1) if simulated([device]) else (7, 2)
     done = [measure(prepare(batch), repeat, warmup, [device]) for batch in batches]
     return Sweep(tuple(batches), tuple(done))
 

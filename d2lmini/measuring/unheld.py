@@ -16,22 +16,23 @@ from d2lmini.timing import SLOWING, provenance
 
 # What would hold a measurement of this machine's best back: the settings of `timing`, and those that limit threads.
 HELD = (*SLOWING, "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+TIMEOUT = 300  # seconds
 
 
-def run_unheld(function, *arguments, timeout):
+def run_unheld(function, *arguments):
     """Return ``function(*arguments)`` from a process without `HELD`, and where and when it was measured.
 
-    function: of a module of this package. timeout: seconds. Raises RuntimeError with the last line of what went wrong
-    there, or when it takes longer.
+    function: of a module of this package. Raises RuntimeError with the last line of what went wrong there, or when it
+    takes longer than `TIMEOUT`.
     """
     environment = {name: value for name, value in os.environ.items() if name not in HELD}
     path = [str(Path(__file__).resolve().parents[2]), environment.get("PYTHONPATH")]
     environment |= {"PYTHONPATH": os.pathsep.join(filter(None, path)), "D2LMINI_DEVICES": "cpu"}
     command, call = [sys.executable, "-m", __spec__.name], pickle.dumps((function, arguments))
     try:
-        done = subprocess.run(command, input=call, env=environment, capture_output=True, timeout=timeout, check=False)
+        done = subprocess.run(command, input=call, env=environment, capture_output=True, timeout=TIMEOUT, check=False)
     except subprocess.TimeoutExpired:
-        raise RuntimeError(f"measuring with {function.__module__} did not finish within {timeout} s") from None
+        raise RuntimeError(f"measuring with {function.__module__} did not finish within {TIMEOUT} s") from None
     if done.returncode:
         reason = (done.stderr.decode().strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
         raise RuntimeError(f"measuring with {function.__module__} failed: {reason}")
