@@ -391,6 +391,15 @@ def test_streams_wait_for_events_and_for_each_other(running):
     assert ends == {"b": CALL + product, "c": CALL + 2 * product, "a": CALL + 2 * product}
 
 
+def test_a_device_has_finished_when_its_streams_have_waited(running):
+    with torch.sim.stream(torch.sim.Stream(0)):
+        do(running)
+        event = torch.sim.current_stream(0).record_event()
+    torch.sim.Stream(1).wait_event(event)
+    torch.sim.synchronize(1)
+    assert running.now_ps() == CALL + round(seconds(running) * PS)
+
+
 def test_an_event_that_was_never_recorded_holds_nobody_up(running):
     event, stream = torch.sim.Event(), torch.sim.Stream(0)
     event.wait(stream)

@@ -12,6 +12,7 @@ import torch
 
 from d2lmini.sim.device import rules, signals
 from d2lmini.sim.device.fused import KERNELS
+from d2lmini.sim.device.operands import Operands
 from d2lmini.sim.device.random import draw
 from d2lmini.sim.device.records import Records, fresh_bytes
 from d2lmini.sim.device.result_sizes import Sizes
@@ -22,7 +23,6 @@ from d2lmini.sim.device.tensor import SimTensor, fresh, own, resync, shell, wrap
 
 _META = torch.device("meta")
 _WAITS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
-_NUMBERS = {int, float, bool, complex}  # which may stand for a tensor
 _handlers = {}  # by ``func._op``, since the hash of `func` is a call of Python: function(func, args, kwargs)
 
 
@@ -74,10 +74,6 @@ class Plan:
         self.call, self.replaced = KERNELS.get(func, func._op), func in KERNELS
         self.on_host = rules.RESULTS_ON_HOST.get(rules.name(func), ())
         self.each = rules.name(func).startswith("_foreach_")
-        kinds = [str(argument.type) for argument in schema.arguments]
-        places = [i for i, argument in enumerate(schema.arguments) if not argument.kwarg_only]
-        self.tensors = tuple(i for i in places if kinds[i] in ("Tensor", "Optional[Tensor]"))
-        self.lists = tuple(i for i in places if "List[" in kinds[i] and "Tensor" in kinds[i])
         written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
         self.changed = [argument.name for argument in written]
         self.aliases = [_source(schema, r) for r in schema.returns]
@@ -89,7 +85,7 @@ class Plan:
         self.indexes = rules.name(func) in rules.INDEXING
         self.waits = self.indexes or returns_numbers or not _WAITS.isdisjoint(tags)
         self.takes = not self.each and not self.views and (None in self.aliases or self.reshapes)  # new memory
-        self.records, self.sizes = Records(func, keep=not self.reshapes), Sizes(func, (*self.tensors, *self.lists))
+        self.operands, self.records, self.sizes = Operands(func), Records(func, not self.reshapes), Sizes(func)
         new = not self.reshapes and set(self.aliases) == {None} and not self.on_host and not self.views
         self.results = Results() if new and self.records.keep else None  # as kept for operands without numbers
         self.in_place = self.aliases == [0]  # the most common case of a changed argument
@@ -99,10 +95,14 @@ class Plan:
         """Run `func` and return its result as torch expects it."""
         if self.each and rules.spread(args):
             return rules.one_by_one(func, args, kwargs)
-        index, reals, named = self._unwrap(func, args, kwargs)
-        gpu, clock = state.gpus[index], None if self.views else state.clock  # views are free
-        counting = self.takes and state.counting
-        record = self.records.find(reals, named) if counting or clock is not None else None
+        counting, clock = self.takes and state.counting, None if self.views else state.clock  # views are free
+        key = [] if counting or clock is not None else None
+        index, reals, named, hosts = self.operands.unwrap(args, kwargs, key)
+        if hosts:
+            rules.check_hosts(func, args, kwargs)
+            if self.indexes and state.clock is not None:
+                rules.bring_indices(args[1], index)
+        gpu, record = state.gpus[index], None if key is None else self.records.find(key, reals)
         if counting:  # before the host's memory is taken
             if record.needs is None:
                 self.sizes.check(func, self.call, reals, named, gpu.memory)
@@ -129,34 +129,6 @@ class Plan:
             gpu.memory.add(out.untyped_storage())
         return new
 
-    def _unwrap(self, func, args, kwargs):
-        """Return the device's index, and the arguments with real tensors; raises RuntimeError for mixed devices."""
-        index, reals, hosts = None, list(args), False
-        given = len(reals)
-        for i in self.tensors:
-            if i >= given:
-                break
-            tensor = reals[i]
-            if type(tensor) is SimTensor:
-                if tensor._index != index:
-                    if index is not None:
-                        rules.mixed(func, args, kwargs)
-                    index = tensor._index
-                reals[i] = tensor._real
-            elif tensor is not None and type(tensor) not in _NUMBERS:
-                hosts = True
-        for i in self.lists:
-            if i < given and reals[i] is not None:
-                reals[i] = [t._real if type(t) is SimTensor else t for t in reals[i]]
-                index, hosts = self._list(func, args, kwargs, args[i], index, hosts)
-        if kwargs:
-            index, kwargs_real, hosts = self._keywords(func, args, kwargs, index, hosts)
-        if hosts:
-            rules.check_hosts(func, args, kwargs)
-            if self.indexes and state.clock is not None:
-                rules.bring_indices(args[1], index)
-        return index, reals, kwargs_real if kwargs else kwargs
-
     def reshape(self, func, args, kwargs):
         """Run `func`, which may change the shapes of tensors that it is given, and make their shells follow."""
         given = [kwargs.get(name, args[0] if args else None) for name in self.changed]
@@ -167,33 +139,6 @@ class Plan:
         for tensor in changed:
             follow(tensor)
         return out
-
-    def _list(self, func, args, kwargs, tensors, index, hosts):
-        """Return the device after a look at a list's tensors too, and whether one of them is the host's."""
-        for tensor in tensors:
-            if type(tensor) is SimTensor:
-                if tensor._index != index:
-                    if index is not None:
-                        rules.mixed(func, args, kwargs)
-                    index = tensor._index
-            elif tensor is not None:
-                hosts = True
-        return index, hosts
-
-    def _keywords(self, func, args, kwargs, index, hosts):
-        """Return the device after a look at the keyword arguments too, the real ones, and whether one is the host's."""
-        real = {}
-        for name, value in kwargs.items():
-            if type(value) is SimTensor:
-                real[name] = value._real
-                index, hosts = self._list(func, args, kwargs, (value,), index, hosts)
-            elif rules.is_tensors(value):
-                real[name] = [t._real if type(t) is SimTensor else t for t in value]
-                index, hosts = self._list(func, args, kwargs, value, index, hosts)
-            else:
-                real[name] = value
-                hosts = hosts or isinstance(value, torch.Tensor)
-        return index, real, hosts
 
     def _finish(self, out, args, kwargs, index):
         """Return the results: changed arguments as they were given, what is new in shells."""

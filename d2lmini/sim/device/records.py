@@ -1,8 +1,6 @@
 """What an operation on operands of known shapes needs and costs: found once, and read at every later call.
 
-The shapes and types of the operands, and the plain numbers that decide a result's shape, make the key. Scalars take no
-part but with their type: a learning rate that changes at every call must not make a key of its own. An operation whose
-results depend on the numbers in its operands has a new record at every call.
+An operation whose results depend on the numbers in its operands has a new record at every call.
 """
 
 import torch
@@ -12,9 +10,7 @@ from d2lmini.sim.model.work import circumstances
 
 _BY_VALUE = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 _BY_VALUE_NAMES = {"_pack_padded_sequence", "_pad_packed_sequence", "_ctc_loss"}  # without the tag that says so
-_SCALARS = ("number", "float", "Generator", "Storage")
 _MOST = 2000  # of one operation; past that they are found again
-_Tensor = torch.Tensor
 
 
 class Record:
@@ -35,21 +31,13 @@ class Records:
     def __init__(self, func, keep):
         self.keep = keep and rules.name(func) not in _BY_VALUE_NAMES and _BY_VALUE.isdisjoint(func.tags)
         self._found, self._more = {}, circumstances(func)
-        self._parts = [_part(str(argument.type)) for argument in func._schema.arguments if not argument.kwarg_only]
-        self._named = {argument.name: _part(str(argument.type)) for argument in func._schema.arguments}
 
-    def find(self, args, kwargs):
-        """Return the `Record` of a call, a new one if there is none; args, kwargs: with the real tensors."""
+    def find(self, key, args):
+        """Return the `Record` of a call, a new one if there is none; key: as of `operands`, args: with real tensors."""
         if not self.keep:
             return Record()
-        key = self._more(args) if self._more else []
-        for value, part in zip(args, self._parts):
-            if isinstance(value, _Tensor):
-                key += value.shape, value.dtype
-            else:
-                key.append(part(value))
-        for name, value in kwargs.items():
-            key += name, (value.shape, value.dtype) if isinstance(value, _Tensor) else self._named[name](value)
+        if self._more:
+            key += self._more(args)
         key = tuple(key)
         record = self._found.get(key)
         if record is None:
@@ -57,21 +45,6 @@ class Records:
                 self._found.clear()
             record = self._found[key] = Record()
         return record
-
-
-def _part(kind):
-    """Return the function that gives an argument's part of a key; kind: its type in the schema, when no tensor."""
-    if "List[" in kind and "Tensor" in kind:
-        return _shapes
-    return type if "Tensor" in kind or any(word in kind for word in _SCALARS) else _plain
-
-
-def _shapes(tensors):
-    return None if tensors is None else tuple(None if t is None else (t.shape, t.dtype) for t in tensors)
-
-
-def _plain(value):
-    return tuple(value) if type(value) is list else value
 
 
 def fresh_bytes(out, args, kwargs):

@@ -23,31 +23,24 @@ _SQUARES = {"diag_embed"}  # as many rows as columns as its operand has numbers;
 
 
 class Sizes:
-    """How large the results of the operation `func` get, whose tensors and lists of tensors are at `places`."""
+    """How large the results of the operation `func` get."""
 
-    def __init__(self, func, places):
+    def __init__(self, func):
         name = rules.name(func)
-        self._places, self._pointwise = places, torch.Tag.pointwise in func.tags
+        self._pointwise = torch.Tag.pointwise in func.tags
         # Where the operands' sizes alone do not bound the results: how often to multiply them, besides the numbers.
         self._stretches = 2 if name in _SQUARES else int(name in _STRETCHES or "pad" in name or "upsample" in name)
 
     def check(self, func, call, args, kwargs, memory):
         """Raise torch.OutOfMemoryError if the results are sure not to fit into a `Memory`; as in `needed`."""
-        operands, free = list(self._operands(args)), memory.free()
+        values, free = (v for a in args for v in (a if isinstance(a, (list, tuple)) else (a,))), memory.free()
+        operands = [value for value in values if isinstance(value, torch.Tensor)]  # None and numbers may stand for some
         if self._stretches:
             fit = stretched_fits(operands * self._stretches, args, free)
         else:
             fit = fits(operands, free) or (self._pointwise and broadcast_fits(operands, free))
         if not fit:
             memory.check(needed(func, call, args, kwargs))
-
-    def _operands(self, args):
-        """Yield the tensors of a call, without the plain numbers and None that may stand for some."""
-        for place in self._places:
-            value = args[place] if place < len(args) else None
-            for tensor in value if isinstance(value, list) else (value,):
-                if isinstance(tensor, torch.Tensor):
-                    yield tensor
 
 
 def _running(x, dim, *, dtype=None):

@@ -174,6 +174,7 @@ class Clock:
         """Let what `stream` is given from now on start no earlier than `time`; the host does not wait."""
         with self.lock:
             stream.end = max(stream.end, time)
+            self._ends[stream.device] = max(self._ends[stream.device], stream.end)
 
     def mark(self, stream):
         """Return the time at which `stream` gets past all it holds now."""

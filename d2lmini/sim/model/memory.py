@@ -65,9 +65,9 @@ class Memory:
         nbytes, key = storage.nbytes(), storage._cdata
         size = -(-nbytes // BLOCK) * BLOCK
         with self._lock:
-            blocks, gone = self._blocks, self._gone
-            if gone:
-                self._subtract(blocks, gone)
+            if self._gone:
+                self._subtract()
+            blocks = self._blocks
             block = blocks.get(key)
             used = self._allocated + size - (0 if block is None else block.size)
             if used > self.capacity and used > self._allocated:
@@ -85,9 +85,10 @@ class Memory:
     def _settle(self):
         """Subtract what is gone."""
         with self._lock:
-            self._subtract(self._blocks, self._gone)
+            self._subtract()
 
-    def _subtract(self, blocks, gone):
+    def _subtract(self):
+        blocks, gone = self._blocks, self._gone
         while gone:
             block = gone[-1]  # not pop: here too nothing is called
             self._allocated -= block.size

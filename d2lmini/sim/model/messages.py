@@ -1,6 +1,9 @@
 """Messages between simulated GPUs on the clock: what collectives and point-to-point communication occupy, and when."""
 
+from d2lmini.sim.model.clock import Clock
 from d2lmini.sim.model.timeline import Span
+
+hold = Clock.hold
 
 
 def begin(clock, device):
@@ -27,15 +30,8 @@ def carry(clock, streams, wires, earliest, duration):
         for wire in wires:
             clock._wires[wire] = start + duration
         for stream in streams:
-            hold(clock, stream, start + duration)
+            clock.hold(stream, start + duration)
     return start
-
-
-def hold(clock, stream, end):
-    """Let what a stream is given from now on start no earlier than `end`."""
-    with clock.lock:
-        stream.end = max(stream.end, end)
-        clock._ends[stream.device] = max(clock._ends[stream.device], stream.end)
 
 
 def note(clock, kind, place, row, name, start, end, nbytes):

@@ -29,7 +29,7 @@ _FILLS = ("fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exp
 _FREE = ("empty", "detach", "lift", "unsafe_view", "resize_", "set_", "local_scalar_dense", "record_stream", "is_",
          "sym_", "efficientzerotensor", "new_empty", "alias", "record_function")  # fmt: skip
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
-_conv_tf32 = torch._C._get_cudnn_allow_tf32
+_conv_tf32, _precision = torch._C._get_cudnn_allow_tf32, torch._C._get_float32_matmul_precision
 _starts = {}  # per operation, whether it is free, and its `circumstances`
 
 
@@ -86,7 +86,7 @@ def circumstances(func):
         return lambda args: [_conv_tf32(), *(t.dim() == 4 and t.is_contiguous(memory_format=torch.channels_last)
                                              for t in args[:2])]  # fmt: skip
     if name in _PRODUCTS or _ATTENTION in name:
-        return lambda args: [torch.get_float32_matmul_precision()]
+        return lambda args: [_precision()]
     return None
 
 
@@ -118,7 +118,7 @@ def _kind(name, products):
 
 def _type(dtype, kind):
     """Return the type's name; "tf32" for float32 where PyTorch's switches let the tensor cores round it."""
-    allowed = {"conv": _conv_tf32(), "gemm": torch.get_float32_matmul_precision() != "highest"}
+    allowed = {"conv": _conv_tf32(), "gemm": _precision() != "highest"}
     allowed["attention"] = allowed["gemm"]
     return "tf32" if dtype == torch.float32 and allowed.get(kind) else str(dtype).removeprefix("torch.")
 
