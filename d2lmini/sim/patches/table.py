@@ -16,6 +16,7 @@ from d2lmini.sim.patches import (
     parallel,
     parameters,
     pinning,
+    profiling,
     safetensors,
     standins,
     storages,
@@ -36,6 +37,7 @@ _LAZY = "lazy modules have tensors of classes of their own, which simulated GPUs
 _HOOKS = "torch makes it in C++, through hooks that Python cannot fill in"
 _OBJECTS = "torch changes what a parameter holds only for tensors of one class in C++, and ours are of another"
 _DYNAMO = "what traces a program follows tensors of classes it knows, and inductor has no code for other devices"
+_PROFILER = "torch's profiler takes a device's events from a library of its maker, and without one says so each time"
 _ONE = "torch's C++ takes a registered Python device for the accelerator, and knows only one device of it"
 _CUDA_ONLY = "nn.parallel's functions exist in builds with CUDA only, and for real GPUs"
 
@@ -92,6 +94,9 @@ def _others():
     yield Patch("torch", "compile", compiling.known, _DYNAMO, "2.11")
     yield Patch("torch.fx.experimental.proxy_tensor", "HANDLED_TYPES", lambda own: (*own, SimTensor), _DYNAMO, "2.11")
     yield Patch("torch._TorchCompileInductorWrapper", "__call__", compiling.without_ours, _DYNAMO, "2.11")
+    for name, make in (("__init__", profiling.silent), ("_start_trace", profiling.begins), ("__exit__", profiling.ends),
+                       ("_parse_kineto_results", profiling.events)):  # fmt: skip
+        yield Patch("torch.autograd.profiler.profile", name, make, _PROFILER, "2.11")
     yield Patch("torch", "Generator", standins.generator, _HOOKS, "2.11")
     yield Patch("torch", "Stream", standins.stream, _HOOKS, "2.11")
     yield Patch("torch", "Event", standins.event, _HOOKS, "2.11")
