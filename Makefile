@@ -15,11 +15,11 @@ SOURCES := find . -path './.*' -prune -o -path ./_build -prune -o -type f \( -na
 SORTED := LC_ALL=C sort
 CHECKED := d2lmini tests tools benchmarks chapters reference index.ipynb
 
-.PHONY: help setup book slides serve lab chapters quick test clean distclean FORCE
+.PHONY: help setup book slides serve lab chapters quick test test-outside clean distclean FORCE
 .DEFAULT_GOAL := help
 
 help: ## list what make can do
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo "  Settings: PYTHON=$(PYTHON) PORT=$(PORT) JOBS=$(JOBS) CELL_TIMEOUT=$(CELL_TIMEOUT); FRESH=1 for make chapters"
 
 setup: $(INSTALLED) ## make .venv and install what the book is built and tested with
@@ -52,8 +52,12 @@ test: $(INSTALLED) ## check the code, build the book, run the tests, compare eve
 quick: $(INSTALLED) ## check the code and run the tests that are not slow and start no process, browser or notebook
 	@echo "ruff:" && $(PY) -m ruff check $(wildcard $(CHECKED))
 	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile \
-		-m "not process and not browser and not slow and not long" \
+		-m "not process and not browser and not slow and not long and not outside" \
 		--deselect tests/book/test_book.py::test_the_book_is_built tests
+
+test-outside: $(INSTALLED) ## install transformers, accelerate, lightning and others, and run them on simulated GPUs
+	@$(PY) -m pip install -qq --disable-pip-version-check -c requirements.txt --editable ".[outside]"
+	@$(PY) -m pytest -q -m outside tests/outside
 
 clean: ## remove the built book and the caches
 	@rm -rf _build

@@ -8,13 +8,13 @@ module's name (`devices.devices`), the plain name is the module.
 from importlib import import_module
 
 _HOMES = {
-    "devices": "cpu describe gpu num_gpus synchronize try_all_gpus try_gpu",
-    "timing": "Measurement Timer compare human measure provenance",
+    "devices": "cpu describe gpu num_gpus synchronize to try_all_gpus try_gpu",
+    "timing": "Benchmark Measurement Timer compare human measure provenance",
     "data": "Batches FASHION_MNIST_LABELS load_data_digits load_data_fashion_mnist load_data_mnist",
-    "models": "LeNet he lenet lenet_params",
+    "models": "LeNet Residual he lenet lenet_params",
     "data_parallel": "DataParallel OverlappedAllreduce SyncBatchNorm allreduce evaluate_accuracy_gpu get_params sgd "
                      "split_batch train_batch",
-    "trainer": "CheckpointError DivergedError History Trainer",
+    "trainer": "CheckpointError DivergedError History HyperParameters Trainer add_to_class",
     "figures.plots": "Animator",
     "figures.questions": "ask",
     "figures.tables": "table",

@@ -57,6 +57,11 @@ def try_all_gpus():
     return [gpu(i) for i in range(num_gpus())] or [cpu()]
 
 
+def to(x, *where, **options):
+    """Return ``x.to(...)``, as a function."""
+    return x.to(*where, **options)
+
+
 def devices(n):
     """Return `n` distinct devices, the same one never twice: real ones if the machine has so many, else simulated ones.
 

@@ -21,7 +21,7 @@ import contextlib
 import torch
 
 from d2lmini.hardware import machines
-from d2lmini.sim.device.state import real_cuda, state
+from d2lmini.sim.device.state import meant, real_cuda, state
 from d2lmini.sim.model.clock import Clock
 from d2lmini.sim.model.cluster_clock import ClusterClock
 from d2lmini.sim.model.memory import Memory
@@ -29,7 +29,7 @@ from d2lmini.sim.model.work import work
 from d2lmini.sim.ranks import DeadlockError, MismatchError, RankError
 
 __all__ = ["Clock", "DeadlockError", "Memory", "MismatchError", "RankError", "as_cuda", "clock", "disable", "enable",
-           "has_clock", "is_enabled", "machine", "now", "one_launch", "spawn", "trace", "use_clock",
+           "has_clock", "is_enabled", "machine", "meant", "now", "one_launch", "spawn", "trace", "use_clock",
            "work"]  # fmt: skip
 
 _registered = False

@@ -6,6 +6,7 @@ from collections import Counter
 import torch
 
 from d2lmini import sim
+from d2lmini.sim.ranks.here import here
 
 _STEP = re.compile(r", step (\d+) of \d+$")
 _BETWEEN = re.compile(r"copy gpu(\d+)→gpu\d+$")
@@ -20,12 +21,15 @@ class Costs:
     seconds: simulated, from the beginning to the end of all that was queued inside.
 
     A group of one rank sends nothing, and its collectives are not counted. Raises RuntimeError where no simulated GPUs
-    with a clock are enabled.
+    with a clock are enabled, and on a rank: it stands around `sim.spawn`.
     """
 
     bytes_sent = collectives = host_waits = peak_bytes = seconds = None
 
     def __enter__(self):
+        if here() is not None:
+            raise RuntimeError(f"expected costs() around sim.spawn, where it counts all ranks once, got it on rank "
+                               f"{here().number}")  # fmt: skip
         self._trace = sim.trace()
         self._gpus = range(torch.sim.device_count())
         for gpu in self._gpus:

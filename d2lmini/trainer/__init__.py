@@ -11,11 +11,13 @@
      ├── state ── rng, facts       what a checkpoint holds, and whether it is of the same run
      └── checkpoint ── seal, files    the file: whole, or not there
     errors                         in one line each
+    by_cells                       classes that a notebook writes a method a cell
 """
 
+from d2lmini.trainer.by_cells import HyperParameters, add_to_class
 from d2lmini.trainer.errors import CheckpointError, DivergedError
 from d2lmini.trainer.history import History
 from d2lmini.trainer.settings import Settings
 from d2lmini.trainer.trainer import Trainer
 
-__all__ = ["CheckpointError", "DivergedError", "History", "Settings", "Trainer"]
+__all__ = ["CheckpointError", "DivergedError", "History", "HyperParameters", "Settings", "Trainer", "add_to_class"]

@@ -12,6 +12,7 @@ from tqdm import auto as bars
 
 from d2lmini.timing import Timer, provenance
 from d2lmini.trainer import comm, cuda_graphs, facts, state
+from d2lmini.trainer.by_cells import HyperParameters
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.errors import DivergedError
 from d2lmini.trainer.history import History
@@ -20,7 +21,7 @@ from d2lmini.trainer.replicas import Replicas
 from d2lmini.trainer.settings import Settings, check, check_model
 
 
-class Trainer:
+class Trainer(HyperParameters):
     """Train `model` with the loss ``loss(scores, y)`` and the optimiser that ``optimizer(parameters)`` returns.
 
     `devices` default to the first accelerator, or the CPU. `model` itself moves to the first device and is trained

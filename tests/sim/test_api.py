@@ -251,14 +251,6 @@ def test_factories_stay_known_to_torch():
         assert str(torch.tensor([1]).device) == str(torch.zeros(1).device) == "sim:2"
 
 
-def test_compile_is_refused_in_one_sentence():
-    torch._dynamo.reset()
-    with pytest.raises(Exception, match=r"torch\.compile"):
-        torch.compile(lambda x: x + 1)(torch.ones(2, device="sim:1"))
-    torch._dynamo.reset()
-    gc.collect()
-
-
 def test_enable_again():
     x = torch.ones(3, device="sim:1")
     sim.enable(4, memory=2**20, clock=False)  # the same number

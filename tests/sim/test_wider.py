@@ -199,8 +199,6 @@ REFUSED = [
     (lambda x: x.as_subclass(type("Mine", (torch.Tensor,), {})), NotImplementedError, "Mine"),
     (lambda x: torch.jit.save(torch.jit.trace(nn.PReLU().to("sim:1"), x), io.BytesIO()), NotImplementedError,
      "jit"),
-    (lambda x: torch.func.linearize(torch.sin, x), NotImplementedError, "cannot be traced"),
-    (lambda x: torch.export.export(nn.PReLU().to("sim:1"), (x,)), NotImplementedError, "cannot be traced"),
     (lambda x: x.__setitem__(torch.tensor([0, 1]), torch.ones(2)), RuntimeError, "but got values is on cpu"),
     (lambda x: ForkingPickler.dumps(nn.Parameter(x)), RuntimeError, r"another process.*tensor\.cpu\(\)"),
 ]  # fmt: skip

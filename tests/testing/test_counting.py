@@ -27,6 +27,16 @@ def test_bytes_and_collectives_of_ranks():
 
 
 @pytest.mark.usefixtures("four")
+def test_one_rank_cannot_count_for_all():
+    def run(rank):
+        with testing.costs():
+            dist.barrier()
+
+    with pytest.raises(sim.RankError, match=r"costs\(\) around sim\.spawn"):
+        sim.spawn(run)
+
+
+@pytest.mark.usefixtures("four")
 def test_messages_are_bytes_and_no_collective():
     def run(rank):
         if rank == 0:

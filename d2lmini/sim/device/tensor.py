@@ -111,32 +111,15 @@ class SimTensor(torch.Tensor):
         memo[id(self)] = new
         return new
 
+    def __coerce_same_metadata_as_tangent__(self, metadata, kind=None):
+        """Return the gradient itself, which torch.compile has traced as an ordinary tensor's."""
+        return self
+
     def __reduce_ex__(self, protocol):
         if getattr(self, "_is_param", False):
             plain = self.detach()
             return torch._utils._rebuild_parameter, (plain, self.requires_grad, {})
         return self._reduce_ex_internal(protocol)
-
-    def __tensor_flatten__(self):
-        """Return what is inside and where it stands: what torch and others ask of tensors that are made of others."""
-        if torch.fx._symbolic_trace._is_fx_tracing_flag:
-            raise _untraceable(self._index)
-        return ["_real"], self._index
-
-    @staticmethod
-    def __tensor_unflatten__(inner, index, outer_size, outer_stride):
-        """Return the shell of what is inside; refuses tensors without numbers, with which torch traces a program."""
-        real = inner["_real"]
-        if type(real) is not torch.Tensor:
-            raise _untraceable(index)
-        return wrap(real, index)
-
-
-def _untraceable(index):
-    return NotImplementedError(
-        f"expected no torch.compile or torch.export around a tensor on sim:{index}: simulated GPUs run "
-        "operations one at a time and cannot be traced, so call the module or function itself"
-    )
 
 
 def wrap(real, index):

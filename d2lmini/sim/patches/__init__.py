@@ -5,7 +5,7 @@
                  ├── accelerator, standins     "the" accelerator; torch.Generator, torch.Stream, torch.Event
                  ├── parallel, backward        nn.parallel's functions in C++; autograd's engine
                  ├── storages, parameters      torch's storages; parameters that move
-                 └── lazy                      parameters without a shape
+                 └── lazy, compiling, profiling, safetensors    modules without shapes; torch's tools; files
              ── as_cuda            what `sim.as_cuda` replaces for a while
              ── autocast           which operations run in low precision
 """

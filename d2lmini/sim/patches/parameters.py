@@ -1,6 +1,7 @@
 """Parameters that move to a simulated GPU and back, and stay the objects that optimizers and others hold."""
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from d2lmini.sim.device.exchange import become, exchange
 from d2lmini.sim.device.tensor import SimTensor
@@ -12,10 +13,10 @@ def swapping(own):
 
 
 def compatible(own):
-    """Return the question whether a module's ``cpu()`` may assign to the parameter's ``data``: then it stays itself."""
+    """Return the question whether a module that moves may assign to the parameter's ``data``: then it stays itself."""
     def has_compatible_shallow_copy_type(input, from_):  # the names that torch checks
-        moves = type(input) is SimTensor and isinstance(input, torch.nn.Parameter) and type(from_) is torch.Tensor
-        return moves or own(input, from_)
+        moves = (type(input) is SimTensor) != (type(from_) is SimTensor) and not is_lazy(input)
+        return own(input, from_) or (moves and isinstance(input, torch.nn.Parameter))
 
     return has_compatible_shallow_copy_type
 

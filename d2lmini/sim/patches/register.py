@@ -13,7 +13,7 @@ from torch.utils import _device, _foreach_utils, backend_registration
 
 from d2lmini.sim.device import attention, copies_and_factories, guard, signals, unsupported
 from d2lmini.sim.device.tensor import SimTensor
-from d2lmini.sim.patches import autocast, storages
+from d2lmini.sim.patches import autocast, compiling, storages
 from d2lmini.sim.patches.table import PATCHES
 
 _libraries = {}  # torch forgets the kernels of a library that is no more
@@ -51,6 +51,7 @@ def register(module):
     _device._device_constructors()  # keeps torch's own functions, by which `with torch.device` knows them
     for patch in PATCHES:
         _replace(patch)
+    compiling.teach()
 
 
 def _replace(patch):

@@ -1,4 +1,4 @@
-"""Everything that is replaced in torch, as one list. `register` walks it, once in a process.
+"""Everything that is replaced in torch, and one function of safetensors'. `register` walks it, once in a process.
 
 Kernels that torch lets anyone add for a new device are not among them: those replace nothing.
 """
@@ -6,7 +6,21 @@ Kernels that torch lets anyone add for a new device are not among them: those re
 from collections import namedtuple
 from functools import partial
 
-from d2lmini.sim.patches import accelerator, backward, current, lazy, parallel, parameters, pinning, standins, storages
+from d2lmini.sim.device.tensor import SimTensor
+from d2lmini.sim.patches import (
+    accelerator,
+    backward,
+    compiling,
+    current,
+    lazy,
+    parallel,
+    parameters,
+    pinning,
+    profiling,
+    safetensors,
+    standins,
+    storages,
+)
 
 Patch = namedtuple("Patch", "owner name make why since")
 Patch.__doc__ = """One name of torch that is replaced.
@@ -22,6 +36,8 @@ _STORAGES = "torch's storages know no device made in Python"
 _LAZY = "lazy modules have tensors of classes of their own, which simulated GPUs cannot hold"
 _HOOKS = "torch makes it in C++, through hooks that Python cannot fill in"
 _OBJECTS = "torch changes what a parameter holds only for tensors of one class in C++, and ours are of another"
+_DYNAMO = "what traces a program follows tensors of classes it knows, and inductor has no code for other devices"
+_PROFILER = "torch's profiler takes a device's events from a library of its maker, and without one says so each time"
 _ONE = "torch's C++ takes a registered Python device for the accelerator, and knows only one device of it"
 _CUDA_ONLY = "nn.parallel's functions exist in builds with CUDA only, and for real GPUs"
 
@@ -75,11 +91,19 @@ def _others():
     yield Patch("torch.nn.Parameter", "data", parameters.data, _OBJECTS, "2.11")
     yield Patch("torch", "_has_compatible_shallow_copy_type", parameters.compatible, _OBJECTS, "2.11")
     yield Patch("torch.utils", "swap_tensors", parameters.swapping, _OBJECTS, "2.11")
+    yield Patch("torch", "compile", compiling.known, _DYNAMO, "2.11")
+    yield Patch("torch.fx.experimental.proxy_tensor", "HANDLED_TYPES", lambda own: (*own, SimTensor), _DYNAMO, "2.11")
+    yield Patch("torch._TorchCompileInductorWrapper", "__call__", compiling.without_ours, _DYNAMO, "2.11")
+    for name, make in (("__init__", profiling.silent), ("_start_trace", profiling.begins), ("__exit__", profiling.ends),
+                       ("_parse_kineto_results", profiling.events)):  # fmt: skip
+        yield Patch("torch.autograd.profiler.profile", name, make, _PROFILER, "2.11")
     yield Patch("torch", "Generator", standins.generator, _HOOKS, "2.11")
     yield Patch("torch", "Stream", standins.stream, _HOOKS, "2.11")
     yield Patch("torch", "Event", standins.event, _HOOKS, "2.11")
     yield Patch("torch.autograd.function.BackwardCFunction", "apply", backward.checking,
                 "autograd does not look where the gradient of a tensor made in Python is", "2.11")  # fmt: skip
+    for owner in safetensors.owners():
+        yield Patch(owner, "safe_open", safetensors.opening, "safetensors knows no device made in Python", "2.11")
     # torch.autograd imported the function by name.
     for owner in ("torch.autograd.graph", "torch.autograd"):
         yield Patch(owner, "_engine_run_backward", backward.on_one_thread,

@@ -1,0 +1,45 @@
+"""``torch.compile`` of programs on simulated GPUs: traced as for any device, then run one operation at a time.
+
+Backends that call a graph's operations, as ``eager`` and ``aot_eager`` do, run on simulated tensors and on the clock;
+inductor writes code for a device, and has none for this one.
+"""
+
+import sys
+
+import torch
+
+from d2lmini.sim.device.tensor import SimTensor
+
+
+def known(own):
+    """Return ``torch.compile``, before which dynamo learns that ours are ordinary tensors, though of another class."""
+    def compile(*args, **kwargs):
+
+        teach()
+        return own(*args, **kwargs)
+
+    compile.__doc__ = own.__doc__
+    return compile
+
+
+def teach():
+    """Tell dynamo of our class where it is loaded; loading it takes seconds."""
+    builder = sys.modules.get("torch._dynamo.variables.builder")
+    if builder is None or SimTensor in builder.VariableBuilder._type_dispatch():
+        return
+    own = builder.infer_subclass_type
+    builder.infer_subclass_type = lambda value: None if type(value) is SimTensor else own(value)
+    builder.VariableBuilder._type_dispatch()[SimTensor] = builder.VariableBuilder.wrap_tensor
+    for room in ("device", "model", "ranks"):  # what runs an operation is not to be traced itself
+        sys.modules["torch._dynamo.trace_rules"].add(f"d2lmini.sim.{room}")
+
+
+def without_ours(own):
+    """Return inductor's entry, which refuses a graph on simulated GPUs."""
+    def compile(backend, graph, inputs):
+        if any(isinstance(x, torch.Tensor) and x.is_sim for x in inputs):
+            raise NotImplementedError('expected torch.compile(..., backend="eager") or "aot_eager" on simulated GPUs, '
+                                      "got inductor, which writes code for real devices only")  # fmt: skip
+        return own(backend, graph, inputs)
+
+    return compile
