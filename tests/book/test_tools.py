@@ -11,6 +11,7 @@ from urllib.request import urlopen
 
 import api_reference
 import glossary_links
+import launch
 import nbformat
 import notebook_env
 import notebook_form
@@ -269,3 +270,13 @@ def test_every_published_row_stands_beside_the_book_s_own():
 def test_a_table_that_compares_is_known_by_its_headings(headings, source, answer):
     html = tables.table(headings, [["1"] * len(headings)])._repr_html_()
     assert published_figures.compares(html, source) == answer
+
+
+# --- buttons ---
+
+
+@pytest.mark.parametrize(("address", "offered"), [("", False), ("https://github.com/someone/book", True)])
+def test_a_notebook_is_offered_to_run_where_the_repository_has_an_address(address, offered):
+    config = SimpleNamespace(html_theme_options={"repository_url": address, "launch_buttons": {}})
+    launch.offer(None, config)
+    assert bool(config.html_theme_options["launch_buttons"]) == offered
