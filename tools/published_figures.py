@@ -76,7 +76,8 @@ def compared(builder, docname, path):
         place = f"{builder.get_relative_uri(docname, f'chapters/{path.stem}')}#{nodes.make_id(heading)}"
         if heading != last:
             content.append(nodes.paragraph("", "", nodes.reference("", heading, internal=True, refuri=place)))
-        content.append(nodes.container("", nodes.raw("", html, format="html"), classes=["cell_output"]))
+        output = nodes.container("", nodes.raw("", html, format="html"), classes=["output", "text_html"])
+        content.append(nodes.container("", output, classes=["cell_output"]))
         last = heading
     return section(title, *content) if content else None
 
