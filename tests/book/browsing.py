@@ -40,15 +40,17 @@ class Visit:
             self.faults.append(f"left this machine: {route.request.url}")
             route.abort()
 
-    def open(self, name):
+    def open(self, name, unfold=True):
+        """Show a page on a desktop's screen, in the light, as its reader has it who unfolds everything."""
         self.page.goto("about:blank")  # what the page before was still loading ends here
         self.faults.clear()
-        self.page.emulate_media(color_scheme="light")
+        self.page.emulate_media(media="screen", color_scheme="light")
         self.resize(DESKTOP)
         self.page.goto(f"{self.base}/{name}")
         self.page.evaluate("window.MathJax?.startup?.promise")
         self.page.add_style_tag(content=STILL)
-        self.page.evaluate(UNFOLD)
+        if unfold:
+            self.page.evaluate(UNFOLD)
 
     def resize(self, size):
         self.page.set_viewport_size({"width": size[0], "height": size[1]})

@@ -1,5 +1,6 @@
 """The chapters as slides: nothing is cut off, everything is there, and what moves on the page moves on the slide."""
 
+import json
 import re
 from html import unescape
 from pathlib import Path
@@ -38,6 +39,18 @@ def show(visit, name):
     visit.page.wait_for_function("window.Reveal?.isReady()")
 
 
+def code_lines(chapter):
+    """Return the lines of the code that a chapter shows in full, up to its exercises."""
+    lines = []
+    for cell in json.loads((CHAPTERS / f"{chapter}.ipynb").read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown" and re.search("(?m)^## Exercise", source):
+            break
+        if cell["cell_type"] == "code" and not cell["metadata"].get("tags"):
+            lines += source.splitlines()
+    return [line for line in lines if line.strip()]
+
+
 def test_every_chapter_has_slides_and_its_page_leads_there():
     assert PAGES, "run make book first"
     assert {Path(name).name.partition(".")[0] for name in DECKS} == {path.stem for path in CHAPTERS.glob("*.ipynb")}
@@ -55,6 +68,8 @@ def test_all_is_there_and_fits(visit, name):
     for kind in KINDS:
         assert visit.page.locator(".slides ." + kind.replace(" ", ".")).count() == page.count(f'<div class="{kind}"')
     assert visit.page.locator(".solution").count() == 0
+    code = "\n".join(visit.page.locator(".slides pre").all_text_contents())
+    assert [line for line in code_lines(Path(name).name.partition(".")[0]) if line not in code] == []
     visit.page.add_style_tag(content=SHOW_ALL)
     visit.page.evaluate(OPEN_ALL)
     assert visit.page.evaluate(OVERFULL) == []

@@ -8,20 +8,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from package_map import FLOORS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "d2lmini"
-# A room imports only from floors below its own. Inside `sim` there are floors again.
-FLOORS = [
-    {"hardware", "models", "data", "reuse"},
-    {"sim"},
-    {"devices"},
-    {"timing", "testing"},
-    {"measuring", "collectives"},
-    {"data_parallel", "distributed", "parallel"},
-    {"trainer"},
-    {"figures", "checks", "lessons", "train"},
-]
 ROOT_FILES = {"__init__.py", "devices.py", "timing.py", "train.py"}
 SIM_FLOORS = [{"model"}, {"device"}, {"patches"}, {"ranks"}]
 PRIVATE = {("sim", "model"), ("sim", "device"), ("sim", "patches")}  # besides what begins with an underscore

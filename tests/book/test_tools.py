@@ -1,5 +1,6 @@
 """The tools that store notebooks, serve the book and make it stand alone."""
 
+import csv
 import os
 import socket
 import subprocess
@@ -10,16 +11,19 @@ from urllib.request import urlopen
 
 import api_reference
 import glossary_links
+import launch
 import nbformat
 import notebook_env
 import notebook_form
 import offline_book
+import published_figures
 import pytest
 import serve
 from docutils import nodes
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 import chapters
+from d2lmini.figures import tables
 
 CLOCK = "import time\nstart = time.perf_counter_ns()\nassert start > 0\nprint(start)"
 
@@ -238,3 +242,41 @@ def test_only_paragraphs_are_linked():
     paragraph = nodes.paragraph("", "", nodes.Text("a rank, "), nodes.literal("", "rank"))
     assert [glossary_links.in_prose(text) for text in paragraph.findall(nodes.Text)] == [True, False]
     assert not glossary_links.in_prose(next(nodes.title("", "rank").findall(nodes.Text)))
+
+
+# --- the page of published figures ---
+
+
+def test_every_published_row_stands_beside_the_book_s_own():
+    paths = sorted((published_figures.ROOT / "chapters").glob("*.ipynb"))
+    stored = [html for path in paths for _, html in published_figures.comparisons(path)]
+    found = {word for html in stored for text in published_figures.CELL.findall(html) for word in text.split()}
+    for path in sorted((published_figures.ROOT / "chapters" / "data").glob("*.csv")):
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+        for row in csv.DictReader(lines):
+            column = next((name for name in ("value", "latency_ms", "us") if name in row), None)
+            given = row.get("metric", "").startswith(("busbw", "GB_s ("))  # a prediction starts from it
+            if column and not given:
+                value = float(row[column]) * (1000 if column == "latency_ms" else 1)
+                assert {f"{value:,.{digits}f}" for digits in (0, 1, 2)} & found, f"{path.name}: {row}"
+        assert sum(published_figures.sources(path).values()) == len(lines) - 1
+
+
+@pytest.mark.parametrize(("headings", "source", "answer"), [
+    (["run", "published", "simulated"], "", True), (["buffer", "NCCL, measured"], "", True),
+    (["layer", "lecture", "ours"], "", True), (["A100", "model", "error"], "rows = published", True),
+    (["A100", "model", "error"], "", False), (["as published", "ms"], "", False), (["rows", "this CPU"], "", False),
+])  # fmt: skip
+def test_a_table_that_compares_is_known_by_its_headings(headings, source, answer):
+    html = tables.table(headings, [["1"] * len(headings)])._repr_html_()
+    assert published_figures.compares(html, source) == answer
+
+
+# --- buttons ---
+
+
+@pytest.mark.parametrize(("address", "offered"), [("", False), ("https://github.com/someone/book", True)])
+def test_a_notebook_is_offered_to_run_where_the_repository_has_an_address(address, offered):
+    config = SimpleNamespace(html_theme_options={"repository_url": address, "launch_buttons": {}})
+    launch.offer(None, config)
+    assert bool(config.html_theme_options["launch_buttons"]) == offered

@@ -1,0 +1,51 @@
+"""A Sphinx extension: the directive `package-map` draws the package's rooms from the table of floors and docstrings."""
+
+import ast
+from pathlib import Path
+
+from api_reference import inline
+from docutils import nodes
+from docutils.parsers.rst import Directive
+
+PACKAGE = Path(__file__).resolve().parent.parent / "d2lmini"
+# A room imports only from floors below its own; tests/book/test_structure.py holds them to it.
+FLOORS = [
+    {"hardware", "models", "data", "reuse"},
+    {"sim"},
+    {"devices"},
+    {"timing", "testing"},
+    {"measuring", "collectives"},
+    {"data_parallel", "distributed", "parallel"},
+    {"trainer"},
+    {"figures", "checks", "lessons", "train"},
+]
+
+
+def purpose(room):
+    """Return the first paragraph of a room's docstring."""
+    path = PACKAGE / room / "__init__.py" if (PACKAGE / room).is_dir() else PACKAGE / f"{room}.py"
+    return " ".join(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).split("\n\n")[0].split())
+
+
+def row(*cells):
+    """Return a row of a table, with what stands between backticks as code."""
+    return nodes.row("", *(nodes.entry("", nodes.paragraph("", "", *inline(cell))) for cell in cells))
+
+
+class PackageMap(Directive):
+    """A table of the rooms, the highest floor first."""
+
+    def run(self):
+        """Return the table."""
+        rooms = [(number, room) for number, floor in enumerate(FLOORS) for room in sorted(floor)]
+        rooms.sort(key=lambda pair: -pair[0])
+        lines = [row(f"`{room}`", str(number), purpose(room)) for number, room in rooms]
+        head = row("room", "floor", "what it is for")
+        columns = [nodes.colspec(colwidth=width) for width in (2, 1, 9)]
+        return [nodes.table("", nodes.tgroup("", *columns, nodes.thead("", head), nodes.tbody("", *lines), cols=3))]
+
+
+def setup(app):
+    """Register with Sphinx."""
+    app.add_directive("package-map", PackageMap)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
