@@ -34,5 +34,6 @@ HOST_COSTS = {cost.name: cost for cost in (
              "fitted on the same rows of NVIDIA DeepLearningExamples, container pytorch-21.03, with the loss and its "
              "report counted as operations; backward assumed: no Python, no module"),
     HostCost("compiled", 8e-6, 8e-6, 4e-6, 15e-6,
-             "assumed: torch.compile's generated code, or a program in C or C++, that does little but launch"),
+             "assumed: torch.compile's generated code, or a program in C or C++, that does little but launch. Of the "
+             "host alone: operations that generated code fuses are priced one by one"),
 )}  # fmt: skip

@@ -1,9 +1,9 @@
 """What a collective costs on a machine, and which wires it holds meanwhile.
 
 By default that is what a library's collective takes, `hardware.collective_costs`, with the algorithm and protocol that
-it would choose; it goes by the links that `paths` says. An all-reduce that a schedule carries takes its own steps, each
-as long as its busiest wire. A message from rank to rank takes its route. A collective holds all its wires from its
-beginning to its end.
+it would choose; it goes by the links that `paths` says. Tensors of the host stay in its memory. An all-reduce that a
+schedule carries takes its own steps, each as long as its busiest wire. A message from rank to rank takes its route. A
+collective holds all its wires from its beginning to its end.
 """
 
 from collections import defaultdict, namedtuple
@@ -15,7 +15,12 @@ from d2lmini.sim.model import messages
 from d2lmini.sim.model.streams import PS
 from d2lmini.sim.ranks import paths, schedules, values
 
+HOST_BYTES_PER_S, HOST_S = 10e9, 50e-6  # assumed: what a core copies in memory; what gloo takes for nothing
 _OPERATIONS = {"all_to_all": "alltoall", "barrier": "all_reduce", "monitored_barrier": "all_reduce"}
+
+# Passes over a rank's buffer, as a ring makes them, less what is its own.
+_COPIES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "broadcast": 1, "reduce": 1, "all_to_all": 1,
+           "gather": 1, "scatter": 1}  # fmt: skip
 
 # how: what carries it, in words. steps: one after the other.
 Plan = namedtuple("Plan", "how steps")
@@ -36,11 +41,21 @@ class Prices:
         nbytes = max(call.nbytes for call in calls)
         if call.name == "all_to_all":
             nbytes = tuple(tuple(values.nbytes([part]) for part in call.sent) for call in calls)
+        if call.on_host and call.name in _COPIES:
+            passes = _COPIES[call.name] * (len(devices) - 1) / len(devices)
+            return self._by_memory(call, max(call.ready for call in calls), passes, _whole(nbytes))
         key = call.name, devices, nbytes, call.root or 0, call.schedule
         plan = self._known.get(key) or self._known.setdefault(key, self._plan(*key))
         streams = [owner.stream(call.where) for owner in owners]
         name = f"{call}, {_size(_whole(nbytes))}{plan.how}"
         return self._occupy(plan, streams, max(call.ready for call in calls), name)
+
+    def _by_memory(self, call, ready, passes, nbytes):
+        """Return when a call on the host's own tensors is over, which copies them in its memory so many times."""
+        end = ready + round((HOST_S + passes * nbytes / HOST_BYTES_PER_S) * PS)
+        if self._clock.traces:
+            messages.note(self._clock, "work", "host", 0, f"{call}, {_size(nbytes)} in memory", ready, end, nbytes)
+        return end
 
     def alone(self, name, size, nbytes):
         """Return the picoseconds that a collective of the first `size` GPUs takes, or a message between two of them."""
@@ -53,6 +68,8 @@ class Prices:
         ready = max(sending.ready, receiving.ready)
         if self._clock is None or sender is receiver:
             return ready
+        if sending.on_host:
+            return self._by_memory(sending, ready, passes=1, nbytes=sending.nbytes)
         ends = sender.number, receiver.number
         pair = f"{sending.where} {min(ends)}–{max(ends)}"
         streams = [sender.stream(pair), receiver.stream(pair)]

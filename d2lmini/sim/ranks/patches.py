@@ -4,7 +4,7 @@ import contextlib
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
+from torch.distributed import distributed_c10d, rpc
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
 from d2lmini.sim.device.state import state
@@ -72,6 +72,12 @@ def _split_group(parent_pg=None, split_ranks=None, timeout=None, pg_options=None
     return mine
 
 
+def _no_rpc(*args, **options):
+    """Refuse in one line what would wait for other processes for ever."""
+    raise RuntimeError("simulated ranks have no remote procedure calls, for which processes listen on a network: use "
+                       "collectives or send and recv")  # fmt: skip
+
+
 def _monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     """torch's own asks for gloo; every group of ours can say who is missing."""
     if not distributed_c10d._rank_not_in_group(group):
@@ -90,6 +96,7 @@ _REPLACED = {
     (distributed_c10d, "_new_process_group_helper"): _new_group,
     (dist, "split_group"): _split_group,
     (distributed_c10d, "split_group"): _split_group,
+    (rpc, "init_rpc"): _no_rpc,
     (dist, "monitored_barrier"): _monitored_barrier,
     (distributed_c10d, "monitored_barrier"): _monitored_barrier,
     (dist, "Reducer"): reducer.Reducer,

@@ -49,8 +49,15 @@ class Rank:
         return self._streams[name]
 
     def depart(self, call):
-        """Return the moment at which a call may begin, which follows what the device's current stream holds."""
-        return 0 if self.clock is None else messages.depart(self.clock, self.device)
+        """Return the moment at which a call may begin: after what the device's current stream holds.
+
+        For the host's own tensors that is at once; a barrier has none.
+        """
+        if self.clock is None:
+            return 0
+        if call.on_host and "barrier" not in call.name:
+            return self.clock.now_ps()
+        return messages.depart(self.clock, self.device)
 
     def join(self, end, call):
         """Let the current stream wait until `end`; for the host's own tensors the host waits."""

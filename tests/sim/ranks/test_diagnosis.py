@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 
 from d2lmini import sim
-from d2lmini.sim import DeadlockError, MismatchError
+from d2lmini.sim import DeadlockError, MismatchError, RankError
 
 pytestmark = pytest.mark.usefixtures("gpus")
 
@@ -117,3 +117,9 @@ def test_wrong_arguments_are_told_by_the_rank_that_gives_them():
     failing(RuntimeError, shares, "rank 0 of 4", "ValueError", "share")
     failing(RuntimeError, device, "rank 1 of 4", "ValueError", "sim:1", "sim:0")
     failing(RuntimeError, floats, "rank 0 of 4", "integers")
+
+
+def test_remote_procedure_calls_are_refused_at_once():
+    sim.enable(2)
+    with pytest.raises(RankError, match="remote procedure"):
+        sim.spawn(lambda rank: torch.distributed.rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2))

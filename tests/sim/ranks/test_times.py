@@ -1,7 +1,9 @@
 """The simulated time and the traffic of collectives: bytes by formula, communication beside computation, repeatable."""
 
+import itertools
 import json
 import os
+from functools import partial
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from d2lmini.collectives import schedules
 from d2lmini.hardware import machines
 from d2lmini.hardware.costs import LAUNCH_S, copy_seconds
 from d2lmini.hardware.machines import build
+from d2lmini.sim.ranks import costs
 
 GPU, LINK = "V100-SXM2-16GB", "NVLink2"
 MIB = 2**20
@@ -260,3 +263,25 @@ def test_ranks_of_a_cluster_have_the_gpus_of_their_own_node():
     wires = {wire for wire in trace.link_bytes() if "adapter" in wire}
     assert {wire.split()[0] for wire in wires} == {"node0", "node1", "node2"}
     assert torch.sim.device_count() == 8
+
+
+def test_tensors_of_the_host_stay_in_its_memory():
+    """They wait for no kernel, take no link between GPUs, and the host waits for them."""
+    def run(rank):
+        busy = torch.ones(2**24, device="sim")
+        dist.barrier()
+        for _ in range(10):
+            busy.mul_(2)
+        data, times = torch.ones(10**6), [sim.now()]
+        for call in (dist.all_reduce, partial(dist.send, dst=1) if rank == 0 else partial(dist.recv, src=0)):
+            call(data)
+            times.append(sim.now())
+        return [end - begin for begin, end in itertools.pairwise(times)]
+
+    sim.enable(2, gpu="V100-SXM2-16GB")
+    with sim.trace() as trace:
+        found = sim.spawn(run)
+    once = costs.HOST_S + 4e6 / costs.HOST_BYTES_PER_S
+    assert found == [pytest.approx([once, once])] * 2
+    moved = [span for span in trace.spans if span.kind in ("communication", "copy") and "barrier" not in span.name]
+    assert not moved

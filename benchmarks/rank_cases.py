@@ -1,0 +1,66 @@
+"""Programs of `torch.distributed` on 2, 4 and 8 simulated ranks: equal to one process, bytes, and times twice the same.
+
+    python benchmarks/rank_cases.py            # rewrites reference/simulated-ranks.md, in some minutes
+
+The programs are the cases of tests/sim/ranks, which hold the first two columns of results on every run of the tests.
+"""
+
+import sys
+import warnings
+from collections import Counter
+from pathlib import Path
+
+from d2lmini import sim
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "sim" / "ranks"))
+PAGE = ROOT / "reference" / "simulated-ranks.md"
+BEGIN = "<!-- the table: written by benchmarks/rank_cases.py -->\n"
+HEAD = ("| program | ranks | off by | bytes sent | as the formula | simulated | the same twice |\n"
+        "|---|---:|---:|---:|---|---:|---|\n")  # fmt: skip
+
+
+def run(case, ranks):
+    """Return the ranks' results on the host, the bytes they sent by collective, and the simulated seconds."""
+    sim.enable(ranks, gpu="V100-SXM2-16GB", link="NVLink2")
+    with sim.trace() as trace:
+        results = sim.spawn(lambda rank: [t.detach().cpu() for t in case.run(rank)])
+    sent = Counter()
+    for span in trace.spans:
+        if span.kind == "communication":
+            sent[span.name.split()[0]] += span.nbytes
+    return results, sent, trace.seconds
+
+
+def line(case, ranks):
+    """Return one line of the table."""
+    (results, sent, seconds), again = run(case, ranks), run(case, ranks)
+    wanted = case.alone()
+    off = max((ours.double() - theirs.double()).abs().max().item()
+              for result in results for ours, theirs in zip(result, wanted))  # fmt: skip
+    formula = case.sent(ranks) if case.sent else None
+    met = formula and all(sent[name] == nbytes for name, nbytes in formula.items())
+    agrees = "none" if formula is None else "yes" if met else "no"
+    same = again[1:] == (sent, seconds) and all(
+        (a == b).all() for first, second in zip(results, again[0]) for a, b in zip(first, second))  # fmt: skip
+    differs = f"{off:.1e}" if off else "nothing"
+    return (f"| {case.name} | {ranks} | {differs} | {sum(sent.values()):,} | {agrees} | "
+            f"{seconds * 1e3:.3f} ms | {'yes' if same else 'no'} |\n")  # fmt: skip
+
+
+def main():
+    """Run all cases and write the table into the page."""
+    import cases
+
+    warnings.simplefilter("ignore")
+    lines = []
+    for case in cases.CASES:
+        for ranks in (2, 4, 8):
+            lines.append(line(case, ranks))
+            print(lines[-1], end="", flush=True)
+    page = PAGE.read_text(encoding="utf-8").partition(BEGIN)[0]
+    PAGE.write_text(page + BEGIN + "\n" + HEAD + "".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
