@@ -21,7 +21,8 @@ FORM = {  # of a record: a type, or the unit of a quantity; a list's entries are
     "simulated": {"note": str, "rows": [{"name": str, "simulated": "s", "measured": "s", "ratio": "1"}]},
     "scaling": {"note": str, "rows": [{"devices": int, "seconds": "s"}]},
 }  # fmt: skip
-FOREIGN = {"epoch.json", "hidden_units.json", "memory.json", "predict.json"}  # lie there too, from other benchmarks
+FOREIGN = {"epoch.json", "hidden_units.json", "memory.json", "predict.json",  # lie there too, from other benchmarks
+           "sharded.json"}  # fmt: skip
 
 
 def load(folder):
