@@ -1,9 +1,9 @@
 """What a collective costs on a machine, and which wires it holds meanwhile.
 
 By default that is what a library's collective takes, `hardware.collective_costs`, with the algorithm and protocol that
-it would choose; it goes by the links that `paths` says. Tensors of the host stay in its memory. An all-reduce that a
-schedule carries takes its own steps, each as long as its busiest wire. A message from rank to rank takes its route. A
-collective holds all its wires from its beginning to its end.
+it would choose; it goes by the links that `paths` says. An all-reduce that a schedule carries takes its own steps, each
+as long as its busiest wire. A message from rank to rank takes its route. A collective holds all its wires from its
+beginning to its end. The host's own tensors stay in its memory, or go between nodes as a GPU's do.
 """
 
 from collections import defaultdict, namedtuple
@@ -41,7 +41,7 @@ class Prices:
         nbytes = max(call.nbytes for call in calls)
         if call.name == "all_to_all":
             nbytes = tuple(tuple(values.nbytes([part]) for part in call.sent) for call in calls)
-        if call.on_host and call.name in _COPIES:
+        if call.name in _COPIES and self._in_memory(call, devices):
             passes = _COPIES[call.name] * (len(devices) - 1) / len(devices)
             return self._by_memory(call, max(call.ready for call in calls), passes, _whole(nbytes))
         key = call.name, devices, nbytes, call.root or 0, call.schedule
@@ -49,6 +49,11 @@ class Prices:
         streams = [owner.stream(call.where) for owner in owners]
         name = f"{call}, {_size(_whole(nbytes))}{plan.how}"
         return self._occupy(plan, streams, max(call.ready for call in calls), name)
+
+    def _in_memory(self, call, devices):
+        """Say whether the tensors are the host's own, and all ranks on one host."""
+        each = getattr(self._clock.machine, "node", self._clock.machine).count
+        return call.on_host and len({device // each for device in devices}) == 1
 
     def _by_memory(self, call, ready, passes, nbytes):
         """Return when a call on the host's own tensors is over, which copies them in its memory so many times."""
@@ -68,9 +73,9 @@ class Prices:
         ready = max(sending.ready, receiving.ready)
         if self._clock is None or sender is receiver:
             return ready
-        if sending.on_host:
-            return self._by_memory(sending, ready, passes=1, nbytes=sending.nbytes)
         ends = sender.number, receiver.number
+        if self._in_memory(sending, ends):
+            return self._by_memory(sending, ready, passes=1, nbytes=sending.nbytes)
         pair = f"{sending.where} {min(ends)}–{max(ends)}"
         streams = [sender.stream(pair), receiver.stream(pair)]
         name = f"send {sending.rank}→{receiving.rank} in {sending.where}"

@@ -285,3 +285,17 @@ def test_tensors_of_the_host_stay_in_its_memory():
     assert found == [pytest.approx([once, once])] * 2
     moved = [span for span in trace.spans if span.kind in ("communication", "copy") and "barrier" not in span.name]
     assert not moved
+
+
+def test_tensors_of_the_host_cross_the_network_between_nodes():
+    def run(rank):
+        if rank in (0, 8):
+            (dist.send if rank == 0 else dist.recv)(torch.ones(2**22), 8 - rank)
+
+    machine = machines.cluster(machines.MACHINES["DGX-1-V100"], 2)
+    sim.enable(machine=machine)
+    with sim.trace() as trace:
+        sim.spawn(run)
+    adapters = [span for span in trace.spans if "adapter" in span.place]
+    assert {span.nbytes for span in adapters} == {2**24}
+    assert trace.seconds >= copy_seconds(2**24, machine.route(0, 8)[-1].link)
