@@ -176,9 +176,12 @@ def _accelerator():
     if choice == "sim" and not sim.is_enabled():
         sim.enable()
     named = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else None
-    if choice in ("real", None) and named not in (None, "sim"):  # on a machine without GPUs torch names the simulated
+    simulated = named and sim.meant(torch.device(named)).type == "sim"  # cuda too, where it stands for simulated GPUs
+    if choice in ("real", None) and named and not simulated:
         return named
-    return "sim" if choice in ("sim", None) and sim.is_enabled() else None
+    if choice in ("sim", None) and sim.is_enabled():
+        return named if simulated else "sim"
+    return None
 
 
 def _accelerator_row(device):

@@ -43,6 +43,9 @@ class FakeSim:
     def is_enabled(self):
         return self.count > 0
 
+    def meant(self, device):
+        return device
+
     def device_count(self):
         return self.count
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def ranks_alive():
     """Return the processes that run ranks: children of this process, or on Linux of its helper."""
-    below = psutil.Process().children(recursive=True)
+    below = [p for p in psutil.Process().children(recursive=True) if "python" in p.name().lower()]  # not a browser's
     return [p for p in below if p.status() != psutil.STATUS_ZOMBIE and p.parent().pid != os.getpid()]
 
 
