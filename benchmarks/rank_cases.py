@@ -7,34 +7,21 @@ The programs are the cases of tests/sim/ranks, which hold the first two columns 
 
 import sys
 import warnings
-from collections import Counter
 from pathlib import Path
-
-from d2lmini import sim
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "sim" / "ranks"))
+import cases  # noqa: E402
+
 PAGE = ROOT / "reference" / "simulated-ranks.md"
 BEGIN = "<!-- the table: written by benchmarks/rank_cases.py -->\n"
 HEAD = ("| program | ranks | off by | bytes sent | as the formula | simulated | the same twice |\n"
         "|---|---:|---:|---:|---|---:|---|\n")  # fmt: skip
 
 
-def run(case, ranks):
-    """Return the ranks' results on the host, the bytes they sent by collective, and the simulated seconds."""
-    sim.enable(ranks, gpu="V100-SXM2-16GB", link="NVLink2")
-    with sim.trace() as trace:
-        results = sim.spawn(lambda rank: [t.detach().cpu() for t in case.run(rank)])
-    sent = Counter()
-    for span in trace.spans:
-        if span.kind == "communication":
-            sent[span.name.split()[0]] += span.nbytes
-    return results, sent, trace.seconds
-
-
 def line(case, ranks):
     """Return one line of the table."""
-    (results, sent, seconds), again = run(case, ranks), run(case, ranks)
+    (results, sent, seconds), again = cases.ran(case, ranks), cases.ran(case, ranks)
     wanted = case.alone()
     off = max((ours.double() - theirs.double()).abs().max().item()
               for result in results for ours, theirs in zip(result, wanted))  # fmt: skip
@@ -50,8 +37,6 @@ def line(case, ranks):
 
 def main():
     """Run all cases and write the table into the page."""
-    import cases
-
     warnings.simplefilter("ignore")
     lines = []
     for case in cases.CASES:

@@ -4,7 +4,7 @@ A case has a name, `run(rank)`, which returns what is compared; `alone()`, the s
 bytes that n ranks send in all, by collective, as a formula; None where a program sends what no formula tells.
 """
 
-from collections import namedtuple
+from collections import Counter, namedtuple
 
 import torch
 import torch.distributed as dist
@@ -26,6 +26,8 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+from d2lmini import sim
 
 Case = namedtuple("Case", "name run alone sent tolerance")
 STEPS, SAMPLES, WIDTH = 3, 16, 16
@@ -407,3 +409,15 @@ def pipeline(rank, schedule, each=1):
     everything = [None] * n
     dist.all_gather_object(everything, [[p.detach().cpu() for p in part.parameters()] for part in parts])
     return [p for stage in range(n * each) for p in everything[stage % n][stage // n]]
+
+
+def ran(case, ranks):
+    """Return the ranks' results on the host, the bytes sent by collective, and the simulated seconds."""
+    sim.enable(ranks, gpu="V100-SXM2-16GB", link="NVLink2")
+    with sim.trace() as trace:
+        results = sim.spawn(lambda rank: [t.detach().cpu() for t in case.run(rank)])
+    sent = Counter()
+    for span in trace.spans:
+        if span.kind == "communication":
+            sent[span.name.split()[0]] += span.nbytes
+    return results, sent, trace.seconds

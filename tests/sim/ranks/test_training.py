@@ -1,6 +1,5 @@
 """Unmodified programs of `torch.distributed` on 2, 4 and 8 simulated ranks: see `cases`."""
 
-from collections import Counter
 from functools import partial
 
 import cases
@@ -17,23 +16,11 @@ from d2lmini import sim
 from d2lmini.trainer import Trainer
 
 
-def ran(case, ranks):
-    """Return the ranks' results on the host, the bytes sent by collective, and the simulated seconds."""
-    sim.enable(ranks, gpu="V100-SXM2-16GB", link="NVLink2")
-    with sim.trace() as trace:
-        results = sim.spawn(lambda rank: [t.detach().cpu() for t in case.run(rank)])
-    sent = Counter()
-    for span in trace.spans:
-        if span.kind == "communication":
-            sent[span.name.split()[0]] += span.nbytes
-    return results, sent, trace.seconds
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("case", cases.CASES, ids=[case.name for case in cases.CASES])
 def test_ranks_equal_one_process(case, ranks):
-    results, sent, seconds = ran(case, ranks)
+    results, sent, seconds = cases.ran(case, ranks)
     wanted = [t.detach() for t in case.alone()]
     for result in results:
         torch.testing.assert_close(result, wanted, rtol=case.tolerance, atol=case.tolerance)
@@ -41,7 +28,7 @@ def test_ranks_equal_one_process(case, ranks):
         assert sent[collective] == nbytes, collective
     if ranks > 2:
         return
-    again, sent_again, seconds_again = ran(case, ranks)
+    again, sent_again, seconds_again = cases.ran(case, ranks)
     assert (sent_again, seconds_again) == (sent, seconds)
     for first, second in zip(results, again, strict=True):
         assert all(map(torch.equal, first, second))
