@@ -24,7 +24,7 @@ def sweep():
     """Return name -> points of the ladder and the sweep, and the seconds that measuring took, compiling included."""
     start = time.perf_counter()
     curves = {
-        "random": memory_hierarchy.latency(), "in order": memory_hierarchy.latency(in_order=True),
+        "random": memory_hierarchy.latency(), "in order": memory_hierarchy.latency(visits="in order"),
         "read": memory_hierarchy.bandwidth(kernel="read"), "triad": memory_hierarchy.bandwidth(kernel="triad"),
     }  # fmt: skip
     curves["STREAM by PyTorch"] = [memory_hierarchy.stream(curves["triad"][-1].nbytes)]

@@ -21,18 +21,18 @@ HEAD = ("| program | ranks | off by | bytes sent | as the formula | simulated | 
 
 def line(case, ranks):
     """Return one line of the table."""
-    (results, sent, seconds), again = cases.ran(case, ranks), cases.ran(case, ranks)
+    (results, sent, *times), (second_results, *second) = cases.ran(case, ranks), cases.ran(case, ranks)
     wanted = case.alone()
     off = max((ours.double() - theirs.double()).abs().max().item()
               for result in results for ours, theirs in zip(result, wanted))  # fmt: skip
     formula = case.sent(ranks) if case.sent else None
     met = formula and all(sent[name] == nbytes for name, nbytes in formula.items())
     agrees = "none" if formula is None else "yes" if met else "no"
-    same = again[1:] == (sent, seconds) and all(
-        (a == b).all() for first, second in zip(results, again[0]) for a, b in zip(first, second))  # fmt: skip
+    same = second == [sent, *times] and all(
+        (a == b).all() for ours, theirs in zip(results, second_results) for a, b in zip(ours, theirs))  # fmt: skip
     differs = f"{off:.1e}" if off else "nothing"
     return (f"| {case.name} | {ranks} | {differs} | {sum(sent.values()):,} | {agrees} | "
-            f"{seconds * 1e3:.3f} ms | {'yes' if same else 'no'} |\n")  # fmt: skip
+            f"{times[0] * 1e3:.3f} ms | {'yes' if same else 'no'} |\n")  # fmt: skip
 
 
 def main():

@@ -56,7 +56,7 @@ _SOME = "Llama 3.2's shape, 3 sequences; its source ran 3 to 20"
 _SHAPE = "Llama 3.2's shape, one sequence a GPU, no accumulation; DGX H100's network"
 ROWS = [
     Row("Llama-3.1-8B, 8 H100", "FSDP2", 5762, 82.4, TITAN, "power limit of 500 W not modelled", META, Llama, 2, 8192),
-    Row("Llama-3.1-8B, 8 H100, compiled", "FSDP2", 6667, 77.0, TITAN, "compiled for the host only: nothing is fused",
+    Row("Llama-3.1-8B, 8 H100, compiled", "FSDP2", 6667, 77.0, TITAN, "power limit of 500 W not modelled",
         META, Llama, 2, 8192, "compiled"),
     Row("1B, 8 H100", "DDP", 40149.94, None, f"{PLAYBOOK}/dp_scaling.html", _SHAPE, H100, ONE_B, 1, 4096),
     Row("1B, 64 H100", "DDP", 31112.23, None, f"{PLAYBOOK}/dp_scaling.html", _SHAPE, cluster(MACHINES["DGX-H100"], 8),

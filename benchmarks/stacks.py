@@ -68,7 +68,7 @@ STACKS = {
         _CONTAINER, "eager, 2021", _LAMBDA + "that gradients are not hidden: the rows", False, hidden=0,
         batches=_LAMBDA_BATCHES,
     ),
-    "llm.c": Stack("llm.c: C and CUDA", "compiled", "its README", fused_attention=True),
+    "llm.c": Stack("llm.c: C and CUDA", "compiled", "its README; its kernels are fused by hand", fused_attention=True),
     "nanoGPT": Stack("PyTorch 2.0, torch.compile", "compiled", "its README", fused_attention=True, lists=True),
     "torchtitan": Stack("PyTorch 2.6, FSDP2", "eager", "benchmarks/llama3_h100_202412_torchtitan.md",
                         fused_attention=True, lists=True),

@@ -18,7 +18,7 @@ import argparse
 import csv
 import json
 import statistics
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -54,9 +54,10 @@ def simulate(name, card):
     everything = make(name)
     inputs = everything[2]
     nbytes = inputs.numel() * inputs.element_size()
-    return foresee(partial(step, *everything), slower(build(1, card)), nbytes, way="compiled").seconds
+    return foresee(partial(step, *everything), slower(build(1, card)), nbytes, way="C++").seconds
 
 
+@cache
 def flops(name):
     """Return the floating-point operations of one training step, a convolution by its direct algorithm."""
     everything = make(name)

@@ -36,7 +36,7 @@ def _longest_message(sends, machine):
     longest, busy = 0.0, Counter()
     for send, nbytes in sends:
         hops = machine.route(send.src, send.dst)
-        costs = hop_seconds(nbytes, hops, in_chunks=machine.in_chunks)
+        costs = hop_seconds(nbytes, hops)
         longest = max(longest, sum(delay for delay, _ in costs) + costs[-1][1])
         for hop, (_, seconds) in zip(hops, costs, strict=True):
             busy.update(dict.fromkeys(hop.wires, seconds))

@@ -109,15 +109,14 @@ def copy_seconds(nbytes, link, pinned=True):
     return COPY_S + (link.latency_s or 0) + nbytes / rate
 
 
-def hop_seconds(nbytes, hops, pinned=True, in_chunks=True):
+def hop_seconds(nbytes, hops, pinned=True):
     """Return (delay, seconds) of each hop of a copy: when it starts, after the hop before it, and how long it takes.
 
-    hops: of `Machine.route`. One hop starts at once; the second, from the host on, starts when the first chunk has
-    arrived there or, without `in_chunks`, when all has.
+    hops: of `Machine.route`. One hop starts at once; the second, from the host on, when the first chunk is there.
     """
     whole = [copy_seconds(nbytes, hop.link, pinned) for hop in hops]
-    if len(hops) == 1 or not in_chunks:
-        return list(zip([0.0, *whole], whole, strict=False))
+    if len(hops) == 1:
+        return [(0.0, *whole)]
     first = copy_seconds(min(nbytes, STAGING_BYTES), hops[0].link, pinned) + STAGING_S
     slower = max(whole) + STAGING_S * max(0, nbytes / STAGING_BYTES - 1)
     return [(0.0, slower), (first, slower)]

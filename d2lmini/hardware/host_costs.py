@@ -13,7 +13,8 @@ class HostCost:
     """One way to run a step.
 
     forward_s: of an operation that Python calls, the launch included. backward_s: of one that autograd calls from C++.
-    low_s, high_s: between which forward_s lies on other hosts. source: where the figures come from.
+    low_s, high_s: between which forward_s lies on other hosts. source: where the figures come from. fuses: whether
+    generated code does several operations in one kernel, as `sim.model.fusion` has it.
     """
 
     name: str
@@ -22,6 +23,7 @@ class HostCost:
     low_s: float
     high_s: float
     source: str
+    fuses: bool = False
 
 
 HOST_COSTS = {cost.name: cost for cost in (
@@ -34,6 +36,7 @@ HOST_COSTS = {cost.name: cost for cost in (
              "fitted on the same rows of NVIDIA DeepLearningExamples, container pytorch-21.03, with the loss and its "
              "report counted as operations; backward assumed: no Python, no module"),
     HostCost("compiled", 8e-6, 8e-6, 4e-6, 15e-6,
-             "assumed: torch.compile's generated code, or a program in C or C++, that does little but launch. Of the "
-             "host alone: operations that generated code fuses are priced one by one"),
+             "assumed, of the host: torch.compile's generated code, which does little but launch. What it fuses: "
+             "torch/_inductor/codegen/simd.py of PyTorch 2.13", fuses=True),
+    HostCost("C++", 8e-6, 8e-6, 4e-6, 15e-6, "assumed: a program that calls a library's kernels one by one"),
 )}  # fmt: skip

@@ -2,7 +2,7 @@
 
 A wire carries bytes in ONE direction and serves one copy at a time; a route is a list of hops, one after the other, and
 a hop occupies all its wires at once. Without peer-to-peer access a copy between GPUs is two hops, through the host, in
-chunks as drivers do it; `staged_whole` gives the machine that first brings everything to the host.
+chunks as drivers do it.
 
 A cluster is several equal machines joined by a network: node 0 has the first GPUs, node 1 the next. A GPU hands its
 bytes to its node's adapter and the network brings them into the other GPU's memory (GPUDirect RDMA), without a stop in
@@ -33,7 +33,7 @@ class Machine:
     pairs: for each pair (i, j), i < j, the number of `pair_link`s between the two, for machines wired GPU to GPU.
     port: what connects each GPU to a switch that reaches every other GPU at full speed, or None.
     network: one adapter to other machines, and `adapters` of them, or None.
-    sharp: whether that switch adds what it carries. in_chunks: whether copies through the host are pipelined.
+    sharp: whether that switch adds what it carries.
     """
 
     name: str
@@ -50,7 +50,6 @@ class Machine:
     network: Link | None = None
     adapters: int = 0
     sharp: bool = False
-    in_chunks: bool = True
 
     def route(self, src, dst):
         """Return the hops from `src` to `dst`, each a GPU's index or None for the host.
@@ -148,11 +147,6 @@ MACHINES = {machine.name: machine for machine in (
 def slower(machine):
     """Return `machine` with its GPUs at their base clock; raises ValueError where none is published."""
     return replace(machine, gpu=machine.gpu.at_base_clock(), name=f"{machine.name} at base clock")
-
-
-def staged_whole(machine):
-    """Return `machine` with a driver that copies a whole tensor to the host before it copies any of it on."""
-    return replace(machine, in_chunks=False, name=f"{machine.name}, staged whole")
 
 
 @dataclass(frozen=True, kw_only=True)

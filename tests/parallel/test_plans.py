@@ -166,7 +166,7 @@ def test_what_cannot_be_cut(layout):
 
 @pytest.mark.parametrize(("shape", "batch", "tensor"), [(ONE_B, 1, 1), (EIGHT_B, 1, 1), (EIGHT_B, 2, 4)])
 def test_a_layer_takes_what_the_simulated_clock_says(shape, batch, tensor):
-    sim.enable(machine=build(1, H100.name), shapes_only=True, way="compiled")
+    sim.enable(machine=build(1, H100.name), shapes_only=True, way="C++")
     with torch.device("sim:0"):
         heads = shape.heads // tensor, shape.key_heads // tensor
         layer = Layer(shape.width, *heads, shape.hidden // tensor)

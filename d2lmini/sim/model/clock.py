@@ -22,6 +22,7 @@ import torch
 from d2lmini.hardware.catalog import find
 from d2lmini.hardware.costs import LAUNCH_S, hop_seconds, operation_seconds
 from d2lmini.hardware.host_costs import HOST_COSTS
+from d2lmini.sim.model.fusion import Fusion
 from d2lmini.sim.model.streams import PS, Queue
 from d2lmini.sim.model.threads import Hosts
 from d2lmini.sim.model.timeline import Span, Trace
@@ -40,11 +41,10 @@ class Clock:
 
     def __init__(self, machine, way="eager"):
         self.machine, self.way, self.lock = machine, find(HOST_COSTS, way, "way to run a step"), threading.RLock()
-        self._calls = round(self.way.forward_s * PS), round(self.way.backward_s * PS)
         self._default = [Queue(self, device, 0) for device in range(machine.count)]
         self._ends, self._numbers = [0] * machine.count, [0] * machine.count
         self._wires, self._costs, self._routes, self.traces = {}, {}, {}, ()
-        self._host = Hosts(_LAUNCH).here
+        self._host, self.fuses, self._fusion = Hosts(_LAUNCH, self.way).here, self.way.fuses, Fusion(self)
 
     # -- what the devices report -------------------------------------------------------------------------------------
 
@@ -53,22 +53,25 @@ class Clock:
 
         func: a `torch._ops.OpOverload`. args, kwargs, out: the real tensors, or tensors on the meta device.
         """
-        self.queue(device, self.price(func, args, kwargs, out))
+        self.queue(device, self.price(func, args, kwargs, out), (func, args, kwargs, out))
 
     def price(self, func, args, kwargs, out):
         """Return what an operation costs, for `queue`: picoseconds, its name, its bytes; None if it costs nothing."""
         key = signature(func, args, kwargs, out)
         return None if key is None else self._costs.get(key) or self._price(key, func, args, kwargs, out)
 
-    def queue(self, device, cost):
-        """Queue an operation of a known cost on the device's current stream."""
+    def queue(self, device, cost, values=None):
+        """Queue an operation of a known cost on the current stream; values: as `price` takes them, if it `fuses`."""
         if cost is None:
             return
         with self.lock:
             host = self._host()
-            call = self._calls[_backward_task() >= 0] if host.launch else 0
-            launched = host.now = host.now + call
             stream = host.streams.get(device) or self._default[device]
+            if host.fuses:
+                self._fusion.queue(host, stream, cost, values)
+                return
+            call = host.calls[_backward_task() >= 0] if host.launch else 0
+            launched = host.now = host.now + call
             start = stream.end if stream.end > launched else launched
             stream.end = end = start + cost[0]
             if end > self._ends[device]:
@@ -91,9 +94,10 @@ class Clock:
             host = self._host()
             host.now += host.launch
             streams = [host.streams.get(end) or self._default[end] for end in (src, dst) if end is not None]
+            self._fusion.part(*(stream.device for stream in streams))
             start, hops = max([host.now, *(stream.end for stream in streams)]), self._route(src, dst)
             name = f"copy {_place(src)}→{_place(dst)}"
-            costs = hop_seconds(nbytes, hops, pinned or None not in (src, dst), self.machine.in_chunks)
+            costs = hop_seconds(nbytes, hops, pinned or None not in (src, dst))
             for hop, (delay, seconds) in zip(hops, costs, strict=True):
                 start = self._occupy(hop.wires, start + round(delay * PS), round(seconds * PS), name, nbytes)
             time = start + round(costs[-1][1] * PS)
@@ -106,6 +110,7 @@ class Clock:
     def synchronize(self, device=None):
         """Make the host wait until the device, or with None every device, has finished all its streams."""
         with self.lock:
+            self._fusion.part(*(range(len(self._ends)) if device is None else [device]))
             self.wait_until(max(self._ends) if device is None else self._ends[device], "synchronize")
 
     # -- streams, events and the host's own time ---------------------------------------------------------------------
@@ -173,12 +178,14 @@ class Clock:
     def hold(self, stream, time):
         """Let what `stream` is given from now on start no earlier than `time`; the host does not wait."""
         with self.lock:
+            self._fusion.part(stream.device)
             stream.end = max(stream.end, time)
             self._ends[stream.device] = max(self._ends[stream.device], stream.end)
 
     def mark(self, stream):
         """Return the time at which `stream` gets past all it holds now."""
         with self.lock:
+            self._fusion.part(stream.device)
             stream.end = max(stream.end, self._host().now)
             return stream.end
 
@@ -193,6 +200,11 @@ class Clock:
             yield
         finally:
             host.launch = before
+
+    def run_as(self, way):
+        """Return a context manager: the calling thread runs what is inside in the way of that name."""
+        self.fuses = True  # it may be
+        return self._host().running_as(find(HOST_COSTS, way, "way to run a step"))
 
     def trace(self):
         """Return a context manager that records what happens while it is open: a `timeline.Trace`."""

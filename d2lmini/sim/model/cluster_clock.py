@@ -8,9 +8,9 @@ class ClusterClock(Clock):
 
     first = 0
 
-    def queue(self, device, cost):
+    def queue(self, device, cost, values=None):
         """As `Clock.queue`."""
-        super().queue(self.first + device, cost)
+        super().queue(self.first + device, cost, values)
 
     def copy(self, src, dst, *how):
         """As `Clock.copy`."""

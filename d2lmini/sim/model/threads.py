@@ -6,17 +6,39 @@ as long as threads queue work on different devices and over different wires, and
 which is what `torch.nn.parallel.parallel_apply` does. They are taken to run side by side.
 """
 
+import contextlib
 import threading
+
+from d2lmini.sim.model.streams import PS
 
 
 class Host:
     """One thread's time `now`, its streams by device where they are not the default ones, and what a `launch` costs.
 
-    row: its row in a timeline, 0 for the first thread, else None until it is known.
+    way: of `hardware.host_costs`. row: its row in a timeline, 0 for the first thread, else None until it is known.
     """
 
-    def __init__(self, now, launch, row=None):
+    def __init__(self, now, launch, way, row=None):
         self.now, self.launch, self.row, self.streams = now, launch, row, {}
+        self.run_as(way)
+
+    def run_as(self, way):
+        """Take `way` from now on: `calls` is what a call costs in picoseconds, outside backward and in it.
+
+        part: new each time, for a compiler fuses nothing across the ends of what it compiles.
+        """
+        self.way, self.fuses, self.part = way, way.fuses, object()
+        self.calls = round(way.forward_s * PS), round(way.backward_s * PS)
+
+    @contextlib.contextmanager
+    def running_as(self, way):
+        """Take `way` inside a ``with``."""
+        before = self.way
+        self.run_as(way)
+        try:
+            yield
+        finally:
+            self.run_as(before)
 
     def row_on(self, device=0):
         """Return the row, 1 + the first device that the thread gives work: not by which thread comes first."""
@@ -26,10 +48,10 @@ class Host:
 
 
 class Hosts:
-    """The threads of one clock; `launch` is what one costs, in picoseconds."""
+    """The threads of one clock; `launch` is what one costs, in picoseconds, `way` how they run a step at first."""
 
-    def __init__(self, launch):
-        self._launch, self._main, self._others = launch, Host(0, launch, row=0), []
+    def __init__(self, launch, way):
+        self._launch, self._way, self._main, self._others = launch, way, Host(0, launch, way, row=0), []
         self._local = threading.local()
         self._local.host = self._main
 
@@ -38,7 +60,7 @@ class Hosts:
         try:
             host = self._local.host
         except AttributeError:
-            host = self._local.host = Host(self._main.now, self._launch)
+            host = self._local.host = Host(self._main.now, self._launch, self._way)
             self._others.append((threading.current_thread(), host))
             return host
         if self._others and host is self._main:

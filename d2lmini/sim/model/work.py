@@ -64,7 +64,7 @@ def measure(func, args, kwargs, out):
     packet = func._overloadpacket
     name = packet.__name__
     products = dense_products(name, args, out)
-    read, written = _tensors((args, kwargs)), _tensors(out) or _changed(func, args)
+    read, written = read_and_written(func, args, kwargs, out)
     floats = (t.dtype for t in (*read, *written) if t.dtype.is_floating_point)
     dtype = read[0].dtype if products else next(floats, torch.int64)
     kind = _kind(name, products)
@@ -74,6 +74,11 @@ def measure(func, args, kwargs, out):
     else:
         flops = sum(2 * p.batch * p.m * p.n * p.k for p in products)
     return Work(name.replace("_for_cpu", ""), kind, flops, _traffic(name, read, written), _type(dtype, kind), products)
+
+
+def read_and_written(func, args, kwargs, out):
+    """Return the tensors that a call reads and those that it writes, two lists."""
+    return _tensors((args, kwargs)), _tensors(out) or _changed(func, args)
 
 
 def circumstances(func):

@@ -20,6 +20,7 @@ def on_one_thread(run):
         leaf = one.clone().requires_grad_()
         copy = leaf.clone()
 
+    @guard.Guard.careful()
     def engine_run_backward(roots, grads, *args, **kwargs):
         grads = _roots_placed(roots, grads)
         try:
