@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from d2lmini.collectives.schedules import ALLREDUCE, messages
+from d2lmini.collectives.schedules import messages, named
 from d2lmini.distributed.handshake import Handshake
 
 SEGMENT = 1024 * 1024  # bytes; a message costs both processors some 50 µs, so short ones lose more than they win
@@ -88,16 +88,13 @@ class Messages:
 
     def __init__(self, timeout=None):
         self.handshake, self.scratch = Handshake(timeout), torch.empty(0, dtype=torch.uint8)
-        self.schedules = {name: make(self.handshake.world_size) for name, make in ALLREDUCE.items()}
 
     def allreduce(self, tensor, algorithm="ring"):
         """Replace `tensor` on every rank by the sum over all ranks; return it.
 
         algorithm: a name in `schedules.ALLREDUCE`. Raises as `execute` does.
         """
-        if algorithm not in self.schedules:
-            raise ValueError(f"unknown algorithm {algorithm!r}: choose one of {', '.join(ALLREDUCE)}")
-        return self._execute(self.schedules[algorithm], algorithm, tensor)
+        return self._execute(named(algorithm, self.handshake.world_size), algorithm, tensor)
 
     def execute(self, schedule, tensor):
         """Run this rank's part of `schedule` on `tensor`, a CPU tensor, in place; return it. Every rank must call this.

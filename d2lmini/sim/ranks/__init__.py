@@ -8,6 +8,7 @@
                   └── costs ── paths, schedules          what it takes, and on which wires
     patches                        what is replaced in torch meanwhile
     reducer, tracker, shardings    what DDP's reducer, DTensor's random numbers and its rules for sharding need
+    chunks                         what FSDP2 cuts parameters into
     functional                     torch's operations for collectives on tensors of simulated GPUs
     here                           which rank the calling thread is
     errors                         what goes wrong between ranks

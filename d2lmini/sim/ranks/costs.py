@@ -76,7 +76,8 @@ class Prices:
         ends = sender.number, receiver.number
         if self._in_memory(sending, ends):
             return self._by_memory(sending, ready, passes=1, nbytes=sending.nbytes)
-        pair = f"{sending.where} {min(ends)}–{max(ends)}"
+        both = sending.batched and receiving.batched
+        pair = f"{sending.where} " + ("{}→{}".format(*ends) if both else "{}–{}".format(*sorted(ends)))
         streams = [sender.stream(pair), receiver.stream(pair)]
         name = f"send {sending.rank}→{receiving.rank} in {sending.where}"
         return self._occupy(Plan("", [self._step([(*ends, sending.nbytes)])]), streams, ready, name)

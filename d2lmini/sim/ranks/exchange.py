@@ -21,7 +21,7 @@ class Call:
     same: {word: value} that must agree among the ranks. act: does it, given all ranks' calls. nbytes: what the cost
     counts. results: what its Work returns. on_host: whether the tensors are the host's. root: a place in the group.
     reduction: a ReduceOp. schedule: what carries it, or an algorithm's name; None for what a
-    library would choose.
+    library would choose. tag, batched: of a message: what tells it from others, and whether it is one of a batch.
     """
 
     name: str
@@ -35,6 +35,8 @@ class Call:
     root: int | None = None
     reduction: object = None
     schedule: object = None
+    tag: int = 0
+    batched: bool = False
     source: int = -1
     rank: int = -1  # this and what follows is filled in by `Exchange`
     number: int = 0
@@ -42,7 +44,9 @@ class Call:
     ready: int = 0
 
     def __str__(self):
-        return f"{self.name} #{self.number} of {self.where}" if self.number else f"{self.name} in {self.where}"
+        if self.number:
+            return f"{self.name} #{self.number} of {self.where}"
+        return f"{self.name}{f' with tag {self.tag}' if self.tag else ''} in {self.where}"
 
     @property
     def where(self):

@@ -3,6 +3,7 @@
 The methods have the names and arguments of `torch.distributed.ProcessGroup`. All return a Work at once.
 """
 
+import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import (
     AllreduceOptions,
@@ -49,6 +50,8 @@ class SimGroup(dist.ProcessGroup):
         return NAME
 
     _get_backend_name = getBackendName
+
+    _device_types = property(lambda self: [torch.device("sim"), torch.device("cpu")])
 
     def _get_backend(self, device):
         return self
@@ -186,6 +189,7 @@ class SimGroup(dist.ProcessGroup):
     def _join(self, name, sent, received, act, nbytes, same=None, root=None, results=None, op=None, schedule=None):
         call = self._call(name, sent, received, act, nbytes, results)
         call.schedule = schedule
+        self._check_place(name, root)
         if op is not None:
             reductions.check(op, received[0].dtype)
             call.same["reduction"] = reductions.name(op)
@@ -194,6 +198,8 @@ class SimGroup(dist.ProcessGroup):
         return self._kept(self._exchange.join(self._place, call, self._owner))
 
     def _post(self, call, source, target, tag):
+        self._check_place(call.name, source if call.received else target)
+        call.tag, call.batched = tag, self._owner.in_batch
         return self._kept(self._exchange.post(self._place, call, self._owner, source, target, tag))
 
     def _call(self, name, sent, received, act, nbytes=None, results=None):
@@ -212,6 +218,10 @@ class SimGroup(dist.ProcessGroup):
         if self._together is not None:
             self._together.append(work)
         return work
+
+    def _check_place(self, name, place):
+        if place is not None and not 0 <= place < self._size:
+            raise ValueError(f"{name}: expected one of the {self._size} ranks of {self._exchange.where}, got {place}")
 
     def _check_lists(self, lists):
         for tensors in lists:

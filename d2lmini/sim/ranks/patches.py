@@ -5,10 +5,14 @@ import contextlib
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d, rpc
+from torch.distributed.fsdp._fully_shard import _fsdp_param
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
+from torch.nn.parallel import DistributedDataParallel
 
 from d2lmini.sim.device.state import state
+from d2lmini.sim.patches.for_a_while import replaced
 from d2lmini.sim.ranks import reducer, shardings
+from d2lmini.sim.ranks.chunks import Chunks
 from d2lmini.sim.ranks.group import NAME
 from d2lmini.sim.ranks.here import here
 from d2lmini.sim.ranks.process import Process
@@ -19,17 +23,14 @@ def torch_for_ranks():
     """Let torch be as ranks need it inside, and as it was afterwards."""
     if NAME not in dist.Backend.backend_list:  # what is known stays known, as the device type does
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["sim", "cpu"])
-    process, own = Process(), [(owner, name, getattr(owner, name)) for owner, name in _REPLACED]
+    process = Process()
     torch._C._distributed_c10d._set_thread_isolation_mode(True)
-    for (owner, name), function in _REPLACED.items():
-        setattr(owner, name, function)
     state.backward_ended = _backward_ended
     try:
-        yield
+        with replaced((*place, function) for place, function in _REPLACED.items()):
+            yield
     finally:
         state.backward_ended = None
-        for owner, name, function in own:
-            setattr(owner, name, function)
         reducer.withdraw()
         torch._C._distributed_c10d._set_thread_isolation_mode(False)
         process.enter()
@@ -84,12 +85,31 @@ def _monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
         (group or distributed_c10d._get_default_group()).monitored_barrier(timeout, wait_all_ranks)
 
 
+def _batch_isend_irecv(p2p_op_list):
+    """Let messages of a batch go both ways at once, as NCCL's do in one kernel; others of a pair go one by one."""
+    rank = here()
+    if rank is None:
+        return _batch(p2p_op_list)
+    rank.in_batch = True
+    try:
+        return _batch(p2p_op_list)
+    finally:
+        rank.in_batch = False
+
+
+def _check_hook(model, hook):
+    """Let ranks send gradients as bfloat16: torch's own check of such a hook looks for CUDA and NCCL."""
+    if here() is None or not getattr(hook, "__name__", "").startswith("bf16_compress"):
+        _check_comm_hook(model, hook)
+
+
 def _backward_ended():
     if here() is not None:
         here().end_backward()
 
 
 _init_process_group, _new_process_group = dist.init_process_group, distributed_c10d._new_process_group_helper
+_batch, _check_comm_hook = dist.batch_isend_irecv, DistributedDataParallel._check_comm_hook
 _REPLACED = {
     (dist, "init_process_group"): _init_from_program,
     (distributed_c10d, "init_process_group"): _init_from_program,
@@ -97,9 +117,13 @@ _REPLACED = {
     (dist, "split_group"): _split_group,
     (distributed_c10d, "split_group"): _split_group,
     (rpc, "init_rpc"): _no_rpc,
+    (dist, "batch_isend_irecv"): _batch_isend_irecv,
+    (distributed_c10d, "batch_isend_irecv"): _batch_isend_irecv,
     (dist, "monitored_barrier"): _monitored_barrier,
     (distributed_c10d, "monitored_barrier"): _monitored_barrier,
+    (DistributedDataParallel, "_check_comm_hook"): _check_hook,
     (dist, "Reducer"): reducer.Reducer,
     (dist, "_verify_params_across_processes"): reducer.verify_params,
+    (_fsdp_param, "_chunk_with_empty"): Chunks,
     (ShardingPropagator, "propagate_op_sharding_non_cached"): shardings.propagate,
 }

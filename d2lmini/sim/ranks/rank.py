@@ -20,6 +20,7 @@ class Rank:
         self.program_joined = False  # whether the program has called init_process_group
         self.groups = Counter()  # how often the rank has made a group of that name and those ranks
         self.on_device = False  # whether the host's tensors that a group is handed stand for the device's
+        self.in_batch = False  # whether its messages go out together
         self._streams, self._backward = {}, 0
 
     def _environment(self, each):

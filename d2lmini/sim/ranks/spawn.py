@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
+from weakref import WeakSet
 
 import torch
 import torch.distributed as dist
@@ -54,8 +55,7 @@ def spawn(fn, args=(), nprocs=None, allreduce=None):
     if signals.in_use(signals.SIGINT) is not signals.handler:
         signals.install()  # which the ranks' threads cannot, and would try before every operation
     with torch_for_ranks():
-        world.run(fn, args)
-    return world.results
+        return world.run(fn, args)
 
 
 class World:
@@ -67,10 +67,10 @@ class World:
         self.baton, self._prices = Baton(size, self._explain), Prices(state.clock)
         self.ranks = [Rank(first + i, i, self, state.clock, gpus) for first, gpus in _nodes(size)
                       for i in range(min(len(gpus), size - first))]  # fmt: skip
-        self.store, self.shardings = dist.HashStore(), {}
+        self.store, self.shardings, self.works = dist.HashStore(), {}, WeakSet()
 
     def run(self, fn, args):
-        """Run `fn` on all ranks; raises the error of the first that raised one."""
+        """Run `fn` on all ranks and return its results; raises the error of the first that raised one."""
         threads = [threading.Thread(target=self._body, args=(rank, fn, args), name=f"rank {rank.number}", daemon=True)
                    for rank in self.ranks]  # fmt: skip
         for thread in threads:
@@ -83,7 +83,7 @@ class World:
         except BaseException:  # Ctrl-C
             self._interrupt(threads)
             raise
-        self._raise()
+        return self._end()
 
     def group(self, options):
         """Return the calling rank's part of a new process group: what torch calls to make one."""
@@ -136,15 +136,20 @@ class World:
                                                            ctypes.py_object(Stopped))  # fmt: skip
             time.sleep(_LOOK_S / 10)
 
-    def _raise(self):
+    def _end(self):
+        """Return the results or raise an error, and keep neither: torch keeps a Work that nobody waits for, and us."""
         works = [work for exchange in self._exchanges.values() for work in exchange.open()]
-        if self._errors:
-            number, error = self._errors[0]
+        for work in self.works:
+            work.forget()
+        results, errors, self.results, self._errors, self._exchanges = self.results, self._errors, None, [], {}
+        if errors:
+            number, error = errors[0]
             if isinstance(error, (DeadlockError, MismatchError)):
                 raise error
             raise RankError(number, self.size, error) from error
         if works:
             raise DeadlockError(f"all ranks have returned, but {self._waits(works)}")
+        return results
 
     # -- what a deadlock's message says ------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ class Work(dist.Work):
         super().__init__()
         self.call, self.owner, self.rank = call, rank, call.rank
         self.finished, self._future = False, None
+        rank.world.works.add(self)
         self.end = 0  # the simulated moment, in picoseconds, at which it is over
 
     def finish(self, end):
@@ -62,6 +63,10 @@ class Work(dist.Work):
             self._future = Future(self.owner, self.end, self.call)
             self._future.set_result(self.call.results)
         return self._future
+
+    def forget(self):
+        """Let go of the tensors, once the ranks have ended."""
+        self.call.sent = self.call.received = self.call.results = []
 
     def _arrive(self):
         if not self.finished:

@@ -30,7 +30,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from d2lmini import sim
 
 Case = namedtuple("Case", "name run alone sent tolerance")
-STEPS, SAMPLES, WIDTH = 3, 16, 16
+STEPS, SAMPLES, WIDTH = 2, 16, 16
 CASES = []
 
 
@@ -185,9 +185,10 @@ def ddp_join(rank):
     return model.parameters()
 
 
-@case(trained, gradients, name="DDP, hook", hook=default_hooks.allreduce_hook)
-@case(trained, lambda n: {"all_reduce": gradients(n)["all_reduce"] // 2}, 1e-3, name="DDP, gradients in float16",
+@case(trained, lambda n: {"all_reduce": gradients(n)["all_reduce"] // 2}, 1e-3, name="DDP, hook to float16",
       hook=default_hooks.fp16_compress_hook)  # fmt: skip
+@case(trained, lambda n: {"all_reduce": gradients(n)["all_reduce"] // 2}, 1e-2, name="DDP, hook to bfloat16",
+      hook=default_hooks.bf16_compress_hook)  # fmt: skip
 def ddp_hook(rank, hook):
     model = DistributedDataParallel(network().to("sim"))
     model.register_comm_hook(None, hook)

@@ -211,9 +211,10 @@ def test_objects():
 def test_messages():
     def run(rank):
         after, before = (rank + 1) % N, (rank - 1) % N
-        around, tagged, whoever = (torch.zeros(3, 2, device="sim") for _ in range(3))
-        swap = [dist.P2POp(dist.isend, mine(rank), after), dist.P2POp(dist.irecv, around, before)]
-        for work in dist.batch_isend_irecv(swap):
+        around, back, tagged, whoever = (torch.zeros(3, 2, device="sim") for _ in range(4))
+        calls = [(dist.isend, mine(rank), after), (dist.irecv, around, before),
+                 (dist.isend, mine(rank), before), (dist.irecv, back, after)]  # fmt: skip
+        for work in dist.batch_isend_irecv([dist.P2POp(*call) for call in calls]):
             work.wait()
         if rank == 0:
             dist.isend(mine(7), 1, tag=7)
@@ -227,13 +228,14 @@ def test_messages():
             assert dist.recv(whoever) == 3
         else:
             dist.send(mine(9), 2)
-        return around, tagged, whoever
+        return around, back, tagged, whoever
 
     results = sim.spawn(run)
-    for rank, (around, _, _) in enumerate(results):
+    for rank, (around, back, _, _) in enumerate(results):
         equal(around, given((rank - 1) % N))
-    equal(results[1][1], given(7))
-    equal(results[2][2], given(9))
+        equal(back, given((rank + 1) % N))
+    equal(results[1][2], given(7))
+    equal(results[2][3], given(9))
 
 
 def test_functional_collectives_and_their_gradients():
@@ -294,17 +296,3 @@ def test_groups_of_other_backends_and_split_groups_are_ours():
         return dist.get_backend(host), data.tolist(), part.tolist()
 
     assert sim.spawn(run) == [("simccl", [4, 4], [s, s]) for s in (1, 1, 5, 5)]
-
-
-def test_a_batch_of_messages_goes_both_ways_at_once():
-    def run(rank):
-        sent, got = mine(rank), [torch.empty(3, 2, device="sim") for _ in range(2)]
-        right, left = (rank + 1) % N, (rank - 1) % N
-        calls = [(dist.isend, sent, right), (dist.irecv, got[0], left), (dist.isend, sent, left),
-                 (dist.irecv, got[1], right)]  # fmt: skip
-        for work in dist.batch_isend_irecv([dist.P2POp(*call) for call in calls]):
-            work.wait()
-        equal(got[0], given(left))
-        equal(got[1], given(right))
-
-    sim.spawn(run)

@@ -49,6 +49,14 @@ def test_ranks_that_send_to_one_another_before_they_receive():
     failing(DeadlockError, run, "rank 0 in send", "rank 1 in send")
 
 
+def test_messages_with_other_tags():
+    def run(rank):
+        if rank < 2:
+            (dist.send if rank else dist.recv)(tensor(2), 1 - rank, tag=3 + rank)
+
+    failing(DeadlockError, run, "rank 0 in recv with tag 3", "rank 1 in send with tag 4")
+
+
 def test_two_groups_in_another_order():
     def run(rank):
         first, second = dist.new_group([0, 1, 2, 3]), dist.new_group([0, 1])
@@ -113,6 +121,10 @@ def test_wrong_arguments_are_told_by_the_rank_that_gives_them():
     def floats(rank):
         dist.all_reduce(tensor(1), dist.ReduceOp.BAND)
 
+    def peers(rank):
+        dist.recv(tensor(1), 4)
+
+    failing(RuntimeError, peers, "rank 0 of 4", "ValueError", "4 ranks", "got 4")
     failing(RuntimeError, lists, "rank 0 of 4", "ValueError", "list of 4")
     failing(RuntimeError, shares, "rank 0 of 4", "ValueError", "share")
     failing(RuntimeError, device, "rank 1 of 4", "ValueError", "sim:1", "sim:0")

@@ -1,15 +1,19 @@
 """Starting ranks: results, errors, and that nothing is left behind."""
 
 import _thread
+import gc
 import os
 import random
+import signal
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed import _functional_collectives as functional
 from torch.distributed import distributed_c10d
 
 from d2lmini import sim
@@ -85,9 +89,12 @@ def test_ctrl_c_ends_all_ranks(where):
         while True:
             pass
 
-    before = left()
-    with pytest.raises(KeyboardInterrupt):
-        sim.spawn(run)
+    before, handler = left(), signal.signal(signal.SIGINT, signal.default_int_handler)  # a job beside ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sim.spawn(run)
+    finally:
+        signal.signal(signal.SIGINT, handler)
     assert left() == before
 
 
@@ -109,6 +116,17 @@ def test_ranks_begin_with_the_random_numbers_of_the_program():
     torch.manual_seed(5)
     results = sim.spawn(lambda rank: torch.rand(1).item())
     assert results == [torch.rand(1).item()] * 4
+
+
+def test_no_tensor_is_kept_where_a_collective_is_waited_for_by_nobody():
+    def run(rank):
+        functional.all_reduce(torch.ones(2, device="sim"), "sum", dist.group.WORLD)
+        return torch.ones(2, device="sim")
+
+    results = [weakref.ref(tensor) for tensor in sim.spawn(run)]
+    gc.collect()
+    assert [result() for result in results] == [None] * 4
+    assert [torch.sim.memory_allocated(i) for i in range(4)] == [0] * 4
 
 
 def test_a_program_may_end_its_groups_itself():

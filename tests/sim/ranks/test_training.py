@@ -1,5 +1,7 @@
 """Unmodified programs of `torch.distributed` on 2, 4 and 8 simulated ranks: see `cases`."""
 
+import itertools
+import math
 from functools import partial
 
 import cases
@@ -7,12 +9,20 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed import checkpoint
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_model_state_dict,
+    set_state_dict,
+)
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp._fully_shard._fsdp_common import _chunk_with_empty
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor, randn
 from torch.nn.functional import dropout
 
 from d2lmini import sim
+from d2lmini.sim.ranks.chunks import Chunks
 from d2lmini.trainer import Trainer
 
 
@@ -20,7 +30,7 @@ from d2lmini.trainer import Trainer
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("case", cases.CASES, ids=[case.name for case in cases.CASES])
 def test_ranks_equal_one_process(case, ranks):
-    results, sent, seconds = cases.ran(case, ranks)
+    results, sent, *times = cases.ran(case, ranks)
     wanted = [t.detach() for t in case.alone()]
     for result in results:
         torch.testing.assert_close(result, wanted, rtol=case.tolerance, atol=case.tolerance)
@@ -28,8 +38,8 @@ def test_ranks_equal_one_process(case, ranks):
         assert sent[collective] == nbytes, collective
     if ranks > 2:
         return
-    again, sent_again, seconds_again = cases.ran(case, ranks)
-    assert (sent_again, seconds_again) == (sent, seconds)
+    again, *others = cases.ran(case, ranks)
+    assert others == [sent, *times]
     for first, second in zip(results, again, strict=True):
         assert all(map(torch.equal, first, second))
 
@@ -43,6 +53,9 @@ def test_a_checkpoint_of_four_shards_goes_on_in_two(tmp_path):
     def save(rank):
         model, optimizer = begun()
         cases.steps(model, *cases.share(), optimizer)
+        whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+        options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+        set_model_state_dict(model, whole if rank == 0 else {}, options=options)
         checkpoint.save(dict(zip("mo", get_state_dict(model, optimizer))), checkpoint_id=tmp_path)
 
     def load(rank):
@@ -103,12 +116,19 @@ def test_results_of_dtensors_are_on_their_own_ranks_mesh():
             assert torch.equal(result, wanted)
 
 
+def test_the_chunks_of_a_parameter_are_torchs():
+    for shape, dim, count in itertools.product([(7, 3), (0, 3), (8, 2), (1, 6)], (0, 1), (1, 2, 3, 4, 9)):
+        tensor = torch.arange(math.prod(shape)).view(shape)
+        ours, theirs = Chunks(tensor, count, dim), _chunk_with_empty(tensor, count, dim)
+        assert all(map(torch.equal, map(ours.__getitem__, range(count)), theirs))
+
+
 def test_the_trainer_runs_on_ranks():
     def train(rank, engine):
         x, y = cases.samples()
         optimizer = partial(torch.optim.SGD, lr=0.1)
         trainer = Trainer(cases.network(), torch.nn.MSELoss(), optimizer, engine=engine)
-        for _ in range(3):
+        for _ in range(cases.STEPS):
             trainer.step(x, y)
         return [p.detach().cpu() for p in trainer.replicas[0].parameters()]
 
