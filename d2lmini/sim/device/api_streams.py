@@ -43,7 +43,7 @@ class Stream:
     def synchronize(self):
         """Make the host wait until all that was queued has finished."""
         if self._queue is not None:
-            self._queue.clock.wait_until(self._queue.end, "stream synchronize")
+            self._queue.clock.wait_until(self._queue.clock.mark(self._queue), "stream synchronize")
 
     def query(self):
         """Return whether all that was queued has finished; asking takes the host a little while."""
@@ -57,7 +57,7 @@ class Stream:
         """Let later work here start only after what `stream` holds now; the host does not wait."""
         mine, other = _live(self._queue), _live(stream._queue)
         if mine is not None:
-            mine.clock.hold(mine, other.end)
+            mine.clock.hold(mine, other.clock.mark(other))
 
     def wait_event(self, event):
         """Let later work here start only after `event`."""

@@ -9,6 +9,7 @@ import torch
 
 from d2lmini.sim.device.dispatch import follow, handles
 from d2lmini.sim.device.random import draw
+from d2lmini.sim.device.shapes import made
 from d2lmini.sim.device.state import state
 from d2lmini.sim.device.storage import is_pinned
 from d2lmini.sim.device.tensor import SimTensor, numbers, own, wrap
@@ -32,8 +33,7 @@ def register():
 
 def _empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
     def make():
-        form = memory_format or torch.contiguous_format
-        return torch.empty(size, dtype=dtype, layout=layout, device=state.home, memory_format=form)
+        return torch.empty(size, dtype=dtype, layout=layout, device=state.home, memory_format=memory_format)
 
     return _new(make, _bytes(size, dtype), device, pin_memory)
 
@@ -97,7 +97,7 @@ def new_like(func, args, kwargs):
             state.gpus[target].memory.check(_bytes(size, dtype))
     reals = [a._real if type(a) is SimTensor else a for a in args]
     random = torch.Tag.nondeterministic_seeded in func.tags
-    out = draw(func, func, reals, kwargs, target) if random and target is not None else func(*reals, **kwargs)
+    out = draw(func, func, reals, kwargs, target) if random and target is not None else made(func, reals, kwargs)
     if state.clock is not None and target is not None:
         state.clock.operation(target, func, reals, kwargs, out)
     return out if target is None else wrap(out, target)

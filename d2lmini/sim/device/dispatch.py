@@ -119,7 +119,7 @@ class Plan:
         if clock is not None:
             if record.clock is not clock:
                 record.cost, record.clock = clock.price(func, reals, named, out), clock
-            clock.queue(index, record.cost)
+            clock.queue(index, record.cost, (func, reals, named, out) if clock.fuses else None)
             if self.waits and (not self.indexes or rules.masks_are_counted(func, reals)):
                 clock.wait_until(clock.current_stream(index).end, "stream synchronize")
         if not self.single:

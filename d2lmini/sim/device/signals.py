@@ -8,7 +8,6 @@ that stands here then does nothing but ask for the same signal again a little la
 
 import _signal
 import _thread
-import operator
 import signal
 import threading
 import time
@@ -17,7 +16,7 @@ from itertools import repeat
 
 SIGINT = int(signal.SIGINT)
 in_use = _signal.getsignal  # that of `signal` takes ten times as long, and is asked before every operation
-inside = set()  # holds True while the guard is asked for its type
+inside = {}  # holds something while the guard is asked for its type
 _LATER_S = 0.005
 _usual = None
 
@@ -34,8 +33,12 @@ def undisturbed(answer):
         return answer(*args)
 
     # As in `guard` the look-up is a string of C functions, between which no handler runs.
-    found = map(operator.itemgetter(0), zip(repeat(answering), map(inside.add, repeat(True))))
-    return property(partial(next, found))
+    return property(partial(next, marked(answering)))
+
+
+def marked(answer):
+    """Return an iterator of C functions only: each step marks the moment and gives `answer`."""
+    return map(inside.setdefault, repeat(answer), repeat(answer))
 
 
 def install():

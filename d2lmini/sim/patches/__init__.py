@@ -6,6 +6,6 @@
                  ├── parallel, backward        nn.parallel's functions in C++; autograd's engine
                  ├── storages, parameters      torch's storages; parameters that move
                  └── lazy, compiling, profiling, safetensors    modules without shapes; torch's tools; files
-             ── as_cuda            what `sim.as_cuda` replaces for a while
-             ── autocast           which operations run in low precision
+    for_a_while ── as_cuda         what `sim.as_cuda` replaces, and puts back
+    autocast                       which operations run in low precision
 """

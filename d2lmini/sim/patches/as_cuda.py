@@ -18,6 +18,7 @@ from d2lmini.sim.device import api, api_instead
 from d2lmini.sim.device.api_streams import Stream
 from d2lmini.sim.device.random import SimGenerator
 from d2lmini.sim.device.state import meant, state
+from d2lmini.sim.patches.for_a_while import replaced
 from d2lmini.sim.patches.pinning import FACTORIES
 
 _MODULES = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams)
@@ -40,23 +41,15 @@ def as_cuda():
     if state.as_cuda:
         yield
         return
-    replaced = list(_replaced())
-    own = [(owner, name, vars(owner).get(name, _NOTHING)) for owner, name, _ in replaced]
-    for owner, name, new in replaced:
-        setattr(owner, name, new)
-    state.as_cuda = True
-    try:
-        yield
-    finally:
-        state.as_cuda = False
-        for owner, name, old in own:
-            delattr(owner, name) if old is _NOTHING else setattr(owner, name, old)
+    with replaced(_entries()):
+        state.as_cuda = True
+        try:
+            yield
+        finally:
+            state.as_cuda = False
 
 
-_NOTHING = object()
-
-
-def _replaced():
+def _entries():
     """Yield (owner, name, what takes its place)."""
     for module in _MODULES:
         for name in vars(module):
