@@ -10,15 +10,17 @@ from d2lmini.measuring.levels import size
 def rates(curves, marks=(), title=None, limits=None):
     """Return a figure of the rate of a copy, bytes ÷ seconds, against its size, both on logarithmic axes.
 
-    curves: for each name the sizes in bytes and the seconds; the name stands above the curve's highest point. marks:
-    points (bytes, bytes a second, name) to draw as dots. limits: of the axis of rates, in GB/s.
+    curves: for each name the sizes in bytes and the seconds; the name stands above the first curve's highest point and
+    below that of the others, so that it lies on no other curve. marks: points (bytes, bytes per second, name) to draw
+    as dots. limits: of the axis of rates, in GB/s.
     """
     figure, ax = plots.axes("bytes in one copy", "GB/s", title, figsize=(5.5, 3.2))
     for i, (name, (sizes, seconds)) in enumerate(curves.items()):
         rate = [n / t / 1e9 for n, t in zip(sizes, seconds)]
         ax.loglog(sizes, rate, plots.LINES[i % len(plots.LINES)], color=f"C{i}")
         top = rate.index(max(rate))
-        ax.annotate(name, (sizes[top], rate[top]), (0, 6), textcoords="offset points", ha="center", color=f"C{i}")
+        beside = (0, -16 if i else 6)
+        ax.annotate(name, (sizes[top], rate[top]), beside, textcoords="offset points", ha="center", color=f"C{i}")
     for nbytes, bytes_per_s, name in marks:
         ax.plot(nbytes, bytes_per_s / 1e9, "o", color="tab:red")
         ax.annotate(name, (nbytes, bytes_per_s / 1e9), (8, -12), textcoords="offset points", color="tab:red")

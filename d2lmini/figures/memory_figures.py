@@ -20,6 +20,7 @@ FIGSIZE = (4.8, 3.5)
 # Where a mark's name may stand: so many points from it, and which end of the name is there; the first that is free.
 PLACES = ((8, -3, "left"), (-8, -3, "right"), (0, 8, "center"), (0, -15, "center"), (4, 10, "left"), (4, -18, "left"),
           (-4, -18, "right"), (-4, 10, "right"), (-4, -32, "right"))  # fmt: skip
+ROOF_PLACE = (-3, 3, "right")  # a roof's name stands left of its ridge, where no operation can be
 
 
 def curves(named, ylabel, value, caches=None, title=None, ylim=None):
@@ -88,10 +89,10 @@ def roofline(roofs, marks=(), title=None, ylim=None):
     low, high = 1 / 16, 1024  # FLOPs a byte
     with rc_context(STYLE):
         for roof, line in zip(roofs, LINES, strict=False):
-            corners = [low, max(low, min(roof.ridge, high)), high]
+            corners = [low, _ridge(roof, low, high), high]
             ax.plot(corners, [roof.attainable(x) / 1e9 for x in corners], line, color="0.35")
-            ax.annotate(roof.name, (high, roof.attainable(high) / 1e9), xytext=(0, 4), ha="right", fontsize=SMALL,
-                        textcoords="offset points")  # fmt: skip
+            ax.annotate(roof.name, (corners[1], roof.attainable(corners[1]) / 1e9), xytext=ROOF_PLACE[:2],
+                        ha=ROOF_PLACE[2], fontsize=SMALL, textcoords="offset points")  # fmt: skip
         for (_, x, y), mark in zip(marks, MARKS, strict=False):
             ax.plot([x], [y / 1e9], mark, markersize=7)
         ax.set(xscale="log", yscale="log", ylim=ylim, xlim=(low, high))
@@ -144,8 +145,11 @@ def _name_marks(ax, roofs, marks):
     points = [at(x, y) for _, x, y in marks]
     taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in points]
     for roof in roofs:
-        left, top = at(min(max(roof.ridge, ax.get_xlim()[0]), ax.get_xlim()[1]), roof.flops_per_s)
-        taken += [(left, top - 1, width, top + 1), _box(width, top, roof.name, (0, 4, "right"))]
+        low, high = ax.get_xlim()
+        left, top = at(_ridge(roof, low, high), roof.flops_per_s)
+        slope = np.linspace(at(low, roof.attainable(low)), (left, top), 40)
+        taken += [(x - 1, y - 1, x + 1, y + 1) for x, y in slope]
+        taken += [(left, top - 1, width, top + 1), _box(left, top, roof.name, ROOF_PLACE)]
     for number, ((label, x, y), point) in enumerate(zip(marks, points, strict=True)):
         boxes = [_box(*point, label, place) for place in PLACES]
         free = [not any(_overlap(box, other) for other in taken) and box[0] > 0 and box[2] < width for box in boxes]
@@ -156,10 +160,15 @@ def _name_marks(ax, roofs, marks):
                     color=f"C{number}")  # fmt: skip
 
 
+def _ridge(roof, low, high):
+    """Return a roof's ridge, in FLOPs a byte, or the end of the axis that it lies beyond."""
+    return max(low, min(roof.ridge, high))
+
+
 def _box(x, y, label, place):
     """Return left, bottom, right, top of a name at a place beside (x, y), all in points."""
     right, up, end = place
-    width = 0.56 * SMALL * len(label)
+    width = 0.62 * SMALL * len(label)
     left = x + right - {"left": 0, "center": width / 2, "right": width}[end]
     return left, y + up - 2, left + width, y + up + SMALL
 

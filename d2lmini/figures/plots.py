@@ -47,7 +47,7 @@ def pictures(images, titles, columns, figsize):
         for i, (image, title) in enumerate(zip(images, titles, strict=True)):
             ax = figure.add_subplot(-(-len(images) // columns), columns, i + 1)
             ax.imshow(np.asarray(image), cmap="gray_r", interpolation="none")
-            ax.set_title(str(title), fontsize=10)
+            ax.set_title(str(title), fontsize=11)
             ax.set_axis_off()
     return figure
 
@@ -113,6 +113,8 @@ class Animator:
                 label = self.legend[i] if i < len(self.legend) else None
                 ax.plot(x, y, LINES[i % len(LINES)], marker="o", markersize=4, label=label)
             ax.set(**self.options)
+            if self.options["xscale"] == "linear":  # there is no epoch 1.5
+                ax.xaxis.get_major_locator().set_params(integer=True)
             if self.legend:
                 ax.legend()
         return figure

@@ -5,6 +5,7 @@
     memory_hierarchy ── memory_loops, levels       time and bandwidth by working set, and which cache it fits
     roofline                                       what bounds an operation here
     product_loops                                  a product by loops in several orders, and by torch
+    sparse_products                                a product with a matrix of few numbers, as a list and dense
     library_calls                                  plain loops beside torch: random numbers, transforms, products
     hidden_units                                   a step of training by the width of the network
     unheld                                         measuring in a process that no setting holds back

@@ -75,8 +75,8 @@ def _slow(points, largest, last):
     half = max(inside, key=lambda point: point.nbytes, default=None)
     if half and largest.nbytes > last.nbytes and half.seconds.median > largest.seconds.median / 2:
         yield (f"L{last.level} is said to have {size(last.nbytes)}, but in {size(half.nbytes)} a load takes "
-               f"{half.seconds.median / largest.seconds.median:.0%} of main memory's time: others share it, or it is "
-               "smaller than told")  # fmt: skip
+               f"{half.seconds.median / largest.seconds.median:.0%} of main memory's time: others share it, it is "
+               "smaller than told, or addresses are slow to translate")  # fmt: skip
 
 
 def size(nbytes):

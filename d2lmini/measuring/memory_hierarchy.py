@@ -58,16 +58,20 @@ def cycle(visit):
     return order
 
 
-def latency(sizes=None, in_order=False):
+def latency(sizes=None, visits="at random"):
     """Return a `Point` for each working set: the seconds from one dependent load to the next, on one core.
 
-    The lines are visited at random, or with `in_order` as they lie, which the processor foresees. Raises ValueError for
-    a size of less than two lines, MemoryError for more than is free, RuntimeError without Numba.
+    visits: the order of the lines. "at random"; "page by page", at random but for finishing a page before the next, so
+    that an address's translation serves all lines of its page; "in order", which the processor foresees. Raises
+    ValueError for another order and for a size of less than two lines, MemoryError for more than is free, RuntimeError
+    without Numba.
     """
+    if visits not in VISITS:
+        raise ValueError(f"unknown order of visits {visits!r}: choose one of {', '.join(VISITS)}")
     chase, points = compiled("chase"), []
     for nbytes in _checked(sizes, 2 * LINE, overhead=0.5):
         lines = nbytes // LINE
-        run = _follower(chase, cycle(np.arange(lines) if in_order else _shuffled(lines)))
+        run = _follower(chase, cycle(VISITS[visits](lines)))
         run(min(lines, 2**19))  # once around, so that the cache holds what it can
         points.append(Point(lines * LINE, repeated(run)))
     return points
@@ -185,6 +189,15 @@ def _shuffled(lines):
     Following a random permutation itself would not do: it falls apart into cycles, and a chase stays in one of them.
     """
     return np.random.default_rng(0).permutation(lines)
+
+
+def _page_by_page(lines):
+    """Return the lines with those of a page one after the other, in random order, and the pages in random order too."""
+    rng, page = np.random.default_rng(0), np.arange(lines) * LINE // PAGE
+    return np.lexsort((rng.random(lines), rng.permutation(page[-1] + 1)[page]))
+
+
+VISITS = {"at random": _shuffled, "page by page": _page_by_page, "in order": np.arange}
 
 
 def _arrays(count, nbytes):

@@ -101,7 +101,7 @@ def examples(elements=2**24, device="cpu"):
     return {name: (call[0], call[1:]) for name, call in {**streamed, **products, **conv}.items()}
 
 
-def measure_here(repeat=7):
+def measure_here(repeat=6):
     """Return this machine's `Roof` with the threads that torch uses, and [(`Operation`, `Measurement`)].
 
     The peak is that of the fastest operation, the bandwidth the best of the operations and of `memory_loops` on arrays
@@ -110,7 +110,7 @@ def measure_here(repeat=7):
     """
     largest = memory_hierarchy.working_sets()[-1]
     host.require_memory(4 * largest, "the roofline")
-    points = [memory_hierarchy.bandwidth([largest], kernel, host.usable_cores())[0] for kernel in ARRAYS]
+    points = [memory_hierarchy.bandwidth([largest], kernel, host.usable_cores(), repeat)[0] for kernel in ARRAYS]
     rows = [(count(name, function, *args), memory_hierarchy.repeated_calls(partial(function, *args), repeat))
             for name, (function, args) in examples(largest // 8).items()]  # fmt: skip
     peak = max(operation.flops / took.seconds[0] for operation, took in rows)

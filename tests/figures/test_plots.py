@@ -48,6 +48,7 @@ def test_animator_collects_one_line_a_value():
     [ax] = animator.figure().axes
     assert [line.get_xydata().tolist()[0] for line in ax.lines] == [[1, 0.2], [1, 0.1]]
     assert (ax.get_xlim(), ax.get_ylim()) == ((1, 3), (0, 1))
+    assert all(tick == round(tick) for tick in ax.get_xticks())  # there is no epoch 1.5
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["train", "test"]
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from d2lmini.measuring import library_calls, product_loops
+from d2lmini.timing import Measurement
 
 
 @pytest.mark.parametrize("length", [1, 2, 8, 64])
@@ -24,6 +25,14 @@ def test_a_library_that_disagrees_is_not_measured(monkeypatch):
     monkeypatch.setattr(library_calls, "ways", lambda: {"half": (lambda: np.ones(2), lambda: np.ones(2) / 2)})
     with pytest.raises(RuntimeError, match="disagree"):
         library_calls.measure_here()
+
+
+def test_of_several_rounds_the_shortest_counts_for_each_way(monkeypatch):
+    seconds = iter([5, 6, 7, 4, 8, 9, 3, 5, 8])
+    monkeypatch.setattr(library_calls, "ways", lambda: {"same": (lambda: 1.0, lambda: 1.0)})
+    monkeypatch.setattr(library_calls, "_timed", lambda call, cores: Measurement((next(seconds),) * 6))
+    (found,) = library_calls.measure_here().values()
+    assert [way.seconds[0] for way in found] == [3, 5, 7]
 
 
 def test_a_wrong_product_is_not_measured(monkeypatch):

@@ -92,17 +92,35 @@ def test_a_cycle_visits_every_line_once_in_the_order_asked_for(lines):
     assert at == visit[0] * WORDS
 
 
-@pytest.mark.parametrize("in_order", [False, True])
-def test_latency_is_seconds_a_load(clock, machine, in_order):
+@pytest.mark.parametrize("visits", ["at random", "page by page", "in order"])
+def test_latency_is_seconds_a_load(clock, machine, visits):
     machine()
     made = clock(lambda name, args: args[2] * 3e-9)
-    points = memory_hierarchy.latency([4096, 10_000], in_order=in_order)
+    points = memory_hierarchy.latency([4096, 10_000], visits)
     assert [point.nbytes for point in points] == [4096, 156 * 64]
     for point in points:
         assert point.seconds.median == pytest.approx(3e-9, rel=1e-4)  # the call's own cost is spread over a long lap
     successors = made.calls[0][1][0][::WORDS] // WORDS
-    assert (successors[:-1] == np.arange(1, len(successors))).all() == in_order
+    assert (successors[:-1] == np.arange(1, len(successors))).all() == (visits == "in order")
     assert sorted(successors.tolist()) == list(range(64))
+
+
+@pytest.mark.parametrize(("visits", "least", "most"), [("page by page", 9, 10), ("at random", 400, 581)])
+def test_page_by_page_finishes_a_page_before_the_next(clock, machine, visits, least, most):
+    machine()
+    made = clock(lambda name, args: args[2] * 3e-9)
+    lines = 9 * 64 + 5  # the last page is cut
+    memory_hierarchy.latency([lines * LINE], visits)
+    order, at, pages = made.calls[0][1][0], 0, []
+    for _ in range(lines):
+        at = int(order[at])
+        pages.append(at // WORDS // 64)
+    assert least <= np.count_nonzero(np.diff(pages)) <= most
+
+
+def test_unknown_visits_are_refused():
+    with pytest.raises(ValueError, match="page by page"):
+        memory_hierarchy.latency([4096], "backwards")
 
 
 def test_a_chase_goes_on_where_the_last_lap_ended(clock, machine):
