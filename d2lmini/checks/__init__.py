@@ -4,10 +4,18 @@ from d2lmini.checks.buckets import bucket_hook, bucket_plan
 from d2lmini.checks.clusters import fewest_servers, node_bytes, scaled_rate, third_time
 from d2lmini.checks.copies import fit_line, pack, prefetch
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
+from d2lmini.checks.layouts import lowest_level, possible_layouts
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
 from d2lmini.checks.numbers import loss_scale, most_ranks, send_largest, zero_point
 from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, worker_plan
-from d2lmini.checks.parallel import pipeline_seconds, qkv_rows, shard_pieces, split_loss
+from d2lmini.checks.parallel import (
+    pipeline_seconds,
+    qkv_rows,
+    shard_pieces,
+    split_loss,
+    update_staleness,
+    zero_bytes,
+)
 from d2lmini.checks.placement import move, product_norms
 from d2lmini.checks.portable import causal_mask, joined_mean, one_wait
 from d2lmini.checks.ranks import exposed_seconds, hiding_batch, sampler_indices, sharded_step
@@ -18,12 +26,13 @@ from d2lmini.checks.sets import checkpointed_peak, largest_batch, separable_macs
 from d2lmini.checks.shards import first_gpu_bytes, joined_moments, mean_gradient, split_batch
 
 __all__ = [
-    "CHECKS", "Wrong", "allreduce_bytes", "attainable_product", "attempt", "batch_for", "bounded_queue", "brief",
-    "bucket_hook", "bucket_plan", "cannon", "causal_mask", "check", "checkpointed_peak", "exposed_seconds",
-    "fewest_servers", "first_gpu_bytes", "fit_line", "hiding_batch", "joined_mean", "joined_moments",
-    "largest_batch", "lines_in_flight", "loss_scale", "mean_gradient", "most_ranks", "move", "must_refuse",
-    "node_bytes", "one_wait", "pack", "pipeline_seconds", "prefetch", "product_norms", "qkv_rows", "random_cycle",
-    "recursive_doubling", "register_tile", "ring_mean", "sampler_indices", "scaled_rate", "send_largest",
-    "separable_macs", "serial_share", "shard_pieces", "sharded_step", "share_memory", "split_batch", "split_loss",
-    "third_time", "tile_reads", "worker_plan", "zero_point",
+    "CHECKS", "Wrong", "allreduce_bytes", "attainable_product", "attempt", "batch_for", "bounded_queue",
+    "brief", "bucket_hook", "bucket_plan", "cannon", "causal_mask", "check", "checkpointed_peak",
+    "exposed_seconds", "fewest_servers", "first_gpu_bytes", "fit_line", "hiding_batch", "joined_mean",
+    "joined_moments", "largest_batch", "lines_in_flight", "loss_scale", "lowest_level", "mean_gradient",
+    "most_ranks", "move", "must_refuse", "node_bytes", "one_wait", "pack", "pipeline_seconds",
+    "possible_layouts", "prefetch", "product_norms", "qkv_rows", "random_cycle", "recursive_doubling",
+    "register_tile", "ring_mean", "sampler_indices", "scaled_rate", "send_largest", "separable_macs",
+    "serial_share", "shard_pieces", "sharded_step", "share_memory", "split_batch", "split_loss", "third_time",
+    "tile_reads", "update_staleness", "worker_plan", "zero_bytes", "zero_point",
 ]  # fmt: skip

@@ -198,6 +198,8 @@ def fit_line(function):
         for sign in (1, -1):
             noisy = [t * (1 + sign * 0.05 * (-1) ** i) for i, t in enumerate(exact)]
             _try_fit(function, "times that are 5 % too long and too short by turns", sizes, noisy, alpha, beta, 0.03)
+        late = [*exact[:-1], 1.1 * exact[-1]]  # one large size must not outweigh the small ones
+        _try_fit(function, "exact times but for the last, 10 % too long,", sizes, late, alpha, beta, 0.03)
     return "alpha and beta are found in exact times, and hardly moved by noise in proportion to the time"
 
 

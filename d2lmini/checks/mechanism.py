@@ -131,6 +131,6 @@ def _same(a, b):
     return a == b
 
 
-def many(count, noun):
+def many(count, noun, ending="s"):
     """Return a count with its noun in the right number: 1 shard, 2 shards."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{ending}"

@@ -1,7 +1,7 @@
-"""Checks of the exercises on parallelism: cutting weights, scores and parameters over ranks, and running a pipeline."""
+"""Checks of the exercises on parallelism: cutting weights, scores and parameters, bytes, staleness, and a pipeline."""
 
 import math
-from itertools import accumulate
+from itertools import accumulate, product
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -55,16 +55,16 @@ class _Largest(TorchFunctionMode):
 
 @check
 def split_loss(function):
-    """``function(parts, targets)``: mean cross-entropy of scores cut by words, [n, words of a rank] each."""
+    """``function(parts, targets)``: mean cross-entropy of scores cut by tokens, [n, tokens of a rank] each."""
     numbers = torch.Generator().manual_seed(0)
     cases = ((5, (4, 4, 4), 1), (3, (3, 6, 2), 1), (4, (5,), 1), (6, (4, 4), 200), (2, (2, 2, 2, 2), -300))
     for n, widths, size in cases:
         scores = torch.randn(n, sum(widths), generator=numbers, dtype=torch.float64) * abs(size) + size
         targets = torch.randint(sum(widths), (n,), generator=numbers)
         targets[0], targets[-1] = 0, sum(widths) - 1
-        given = f"{many(n, 'example')}, {' + '.join(map(str, widths))} words, scores around {size}"
+        given = f"{many(n, 'example')}, {' + '.join(map(str, widths))} tokens, scores around {size}"
         _try_loss(function, scores, targets, widths, given)
-    return "every rank needs only its own words: a largest score, a sum and the target's score are all that travels"
+    return "every rank needs only its own tokens: a largest score, a sum and the target's score are all that travels"
 
 
 def _try_loss(function, scores, targets, widths, given):
@@ -130,6 +130,44 @@ def _told(pieces):
 
 def _piece_slip(got):
     return " (leave out pieces without numbers)" if any(start >= stop for _, start, stop in got) else ""
+
+
+@check
+def zero_bytes(function):
+    """``function(parameters, ranks, level, batches)``: bytes a rank sends in a step of so many micro-batches."""
+    cases = ((1200, 4), (960, 8), (30, 2), (8_030_261_248, 64), (5, 1))
+    for (parameters, ranks), level, batches in product(cases, range(4), (1, 3)):
+        half = 2 * parameters * (ranks - 1) / ranks
+        want = half * (2, 2, batches + 1, 3 * batches)[level]
+        given = f"{parameters:,} parameters, {many(ranks, 'rank')}, level {level}, {many(batches, 'micro-batch', 'es')}"
+        answer = attempt(function, parameters, ranks, level, batches, given=given)
+        got = number(answer)
+        if got is None:
+            raise Wrong(f"{given}: expected a number of bytes, got {typed(answer)}")
+        if not math.isclose(got, want, rel_tol=1e-9):
+            rings = "" if ranks == 1 else f": {want / half:g} half rings of {half:,.0f}, yours are {got / half:g}"
+            raise Wrong(f"{given}: expected {want:,.0f} bytes, got {got:,.0f}{rings}")
+    return "levels 0 and 1 send once a step, level 2 reduces every micro-batch, level 3 also gathers for each, twice"
+
+
+@check
+def update_staleness(function):
+    """``function(workers)``: how many updates of others came between a worker's fetch and its own update, for each."""
+    for workers in ([0], [0, 1, 2], [0, 0, 0], [0, 1, 0, 1], [0, 1, 2, 0, 1, 2, 0], [1, 1, 0, 1, 1, 1, 0], [7, 3, 3, 7],
+                    [0, 1, 0, 2, 0, 1, 2, 2, 0]):  # fmt: skip
+        given = f"gradients of the workers {', '.join(map(str, workers))}"
+        answer = attempt(function, list(workers), given=given)
+        got = _whole_numbers(answer)
+        if got is None or len(got) != len(workers):
+            raise Wrong(f"{given}: expected a list of {many(len(workers), 'number')}, got {typed(answer)}")
+        seen = {}
+        for i, (worker, mine) in enumerate(zip(workers, got)):
+            want = i - seen.get(worker, 0)
+            if mine != want:
+                when = f"after update {seen[worker] - 1}" if worker in seen else "before the first update"
+                raise Wrong(f"{given}: update {i} is of parameters fetched {when}: expected {want}, got {mine}")
+            seen[worker] = i + 1
+    return "a worker's parameters are as old as its own last update, and all updates since then are others'"
 
 
 @check

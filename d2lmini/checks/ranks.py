@@ -88,7 +88,7 @@ def hiding_batch(function):
     """``function(flops_per_s, bytes_per_s, gpus, gradient_bytes)``: the least examples a GPU that hide gradients."""
     for flops, rate, gpus, size in ((4e12, 1e9, 2, 2), (1e12, 1e9, 2, 2), (1e15, 4e11, 8, 2), (1.2e13, 1e10, 8, 4),
                                     (1e12, 5e11, 4, 2), (1e12, 1e9, 1, 4), (7e13, 3e10, 64, 4),
-                                    (3e14, 1e11, 3, 1)):  # fmt: skip
+                                    (3e14, 1e11, 3, 1), (1e13, 7e10, 4, 2)):  # fmt: skip
         given = f"F = {flops:g} FLOP/s, W = {rate:g} B/s, {many(gpus, 'GPU')}, {size} bytes a gradient"
         answer = attempt(function, flops, rate, gpus, size, given=given)
         exact = (gpus - 1) / gpus * size * flops / (2 * rate)

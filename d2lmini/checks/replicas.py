@@ -23,18 +23,19 @@ def _replicas():
     tied = torch.ones(3, 3)
     yield "three copies of a weight and a bias", [[W.clone(), b.clone()] for _ in range(3)], False
     yield "two replicas made by .to(device)", [[t.to("cpu") for t in (W, b)] for _ in range(2)], True
-    yield "one replica", [[W, b]], False
-    yield "no replica", [], False
     yield "three replicas, the biases of the last two being one", [[W.clone(), c] for c in (b.clone(), b, b)], True
+    yield "three replicas, the first and the last with one bias", [[W.clone(), c] for c in (b, b.clone(), b)], True
     yield "a copy whose weight is the other's, transposed", [[W, b], [W.T, b.clone()]], True
     yield "two copies, each of which uses one weight twice", [[t, t] for t in (tied, tied.clone())], False
     yield "a bias that is a part of the other replica's weight", [[W.clone(), b], [tied, tied[1]], [W, tied[2]]], True
+    yield "one replica", [[W, b]], False
+    yield "no replica", [], False
 
 
 @check
 def allreduce_bytes(function):
     """``function(nbytes, devices)``: bytes copied by the loop through device 0, in all and into device 0."""
-    for nbytes, devices in ((100, 2), (100, 1), (516_272, 2), (516_272, 8), (1000, 5)):
+    for nbytes, devices in ((100, 2), (516_272, 8), (1000, 5), (516_272, 2), (100, 1)):
         given = f"{nbytes:,} bytes of gradients, {many(devices, 'device')}"
         answer = attempt(function, nbytes, devices, given=given)
         found, want = [number(value) for value in listed(answer) or []], [n * (devices - 1) * nbytes for n in (2, 1)]

@@ -143,7 +143,7 @@ def _try_moments(function, sizes):
     means, variances = [s.mean(0) for s in shards], [s.var(0, correction=0) for s in shards]
     given = f"shards of {', '.join(map(str, sizes))} examples"
     answer = attempt(function, list(sizes), means, variances, given=given)
-    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+    if not isinstance(answer, (tuple, list, torch.Tensor)) or len(answer) != 2:
         raise Wrong(f"{given}: expected two tensors, the mean and the variance, got {brief(answer)}")
     for name, got, want in zip(("mean", "variance"), answer, (X.mean(0), X.var(0, correction=0))):
         if not torch.is_tensor(got) or got.shape != want.shape:

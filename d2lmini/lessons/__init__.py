@@ -2,4 +2,5 @@
 
     allreduce    the chapter's schedules between processes, and their times
     ddp          torch's DistributedDataParallel
+    clusters     a sum over two levels, under torchrun
 """

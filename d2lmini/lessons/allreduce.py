@@ -23,14 +23,11 @@ def seconds(rank, algorithms, sizes, repeat):
     messages = Messages()
     ways = {name: partial(messages.allreduce, algorithm=name) for name in algorithms if name != "gloo"}
     ways["gloo"] = dist.all_reduce
-    return {(name, n): _seconds(ways[name], n, repeat) for name in algorithms for n in sizes}
-
-
-def _seconds(allreduce, n, repeat):
-    data, times = torch.zeros(n), []
-    for _ in range(repeat + 2):  # two to warm up
-        dist.barrier()
-        begin = time.perf_counter()
-        allreduce(data)
-        times.append(time.perf_counter() - begin)
-    return times[2:]
+    data, times = {n: torch.zeros(n) for n in sizes}, {(name, n): [] for name in algorithms for n in sizes}
+    for _ in range(repeat + 2):  # two to warm up; in turns, so that what else the machine does falls on all alike
+        for name, n in times:
+            dist.barrier()
+            begin = time.perf_counter()
+            ways[name](data[n])
+            times[name, n].append(time.perf_counter() - begin)
+    return {key: found[2:] for key, found in times.items()}

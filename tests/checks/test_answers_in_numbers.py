@@ -23,6 +23,13 @@ def images(capacity, parameters, per_image, optimizer):
     return max(0, (capacity - 4 * {"sgd": 2, "momentum": 3, "adam": 4}[optimizer] * parameters) // per_image)
 
 
+def level(parameters, replicas, memory):
+    kept = parameters * np.array([16, 4 + 12 / replicas, 2 + 14 / replicas, 16 / replicas])
+    if not (kept <= memory).any():
+        raise ValueError("too large")
+    return int(np.argmax(kept <= memory))
+
+
 def exact_batch(flops_per_s, bytes_per_s, gpus, gradient_bytes):
     return Fraction(gradient_bytes) * Fraction(flops_per_s) / Fraction(bytes_per_s) * (gpus - 1) / (2 * gpus)
 
@@ -37,7 +44,8 @@ RIGHT = {
     "tile-reads": lambda m, n, k, i, j: m * k * math.ceil(n / j) + k * n * math.ceil(m / i),
     "exposed-seconds": lambda ready, takes: max((sum(takes[i:]) - (ready[-1] - ready[i]) for i in range(len(ready))),
                                                 default=0.0),
-    "hiding-batch": lambda *given: math.ceil(exact_batch(*given)),
+    "hiding-batch": lambda *given: math.ceil(exact_batch(*given)), "lowest-level": level,
+    "zero-bytes": lambda n, p, z, b: sum([2 * n - 2 * n / p] * [2, 2, b + 1, 3 * b][z]),
 }  # fmt: skip
 
 each_exercise = pytest.mark.parametrize("name", RIGHT)
@@ -143,6 +151,10 @@ def test_other_right_answers_pass(check, answer):
 @pytest.mark.parametrize(("check", "answer", "message"), [
     (checks.hiding_batch, lambda *given: int(exact_batch(*given)), "round up"),
     (checks.batch_for, lambda b, t, s: 15.0, "expected a batch of 15, an int, got 15 (float)"),
+    (checks.zero_bytes, lambda n, p, z, b: 2 * n * (p - 1) / p * (3 if z == 3 else 2),
+     "level 2, 3 micro-batches: expected 7,200 bytes, got 3,600: 4 half rings of 1,800, yours are 2"),
+    (checks.lowest_level, lambda n, r, m: 0 if 16 * n <= m else 3, "level 1 keeps 560 bytes: 160, 160, 240"),
+    (checks.lowest_level, lambda *given: True, "got True (bool)"),
     (checks.worker_plan, lambda *given: 4, "expected a pair of numbers (workers, utilisation), got 4"),
     (checks.worker_plan, lambda *given: (4, 0.5), "4 workers keep the device busy for 1 of the time, you say 0.5"),
     (checks.worker_plan, lambda *given: (5, 1.0), "load 624 µs, step 171 µs, 16 cores: expected 4 workers, got 5"),

@@ -186,23 +186,17 @@ def test_good_exercise_has_no_fault(faults_with):
 @pytest.mark.parametrize(
     ("changed", "fault"),
     [
-        ({"starter": None}, "expected one starter cell"),
         ({"question": "Double it."}, "no {exercise} directive labelled exercise-twice-two"),
         ({"start": "```{solution-start} exercise-twice-two\n```"}, "no {solution-start} exercise-twice-two with"),
-        ({"end": None}, "no {solution-end}"),
         ({"starter": CELLS["solution"]}, "the starter should print ✗, it printed '✓ twice_two: 2 x'"),
-        ({"starter": "from d2lmini import checks\nchecks.twice_two(twice)"}, "it printed \"NameError: name 'twice'"),
         ({"solution": CELLS["solution"].replace("2 *", "-2 *"), "mutants": FILE.replace("2 *", "-2 *")},
          "the solution should print ✓"),
         ({"solution": CELLS["solution"] + "\npass"}, "the solution's last line does not call its check"),
         ({"outputs": ("✓ twice_two: 2 x", "✓ twice_two: 2 x")}, "the starter's stored output should begin with ✗"),
-        ({"outputs": ("✗ twice_two: x", "")}, "the solution's stored output should begin with ✓"),
         ({"mutants": None}, "no mutants: expected"),
         ({"mutants": FILE.replace('"2 *"', '"7 *"')}, "'three times': its text '7 *' stands 0 times in the solution"),
-        ({"mutants": FILE.replace('"return"', '"t"')}, "'nothing comes back': its text 't' stands 6 times"),
         ({"mutants": FILE.replace('"x ** 2"', '"x + x"')}, "'squared' should be rejected for its answer"),
         ({"mutants": FILE.replace('"x ** 2"', '"x + z"')}, "'squared' should be rejected for its answer"),
-        ({"mutants": FILE.replace("4", "x + x")}, "'Always four.' should be rejected"),
         ({"mutants": FILE.partition("def")[0]}, "expected at least 4 mutants, got 3"),
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 # what is wrong, text in the worked solution, text to put in its place
 EDITS = [
     ("rounded down", "math.ceil(", "math.floor("),
+    ("rounded to the nearest", "math.ceil(", "round("),
     ("not rounded", "math.ceil(", "("),
     ("an all-reduce sends the gradients once", "2 * (gpus - 1) / gpus", "(gpus - 1) / gpus"),
     ("every GPU sends all twice", "2 * (gpus - 1) / gpus", "2"),

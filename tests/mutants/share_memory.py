@@ -10,3 +10,9 @@ EDITS = [
     ("how many, not whether", "return len(set().union(*places)) < sum(len(own) for own in places)",
      "return sum(len(own) for own in places) - len(set().union(*places))"),
 ]  # fmt: skip
+
+
+def share_memory(replicas):
+    """Compares each replica with the next one alone."""
+    places = [{t.untyped_storage().data_ptr() for t in replica} for replica in replicas]
+    return any(places[i] & places[i + 1] for i in range(len(places) - 1))
