@@ -40,13 +40,12 @@ chapters: $(INSTALLED) ## execute the notebooks and store their outputs (FRESH=1
 	@$(PY) tools/chapters.py --timeout $(CELL_TIMEOUT) $(if $(FRESH),--fresh)
 
 # The cheapest check comes first, so that most mistakes show within seconds. The book comes before pytest, whose
-# browser tests read it; the notebooks come last because they take longest.
+# browser tests read it. Notebooks are compared in the same run, so that no process of it is idle before the end.
 test: $(INSTALLED) ## check the code, build the book, run the tests, compare every notebook's outputs
 	@echo "ruff:" && $(PY) -m ruff check $(wildcard $(CHECKED))
 	@$(MAKE) --no-print-directory book
-	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile tests
 	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile \
-		--nbval --nbval-current-env --nbval-cell-timeout $(CELL_TIMEOUT) index.ipynb chapters reference
+		--nbval --nbval-current-env --nbval-cell-timeout $(CELL_TIMEOUT) tests index.ipynb chapters reference
 
 # A marker given here takes the place of those in pyproject.toml, so they are named again. A book need not be there.
 quick: $(INSTALLED) ## check the code and run the tests that are not slow and start no process, browser or notebook

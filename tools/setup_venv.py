@@ -21,7 +21,10 @@ def works():
 
 
 def make_venv():
-    """Make an empty .venv with pip in it; raise RuntimeError where Python came without the parts for that."""
+    """Make an empty .venv with pip in it; raise RuntimeError where that is impossible, or would empty another's."""
+    if VENV.is_symlink():
+        raise RuntimeError(f"{VENV} is a link to {VENV.resolve()}, made for another folder, and would be emptied; "
+                           "remove the link")
     try:
         import ensurepip  # noqa: F401 - Debian splits it off
         import venv

@@ -1,6 +1,7 @@
 """What a chapter defines in front of the reader is what the package runs: their syntax trees are equal."""
 
 import ast
+import functools
 import json
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def definitions(source):
     return {node.name: ast.dump(node) for node in ast.parse(source).body if isinstance(node, kinds)}
 
 
+@functools.cache
 def package():
     """Return name -> {module: syntax tree} for the public definitions; what sim has, no chapter builds."""
     found = {}

@@ -114,6 +114,18 @@ def test_a_python_without_venv_says_what_to_install(project, monkeypatch, capsys
     assert not Path(".venv").exists()
 
 
+def test_the_environment_of_another_folder_is_left_alone(tmp_path, monkeypatch, capsys):
+    other, here = tmp_path / "other", tmp_path / "here"
+    script(other / "bin" / "python", "#!/bin/sh\nexit 0\n")
+    here.mkdir()
+    (here / ".venv").symlink_to(other)
+    (other / ".installed").write_text(str(tmp_path))
+    monkeypatch.chdir(here)
+    assert setup_venv.main() == 1
+    assert "link" in capsys.readouterr().err
+    assert (other / "bin" / "python").exists()
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="venv takes the colon")
 def test_a_folder_that_can_hold_no_venv_is_one_line(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "a:b"

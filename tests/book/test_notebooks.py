@@ -1,5 +1,6 @@
 """What every chapter's file must be like; that its outputs are still true is for nbval to say (`make test`)."""
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -28,14 +29,17 @@ def tagged(cell, tag):
     return tag in cell.metadata.get("tags", [])
 
 
+@functools.cache
+def all_cells(path):
+    return nbformat.read(path, as_version=4).cells
+
+
 def code_cells(path):
-    cells = nbformat.read(path, as_version=4).cells
-    return [cell for cell in cells if cell.cell_type == "code" and cell.source.strip()]
+    return [cell for cell in all_cells(path) if cell.cell_type == "code" and cell.source.strip()]
 
 
 def prose(path):
-    cells = nbformat.read(path, as_version=4).cells
-    return "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    return "\n\n".join(cell.source for cell in all_cells(path) if cell.cell_type == "markdown")
 
 
 def headings(path):
@@ -125,7 +129,7 @@ def test_outputs_hold_no_live_widgets(path):
 @each_chapter
 def test_chapter_has_its_parts(path):
     found = headings(path)
-    assert nbformat.read(path, as_version=4).cells[0].source.startswith("# "), "begins with its title"
+    assert all_cells(path)[0].source.startswith("# "), "begins with its title"
     assert [level for level, _ in found].count(1) == 1, "has one title"
     titles = [title.lower() for level, title in found if level == 2]
     assert any(re.match(r"summary|what you (have )?learn", title) for title in titles), "has a summary"

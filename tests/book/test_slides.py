@@ -32,10 +32,7 @@ PLACE = "() => Reveal.getIndices()"
 
 def show(visit, name):
     """Open a deck and wait until its slides are filled."""
-    visit.page.goto("about:blank")
-    visit.faults.clear()
-    visit.resize(PROJECTOR)
-    visit.page.goto(f"{visit.base}/{name}")
+    visit.open(name, PROJECTOR)
     visit.page.wait_for_function("window.Reveal?.isReady()")
 
 
