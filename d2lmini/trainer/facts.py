@@ -20,7 +20,7 @@ def of_training(model, loss, optimizer, schedulers, settings):
                       "the number of parameters in its groups": str(sizes)},
         "schedule": {key: value for made in schedulers[:1]
                      for key, value in {"the class": type(made).__name__, **_texts(made.state_dict())}.items()},
-        "settings": _texts({name: getattr(settings, name) for name in ("schedule_every", "accumulate", "clip", "amp")}),
+        "settings": _texts({name: getattr(settings, name) for name in ("accumulate", "clip", "amp")}),
     }  # fmt: skip
 
 

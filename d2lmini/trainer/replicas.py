@@ -128,8 +128,6 @@ class Replicas:
             scaler = self.scalers[i] if self.scalers else None
             gradients.apply(params, optimizer, factor, self.settings.clip, scaler)
         self.batches = self._examples = 0
-        if self.settings.schedule_every == "update":
-            self.advance_schedule()
 
     def forget(self):
         """Drop the gradients of batches that wait for an update."""

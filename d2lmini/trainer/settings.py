@@ -17,7 +17,6 @@ class Settings:
     allreduce: object = None
     buckets: int = 25 * 2**20  # as in torch's DistributedDataParallel
     schedule: object = None
-    schedule_every: str = "epoch"
     accumulate: int = 1
     clip: float | None = None
     amp: torch.dtype | None = None
@@ -32,8 +31,6 @@ def broken(s, devices=()):
     ddp, named = s.engine == "ddp", not callable(s.allreduce)
     rules = [
         ("engine", s.engine not in ENGINES, f"expected one of {', '.join(ENGINES)}, got {s.engine!r}"),
-        ("schedule_every", s.schedule_every not in ("epoch", "update"),
-         f'expected "epoch" or "update", got {s.schedule_every!r}'),
         ("accumulate", not isinstance(s.accumulate, int) or s.accumulate < 1,
          f"expected a number of batches of at least 1, got {s.accumulate!r}"),
         ("clip", s.clip is not None and not s.clip > 0, f"expected a norm greater than 0, or None, got {s.clip!r}"),
@@ -51,8 +48,6 @@ def broken(s, devices=()):
             (types not in ([], ["cuda"]), f"it needs one CUDA GPU, got {names}"),
             (s.accumulate != 1, "a recorded step has one batch, so accumulate must be 1"),
             (s.amp is torch.float16, "float16 lets the host decide after each batch, so use bfloat16"),
-            (s.schedule is not None and s.schedule_every == "update",
-             'a schedule would change each step, so use schedule_every="epoch"'),
         )),
     ]  # fmt: skip
     return next(((argument, why) for argument, wrong, why in rules if wrong), None)

@@ -40,7 +40,7 @@ class Trainer(HyperParameters):
     torch's DistributedDataParallel, "ddp", or an all-reduce of our own, "allreduce"; see `comm`. All
     processes then call the same methods, with the same batches: each takes its shard of them.
     schedule: ``schedule(optimizer)`` returns a scheduler of ``torch.optim.lr_scheduler``, which takes a step after each
-    "epoch", or each update, as `schedule_every` says ("epoch" or "update").
+    epoch.
     accumulate: the number of batches that make one update, with the gradient of all their examples together.
     clip: the largest norm of all gradients together. amp: ``torch.bfloat16`` or ``torch.float16`` for autocast; with
     float16 the loss is scaled so that small gradients survive.
@@ -172,8 +172,7 @@ class Trainer(HyperParameters):
                                 "the learning rate, or clip the gradients")  # fmt: skip
         self.history.loss.append(log.total / log.examples)
         self.history.seconds.append(seconds)
-        if self.settings.schedule_every == "epoch":
-            self.engine.advance_schedule(self.history.loss[-1])
+        self.engine.advance_schedule(self.history.loss[-1])
 
     def _provenance(self):
         """Return where times come from, as `timing.provenance` does, and how many processes there are."""

@@ -24,23 +24,6 @@ def sent(schedule, n):
     return [total[rank] for rank in range(schedule.world_size)]
 
 
-def execute(schedule, buffers):
-    """Run a schedule on lists of Python numbers, with a copy of everything before each step: slow and plain."""
-    cuts = offsets(len(buffers[0]), schedule.chunks)
-    for step in schedule.steps:
-        before = [list(buffer) for buffer in buffers]
-        for send in step:
-            for i in range(cuts[send.start], cuts[send.stop]):
-                kept = buffers[send.dst][i] if send.op == "reduce" else 0
-                buffers[send.dst][i] = kept + before[send.src][i]
-    return buffers
-
-
-def telling(rank, n):
-    """Return n integers in which each position's digit `rank` tells how often the rank's part was counted."""
-    return [(1 + i) * 1000**rank for i in range(n)]
-
-
 # -- what they deliver -----------------------------------------------------------------------------------------------
 
 
@@ -50,10 +33,6 @@ def test_allreduce_counts_every_rank_once(name, world_size):
     schedule = schedules.ALLREDUCE[name](world_size)
     assert (schedule.name, schedule.world_size) == (name, world_size)
     check(schedule, "all-reduce")
-    for n in (0, 1, world_size - 1, 3 * world_size + 2):
-        data = [telling(rank, n) for rank in range(world_size)]
-        total = [sum(column) for column in zip(*data)]
-        assert execute(schedule, data) == [total] * world_size
 
 
 @each_count

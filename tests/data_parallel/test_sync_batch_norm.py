@@ -11,10 +11,7 @@ from torch import nn
 from d2lmini import sim
 from d2lmini.data_parallel.rank_threads import exchange, together
 from d2lmini.data_parallel.sync_batch_norm import SyncBatchNorm
-from d2lmini.trainer.trainer import Trainer
 
-SGD = partial(torch.optim.SGD, lr=0.1, momentum=0.9)
-MEAN = nn.CrossEntropyLoss()
 NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
 
 
@@ -54,27 +51,6 @@ def test_it_is_batch_norm_on_the_whole_batch(shape, sizes, options, kind):
     x = X[:1]
     if norm.track_running_stats:
         torch.testing.assert_close(parts[1].eval()(x.to(devices[1])).cpu(), norm.eval()(x))
-
-
-@pytest.mark.parametrize(("kind", "k"), [("cpu", 2), ("cpu", 4), ("sim", 3)])
-def test_the_trainer_with_it_takes_the_steps_of_one_device_with_batch_norm(k, kind):
-    def network():
-        torch.manual_seed(0)
-        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 8),
-                             nn.BatchNorm1d(8), nn.Linear(8, 3)).double()  # fmt: skip
-
-    X, y = torch.randn(23, 1, 4, 4, dtype=torch.float64), torch.arange(23) % 3
-    batches = list(zip(X.split(10), y.split(10), strict=True))  # 10, 10 and 3: with four devices one is idle at the end
-    devices = ["cpu"] * k if kind == "cpu" else [f"sim:{i}" for i in range(k)]
-    alone = Trainer(network(), MEAN, SGD, ["cpu"])
-    many = Trainer(SyncBatchNorm.convert(network()), MEAN, SGD, devices)
-    losses = [t.fit(batches, 2, batches) for t in (alone, many)]
-    assert losses[1].loss == pytest.approx(losses[0].loss, rel=1e-9)
-    assert losses[1].accuracy == losses[0].accuracy
-    for p, q in zip(alone.replicas[0].state_dict().values(), many.replicas[0].state_dict().values(), strict=True):
-        torch.testing.assert_close(q.cpu(), p, rtol=1e-9, atol=1e-12)
-    for replica in many.replicas[1:]:
-        assert all(torch.equal(p.cpu(), q.cpu()) for p, q in zip(many.replicas[0].parameters(), replica.parameters()))
 
 
 def test_half_precision_is_added_up_in_single():

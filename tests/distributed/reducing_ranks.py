@@ -31,7 +31,7 @@ def check(reduce, tensor):
     assert torch.equal(result, wanted), f"sum of {len(tensor)}: expected {wanted}, got {result}"
 
 
-def everything(reduce):
+def check_all(reduce):
     """Check every length and type, tensors that are not contiguous, and that all ranks get the same bits."""
     rank, size = dist.get_rank(), dist.get_world_size()
     for n in LENGTHS:
@@ -46,21 +46,17 @@ def everything(reduce):
     assert all(values == everyone[0] for values in everyone)
 
 
-def by_messages(rank):
-    """Check every algorithm for all-reduce, and a ring too long to have all its segments received at once."""
-    messages = Messages()
-    for algorithm in schedules.ALLREDUCE:
-        everything(lambda x: messages.allreduce(x, algorithm))  # noqa: B023
-    if dist.get_world_size() == 3:
-        check(messages.allreduce, betraying(5_000_001, rank))
+def everything(rank, n):
+    """Check every algorithm for all-reduce, and a ring too long to have all its segments received at once.
 
-
-def schedules_of_all_kinds(rank, n):
-    """Run every collective on random numbers, once for each rank that is slow; return the results by name, in a list.
-
+    Then run every collective on random numbers, once for each rank that is slow; return the results by name, in a list.
     Who is slow asks late for what others send: they must keep it until it has left.
     """
     messages, size, ask = Messages(), dist.get_world_size(), dist.irecv
+    for algorithm in schedules.ALLREDUCE:
+        check_all(lambda x: messages.allreduce(x, algorithm))  # noqa: B023
+    if size == 3:
+        check(messages.allreduce, betraying(5_000_001, rank))
     found = {schedule.name: [] for schedule in every_schedule(size)}
     for slow, schedule in itertools.product(range(size), every_schedule(size)):
         dist.irecv = ask if rank != slow else lambda *words, **more: (time.sleep(0.01), ask(*words, **more))[1]
@@ -99,42 +95,31 @@ def heedless(size):
 
 
 def refused(rank):
-    """Return what is said of arguments that cannot be reduced."""
+    """Return what is said of what cannot be reduced, and where the last rank, or each, does something else."""
+    calls = [("allreduce", torch.ones(2).to("meta")), ("execute", schedules.allreduce_ring(2), torch.ones(2)),
+             ("allreduce", torch.ones(2), "star"), ("allreduce", torch.ones(5 if rank == 2 else 4)),
+             ("execute", schedules.broadcast(3, root=rank), torch.ones(3))]  # fmt: skip
     messages, said = Messages(), []
-    said.append(_message(messages.allreduce, torch.ones(2).to("meta")))
-    said.append(_message(messages.execute, schedules.allreduce_ring(3), torch.ones(2)))
-    said.append(_message(messages.allreduce, torch.ones(2), "star"))
+    for name, *arguments in calls:
+        try:
+            getattr(messages, name)(*arguments)
+        except ValueError as error:
+            said.append(str(error))
     return said
 
 
-def _message(call, *arguments):
-    try:
-        call(*arguments)
-    except ValueError as error:
-        return str(error)
-    raise AssertionError("nothing was raised")
-
-
-def disagree(rank, how, known, timeout):
-    """All-reduce twice, but the last rank does otherwise: "another shape", "another type", "another order", "missing".
+def disagree(rank, how, known):
+    """All-reduce twice, but the last of three ranks does otherwise: "another order", "missing".
 
     known: whether all kinds of call were made before, so that they are not compared beforehand.
     """
-    reduce = Messages(timeout).allreduce
+    reduce = Messages(3.0).allreduce
     first, second = torch.ones(4), torch.ones(2, 3)
-    others = {"another shape": torch.ones(5), "another type": torch.ones(4).double()}
-    for tensor in (first, second, *others.values()) if known else ():
+    for tensor in (first, second) if known else ():
         reduce(tensor)
-    if rank == dist.get_world_size() - 1:
+    if rank == 2:
         if how == "missing":
             return
-        first = others.get(how, first)
-        if how == "another order":
-            first, second = second, first
+        first, second = second, first
     reduce(first)
     reduce(second)
-
-
-def other_roots(rank):
-    """Broadcast from a root that differs from rank to rank."""
-    Messages(100.0).execute(schedules.broadcast(2, root=rank), torch.ones(3))

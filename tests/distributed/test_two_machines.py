@@ -8,9 +8,6 @@ import pytest
 import torch
 import two_machines
 
-from d2lmini.data import datasets
-from d2lmini.trainer import cli
-
 pytestmark = pytest.mark.process
 
 
@@ -28,23 +25,7 @@ def namespaces():
     return subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
 
 
-def in_one_process(*words):
-    """Train two replicas on the CPU with one thread, as each machine has."""
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        assert cli.main([*map(str, words), "--devices", "2", "--kind", "cpu"]) == 0
-    finally:
-        torch.set_num_threads(threads)
-
-
-def must_be_equal(*paths):
-    """Compare the models of two checkpoints."""
-    one, two = (torch.load(path, weights_only=True)["engine"]["model"] for path in paths)
-    assert all(torch.equal(one[key], two[key]) for key in one)
-
-
-def test_when_a_rank_is_killed_both_machines_start_again_from_the_checkpoint(tmp_path, monkeypatch):
+def test_when_a_rank_is_killed_both_machines_start_again_from_the_checkpoint(tmp_path):
     words = ["--batch-size", "50", "--epochs", "2", "--checkpoint"]
     program, folder = [Path(failing_rank.__file__), 1, "is killed,goes on"], tmp_path / "shared"
     folder.mkdir()
@@ -55,9 +36,8 @@ def test_when_a_rank_is_killed_both_machines_start_again_from_the_checkpoint(tmp
     assert "exitcode: -9" in said[1]
     assert "starting from the beginning" in said[0]
     assert said[0].count("LeNet, 129,068 parameters, on cpu, cpu (ddp over gloo)") == 2
-    monkeypatch.setattr(datasets, "load_data_digits", failing_rank.images)
-    in_one_process(*words, tmp_path / "one.pt")
-    must_be_equal(folder / "c.pt", tmp_path / "one.pt")
+    one, two = failing_rank.in_one_process([*words, tmp_path / "one.pt"]), torch.load(folder / "c.pt")
+    assert all(torch.equal(one["engine"]["model"][key], p) for key, p in two["engine"]["model"].items())
 
 
 def interrupted(machines, started):

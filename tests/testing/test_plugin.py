@@ -79,8 +79,10 @@ def test_deadlock():
 
 
 @pytest.mark.process
-def test_a_failed_test_leaves_nothing(run):  # inside this process pytester itself keeps the errors
-    run("""
+def test_failed_tests_leave_nothing_and_who_keeps_a_tensor_is_told(run):  # in this process pytester keeps the errors
+    done = run("""
+kept = []
+
 @pytest.mark.sim_gpus(4)
 def test_fails():
     kept = torch.ones(1024, device="sim:3")
@@ -96,13 +98,6 @@ def test_fails_on_ranks():
 @pytest.mark.sim_gpus(1)
 def test_next():
     assert torch.sim.memory_allocated() == 0
-""", process=True).assert_outcomes(failed=2, passed=1)
-
-
-@pytest.mark.process
-def test_who_keeps_a_tensor_is_told(run):
-    done = run("""
-kept = []
 
 def test_keeps(sim_gpus):
     kept.append(torch.ones(3, device="sim:1"))
@@ -111,7 +106,7 @@ def test_lets_go():
     kept.clear()
     sim.disable()
 """, process=True)
-    done.assert_outcomes(passed=2, errors=1)
+    done.assert_outcomes(failed=2, passed=3, errors=1)
     done.stdout.fnmatch_lines(["*delete them first*"])
 
 

@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
 from d2lmini.data.datasets import Batches
 from d2lmini.data_parallel.sync_batch_norm import SyncBatchNorm
-from d2lmini.trainer.errors import CheckpointError
+from d2lmini.trainer.errors import CheckpointError, DivergedError
 from d2lmini.trainer.trainer import Trainer
 
 SGD, ADAM = torch.optim.SGD, torch.optim.Adam
@@ -51,7 +51,7 @@ def batches(n=22, batch=10):
 
 
 MOMENTUM = partial(SGD, lr=0.2, momentum=0.9, weight_decay=0.1)
-STEP = partial(StepLR, step_size=2, gamma=0.5)
+STEP = partial(StepLR, step_size=1, gamma=0.5)
 PLATEAU = partial(ReduceLROnPlateau, patience=0, threshold=10.0, threshold_mode="abs")
 CASES = {  # name -> model, loss, optimiser, other arguments of the trainer
     "mean": (network, MEAN, MOMENTUM, {}),
@@ -59,7 +59,7 @@ CASES = {  # name -> model, loss, optimiser, other arguments of the trainer
     "adam, clipped": (network, MEAN, partial(ADAM, lr=0.01), {"clip": 0.05}),
     "accumulated": (network, MEAN, MOMENTUM, {"accumulate": 2}),
     "accumulated over all": (network, SUM, partial(SGD, lr=0.05), {"accumulate": 5, "clip": 1.0}),
-    "schedule": (network, MEAN, MOMENTUM, {"schedule": STEP, "schedule_every": "update", "accumulate": 2}),
+    "schedule": (network, MEAN, MOMENTUM, {"schedule": STEP, "accumulate": 2}),
     "plateau": (network, MEAN, MOMENTUM, {"schedule": PLATEAU}),
     "small buckets": (network, MEAN, MOMENTUM, {"buckets": 300}),
     "no buckets": (network, MEAN, MOMENTUM, {"buckets": 0}),
@@ -74,6 +74,10 @@ OURS = {  # only for the all-reduce of our own
     "halving-doubling": (network, MEAN, MOMENTUM, {"allreduce": "halving-doubling", "buckets": 300}),
     "parameters that some leave out": (Branch, MEAN, MOMENTUM, {"accumulate": 2}),
 }
+
+
+OF_DDP = ["mean", "sum", "accumulated", "accumulated over all", "small buckets", "float16", "batch norm",
+          "frozen, clipped", "sync batch norm"]  # fmt: skip
 
 
 def train(name, devices, engine="replicas", epochs=2, **more):
@@ -93,13 +97,17 @@ def train(name, devices, engine="replicas", epochs=2, **more):
 
 
 def train_all(rank):
-    """Train in every way that there is in processes; return the results by engine and name."""
-    names = {"allreduce": [*CASES, *OURS], "ddp": list(CASES)}
+    """Train in every way that there is in processes, with DDP but for what differs for it; return the results."""
+    names = {"allreduce": [*CASES, *OURS], "ddp": OF_DDP}
     return {(engine, name): train(name, ["cpu"], engine) for engine in names for name in names[engine]}
 
 
-def own_numbers(rank, seed):
-    """Return this rank's masks of dropout of two steps, and the random numbers that all ranks must draw alike."""
+def own_numbers(rank, seeds):
+    """Return, for each seed, this rank's masks of dropout of two steps, and what all ranks must draw alike."""
+    return [_own_numbers(rank, seed) for seed in seeds]
+
+
+def _own_numbers(rank, seed):
     torch.manual_seed(seed + rank * (seed == 0))  # with seed 0 the ranks begin unlike, and rank 0's numbers win
     model, masks = nn.Sequential(nn.Dropout(0.5), nn.Linear(20, 3)).double(), []
     model[0].register_forward_hook(lambda module, args, out: masks.append((out != 0).tolist()))
@@ -135,7 +143,7 @@ def saved_trainer(devices, engine, dropout=0.5):
     layers = nn.Linear(16, 8), SyncBatchNorm(8), nn.Dropout(dropout), nn.Linear(8, 3)
     model = nn.Sequential(nn.Flatten(), *layers).double()
     trainer = Trainer(model, MEAN, partial(ADAM, lr=0.05), devices, engine=engine, schedule=STEP,
-                      schedule_every="update", accumulate=2, clip=0.5)  # fmt: skip
+                      accumulate=2, clip=0.5)  # fmt: skip
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(256, (37, 1, 4, 4), generator=generator, dtype=torch.uint8)
     return trainer, InDouble(images, torch.arange(37) % 3, batch_size=5, shuffle=True)
@@ -190,7 +198,20 @@ def error_of(function, kind=ValueError):
         return str(error)
 
 
-def refused(rank):
+def complaints(rank):
+    """Return what trainers over processes say of a loss that is no number, of ranks that are unlike, of arguments."""
+    return diverged(), unlike(rank), refused()
+
+
+def diverged():
+    """Return what is said where rank 1 alone meets a loss that is no number."""
+    data = batches()
+    data[1][0][5:] = torch.nan
+    trainer = Trainer(network(), MEAN, MOMENTUM, ["cpu"], engine="allreduce")
+    return error_of(lambda: trainer.fit(data * 3, 1), DivergedError)
+
+
+def refused():
     """Return, for what a trainer over processes refuses, what it says."""
     ours = ({"devices": ["cpu", "cpu"]}, {"engine": "ddp", "allreduce": "ring"}, {"allreduce": "rign"},
             {"model": Branch(), "engine": "ddp"}, {"overlap": True})  # fmt: skip

@@ -103,7 +103,6 @@ def test_the_command_line_lets_adam_count_on_the_gpu(monkeypatch, words):
     (["cuda:0", "cuda:1"], {}, "one CUDA GPU"),
     (["cuda:0"], {"accumulate": 2}, "accumulate"),
     (["cuda:0"], {"amp": torch.float16}, "float16"),
-    (["cuda:0"], {"schedule": STEP, "schedule_every": "update"}, "schedule_every"),
 ])  # fmt: skip
 def test_what_cannot_be_recorded_is_refused_before_anything_moves(devices, options, line):
     sim.enable(2)

@@ -49,7 +49,7 @@ def test_a_class_that_grows_by_cells():
 
 def test_two_gpus_at_once_take_less_than_one_after_the_other(capsys):
     def run(x):
-        return [x.mm(x) for _ in range(10)]
+        return [x.mm(x) for _ in range(3)]
 
     first, second = (torch.rand(1000, 1000, device=device) for device in d2l.try_all_gpus())
     run(first), run(second)
@@ -68,16 +68,6 @@ def test_two_gpus_at_once_take_less_than_one_after_the_other(capsys):
                (line.split(": ") for line in capsys.readouterr().out.splitlines())}  # fmt: skip
     assert 0 < seconds["one"] <= seconds["both"] < 2 * seconds["one"]  # on the simulated clock, which does not vary
     assert seconds["copy"] > seconds["one"]
-
-
-def test_scatter_and_gradients_by_hand():
-    data = torch.arange(20).reshape(4, 5)
-    shards = nn.parallel.scatter(data, d2l.try_all_gpus())
-    assert [s.device for s in shards] == d2l.try_all_gpus()
-    assert torch.equal(torch.cat([s.cpu() for s in shards]), data)
-    parts = [torch.ones(1, 2, device=d2l.try_gpu(i)) * (i + 1) for i in range(2)]
-    d2l.allreduce(parts)
-    assert [p.tolist() for p in parts] == [[[3, 3]]] * 2
 
 
 @pytest.mark.parametrize("given", [1, 2])

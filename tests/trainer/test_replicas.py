@@ -139,14 +139,11 @@ def test_a_batch_that_waits_for_its_update_is_not_carried_into_another_run():
     assert equal(trainers[0].replicas[0], trainers[1].replicas[0])
 
 
-@pytest.mark.parametrize("every", ["epoch", "update"])
-def test_schedules_move_all_learning_rates_alike(every):
+def test_a_schedule_moves_all_learning_rates_alike_once_an_epoch():
     halve = partial(torch.optim.lr_scheduler.StepLR, step_size=1, gamma=0.5)
-    trainer = Trainer(network(), MEAN, partial(SGD, lr=1.0), ["cpu"] * 2, schedule=halve, schedule_every=every,
-                      accumulate=2)  # fmt: skip
+    trainer = Trainer(network(), MEAN, partial(SGD, lr=1.0), ["cpu"] * 2, schedule=halve, accumulate=2)
     trainer.fit(data(), 2)  # three batches, so two updates an epoch
-    expected = 0.5**2 if every == "epoch" else 0.5**4
-    assert [o.param_groups[0]["lr"] for o in trainer.optimizers] == [expected] * 2
+    assert [o.param_groups[0]["lr"] for o in trainer.optimizers] == [0.5**2] * 2
 
 
 def test_a_plateau_is_judged_by_the_training_loss():
@@ -227,7 +224,7 @@ def test_what_makes_no_sense_is_refused_in_one_line():
     make = partial(Trainer, network(), MEAN, partial(SGD, lr=0.1), ["cpu"] * 2)
     for bad, words in (
         ({"clip": 0}, "clip: "), ({"accumulate": 0}, "accumulate: "), ({"amp": torch.float64}, "amp: "),
-        ({"schedule_every": "batch"}, "schedule_every: "), ({"allreduce": "rign"}, "allreduce: "),
+        ({"allreduce": "rign"}, "allreduce: "), ({"overlap": "yes"}, "overlap: "),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=words):
             make(**bad)

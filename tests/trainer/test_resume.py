@@ -195,7 +195,6 @@ def frozen():
     ("schedule", {"schedule": None}),
     ("schedule", {"schedule": STEP}),
     ("T_max is 3", {"schedule": partial(COSINE, T_max=4)}),
-    ("schedule_every", {"schedule_every": "update"}),
     ("accumulate", {"accumulate": 2}),
     ("clip", {"clip": 0.5}),
     ("amp", {"amp": torch.bfloat16}),

@@ -104,15 +104,9 @@ def test_two_trainers_may_have_one_model():
     assert all(map(torch.equal, *found))
 
 
-def dense():
-    """Six layers of 2.25 MiB each, as large a share of arithmetic in each."""
-    layers = [layer for _ in range(6) for layer in (nn.Linear(768, 768), nn.ReLU())]
-    return nn.Sequential(*layers, nn.Linear(768, 3))
-
-
-def traced(make, X, devices=2, **options):
+def traced(X, devices, **options):
     gpus = [f"sim:{i}" for i in range(devices)]
-    trainer = Trainer(make(), MEAN, SGD, gpus, **options)
+    trainer = Trainer(d2l.LeNet(), MEAN, SGD, gpus, **options)
     y = torch.zeros(len(X), dtype=torch.int64)
     trainer.step(X, y)
     d2l.synchronize(*gpus)
@@ -122,40 +116,21 @@ def traced(make, X, devices=2, **options):
     return trace
 
 
-@pytest.mark.parametrize(("n", "machine"), [(2048, {"gpus": 2, "gpu": "V100-SXM2-16GB", "link": "PCIe3-x16"}),
-                                            (1536, {"machine": "DGX-1-V100"})], ids=["PCIe", "NVLink"])  # fmt: skip
-def test_what_can_be_hidden_is(n, machine):
-    # Eagerly the host sets the pace, and hides the messages by itself.
-    sim.enable(**machine, way="compiled", shapes_only=True)
-    X = torch.ones(n, 768)
-    afterwards, meanwhile = (traced(dense, X, buckets=3 * 2**20, overlap=overlap) for overlap in (False, True))
-    assert meanwhile.link_bytes() == afterwards.link_bytes()
-    assert counts(meanwhile) == counts(afterwards)
-    assert meanwhile.seconds < 0.87 * afterwards.seconds
-    busy = [s for s in meanwhile.spans if (s.place, s.row, s.kind) == ("gpu0", 0, "operation")]
-    assert len({s.row for s in meanwhile.spans if s.place == "gpu0"}) > 1  # a second stream
-    assert meanwhile.seconds > sum(s.end - s.start for s in busy) / 1e12  # arithmetic is not hidden by anything
-
-
 def counts(trace):
     return {kind: sum(span.kind == kind for span in trace.spans) for kind in ("launch", "operation", "copy")}
 
 
 @pytest.mark.parametrize("buckets", [0, 10**5, 25 * 2**20])
 @pytest.mark.parametrize("way", ["eager", "compiled"])
-def test_it_is_never_slower(buckets, way):
+def test_it_sends_the_same_and_is_never_slower(buckets, way):
     sim.enable(8, way=way, shapes_only=True)
     for devices in (1, 3):
         X = torch.ones(64, 1, 28, 28)
-        trace = [traced(d2l.LeNet, X, devices, buckets=buckets, overlap=o) for o in (False, True)]
+        trace = [traced(X, devices, buckets=buckets, overlap=o) for o in (False, True)]
         assert counts(trace[1]) == counts(trace[0])
+        assert trace[1].link_bytes() == trace[0].link_bytes()
         assert trace[1].seconds <= trace[0].seconds
         # One bucket leaves when all gradients are there, and the update waits for it. Eagerly an operation costs the
         # host less inside backward, where the bucket is packed then; compiled it costs the same.
         if buckets > 10**7 and way == "compiled":
             assert trace[1].seconds == trace[0].seconds
-
-
-def test_what_makes_no_sense_is_refused_in_one_line():
-    with pytest.raises(ValueError, match=r"overlap: .*'yes'"):
-        Trainer(network(), MEAN, SGD, ["cpu"] * 2, overlap="yes")
