@@ -195,21 +195,26 @@ def fit_line(function):
     for alpha, beta in ((1e-5, 1e10), (1e-3, 1e8), (2e-6, 3e11)):
         exact = [alpha + n / beta for n in sizes]
         _try_fit(function, "exact times", sizes, exact, alpha, beta, 1e-4)
-        for sign in (1, -1):
-            noisy = [t * (1 + sign * 0.05 * (-1) ** i) for i, t in enumerate(exact)]
-            _try_fit(function, "times that are 5 % too long and too short by turns", sizes, noisy, alpha, beta, 0.03)
-        late = [*exact[:-1], 1.1 * exact[-1]]  # one large size must not outweigh the small ones
-        _try_fit(function, "exact times but for the last, 10 % too long,", sizes, late, alpha, beta, 0.03)
+        for sign in (1, -1):  # by multiples of the golden ratio: as if by chance, and the same in each run
+            noisy = [t * (1 + sign * (0.1 * (i * 0.618034 % 1) - 0.05)) for i, t in enumerate(exact)]
+            _try_fit(function, "times that are up to 5 % too long or too short", sizes, noisy, alpha, beta, 0.03)
+        for i, size in enumerate(sizes):  # no size must outweigh the others
+            late = [t * (1.1 if i == j else 1) for j, t in enumerate(exact)]
+            name = f"exact times but for {size:,} bytes, 10 % too long,"
+            _try_fit(function, name, sizes, late, alpha, beta, 0.02)
     return "alpha and beta are found in exact times, and hardly moved by noise in proportion to the time"
 
 
 def _try_fit(function, name, sizes, seconds, alpha, beta, tolerance):
     given = f"{name} made with alpha = {alpha:g} s, beta = {beta:g} bytes/s"
     got = attempt(function, list(sizes), list(seconds), given=given)
-    pair = listed(got)
-    if pair is None or len(pair) != 2:
+    try:
+        pair = list(map(float, listed(got) or []))
+    except (TypeError, ValueError):
+        pair = []
+    if len(pair) != 2:
         raise Wrong(f"{given}: expected the pair (alpha, beta), got {typed(got)}")
-    for what, unit, want, found in zip(("alpha", "beta"), ("s", "bytes/s"), (alpha, beta), map(float, pair)):
+    for what, unit, want, found in zip(("alpha", "beta"), ("s", "bytes/s"), (alpha, beta), pair):
         if not abs(found - want) <= tolerance * want:
             raise Wrong(f"{given}: expected {what} = {want:g} {unit} within {tolerance:.2%}, got {found:g}")
 

@@ -4,7 +4,7 @@ import math
 import random
 from collections import Counter
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, number, typed
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, number, typed
 
 # Of a fair choice of one of the 24 cycles through 5 places, chi-squared is above LIMIT once in a million times;
 # shuffling by exchanges with any place, which is not fair, comes to about 170.
@@ -34,10 +34,7 @@ def random_cycle(function):
 
 def _successors(function, n, rng, given):
     got = attempt(lambda: function(n, rng), given=given)
-    try:
-        places = [number(place) for place in got]
-    except TypeError:
-        places = [None]
+    places = [number(place) for place in listed(got) or [None]]
     if None in places:
         raise Wrong(f"{given}: expected a list of {n} places, got {typed(got)}")
     return places

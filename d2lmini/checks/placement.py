@@ -12,9 +12,10 @@ from d2lmini.checks.traced import attempt_traced
 @check
 def move(function):
     """``function(batch, device)``: the tensors of nested lists, tuples and dicts on `device`, none copied in vain."""
-    here, there = torch.device("cpu"), torch.device("meta")
-    for name, batch in _batches().items():
-        for device in (here, there):
+    if not sim.is_enabled():
+        sim.enable(2)
+    for device in (torch.device("cpu"), torch.device("sim", 0)):
+        for name, batch in _batches().items():
             got = attempt(function, batch, device, given=f"{name}, to {device}")
             _compare(f"{name}, to {device}", batch, got, device)
     return "every tensor is on the device, the structure is the same, and what was there already was not copied"
@@ -25,6 +26,7 @@ def _batches():
     return {
         "a tensor": x,
         "a tuple of two tensors": (x, y),
+        "a tensor on sim:0 and one on the CPU": [x.to("sim:0"), y],
         "a list with a tuple inside": [x, (y, x)],
         "a dict with a list inside": {"image": x, "boxes": [y, y], "name": "cat", "index": 7},
         "an empty list": [],
@@ -34,9 +36,10 @@ def _batches():
 
 def _compare(given, batch, got, device):
     """Raise Wrong unless `got` is `batch` with its tensors on `device`."""
-    if type(got) is not type(batch):
-        raise Wrong(f"{given}: expected a {type(batch).__name__} for {brief(batch)}, got {typed(got)}")
-    if isinstance(batch, torch.Tensor):
+    kind = torch.Tensor if isinstance(batch, torch.Tensor) else type(batch)
+    if not isinstance(got, kind):
+        raise Wrong(f"{given}: expected a {kind.__name__} for {brief(batch)}, got {typed(got)}")
+    if kind is torch.Tensor:
         _compare_tensor(given, batch, got, device)
     elif isinstance(batch, dict):
         if list(got) != list(batch):
@@ -59,6 +62,8 @@ def _compare_tensor(given, batch, got, device):
         raise Wrong(f"{given}: the tensor was there already, but you made a copy; .to(device) returns it as it is")
     if got.shape != batch.shape or got.dtype != batch.dtype:
         raise Wrong(f"{given}: expected {list(batch.shape)}, {batch.dtype}; got {list(got.shape)}, {got.dtype}")
+    if not torch.equal(got.cpu(), batch.cpu()):
+        raise Wrong(f"{given}: expected the numbers {brief(batch)}, got {brief(got)}")
 
 
 @check
@@ -73,7 +78,7 @@ def product_norms(function):
 
 def _try_norms(function, count):
     given = f"{count} {'matrix' if count == 1 else 'matrices'} on sim:0"
-    cpu = [torch.eye(4) * (i + 1) + i for i in range(count)]
+    cpu = [torch.arange(16.0).reshape(4, 4) + i for i in range(count)]
     matrices = [matrix.to("sim:0") for matrix in cpu]
     got, spans = attempt_traced(function, matrices, given=given)
     if not isinstance(got, torch.Tensor):
@@ -81,7 +86,7 @@ def _try_norms(function, count):
     if got.device != matrices[0].device:
         raise Wrong(f"{given}: the norms are on {got.device}; leave them on sim:0")
     want = torch.stack([(matrix @ matrix).norm() for matrix in cpu])
-    if got.shape != want.shape or not torch.allclose(got.cpu(), want):
+    if got.shape != want.shape or not torch.allclose(got.cpu().to(want.dtype), want):
         raise Wrong(f"{given}: expected the norms {brief(want)}, got {brief(got.cpu())}")
     waits = sum(span.kind == "wait" for span in spans)
     if waits:

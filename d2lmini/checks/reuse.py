@@ -35,6 +35,16 @@ class _Narrow(CountedMatrix):
         return part
 
 
+class _Sums(CountedMatrix):
+    """A counting memory that remembers how much had been `fetched` when it was first stored to."""
+
+    first = None
+
+    def __setitem__(self, index, part):
+        super().__setitem__(index, part)
+        self.first = self.fetched() if self.first is None else self.first
+
+
 @check
 def register_tile(function):
     """``function(A, B, C, tile)``: A B in C, at most `tile` elements in each fetch, and as few as tiles need."""
@@ -46,7 +56,8 @@ def register_tile(function):
 def _try_register_tile(function, m, n, k, tile):
     given = f"[{m}, {k}] × [{k}, {n}], tile {tile}"
     a, b = np.arange(1, m * k + 1).reshape(m, k), 1000 * np.arange(1, k * n + 1).reshape(k, n)
-    A, B, C = _Narrow(a), _Narrow(b), CountedMatrix(np.full((m, n), -1))
+    A, B, C = _Narrow(a), _Narrow(b), _Sums(np.full((m, n), -1))
+    C.fetched = lambda: A.reads + B.reads
 
     def run(tile):
         function(A, B, C, tile)
@@ -63,6 +74,8 @@ def _try_register_tile(function, m, n, k, tile):
     if C.reads or C.writes != m * n:
         raise Wrong(f"{given}: C was fetched {C.reads} and stored {C.writes} times; store each of its {m * n} elements "
                     "once, when its sum is complete")  # fmt: skip
+    if max(m, n) > tile and C.first == C.fetched():
+        raise Wrong(f"{given}: no sum was stored before all was fetched; there are registers for {tile * tile} sums")
     _judge_fetches(given, A.reads + B.reads, m * k * -(-n // tile) + k * n * -(-m // tile), _fewest(m, n, k, tile))
 
 

@@ -6,6 +6,8 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("n½ in place of β", "return alpha, 1 / slope", "return alpha, alpha / slope"),
     ("the smallest sizes are dropped", "n, t = np.array(sizes, dtype=float), np.array(seconds)",
      "n, t = np.array(sizes, dtype=float)[8:], np.array(seconds)[8:]"),
+    ("every second size is dropped", "n, t = np.array(sizes, dtype=float), np.array(seconds)",
+     "n, t = np.array(sizes, dtype=float)[::2], np.array(seconds)[::2]"),
     ("nothing is returned", "return alpha, 1 / slope", "alpha, 1 / slope"),
 ]  # fmt: skip
 
@@ -19,4 +21,10 @@ def fit_line(sizes, seconds):
 def fit_line(sizes, seconds):
     """Weights in between: large sizes still count more."""
     slope, alpha = np.polyfit(sizes, seconds, 1, w=1 / np.sqrt(seconds))
+    return alpha, 1 / slope
+
+
+def fit_line(sizes, seconds):
+    """Weights that polyfit squares again: small sizes count more."""
+    slope, alpha = np.polyfit(sizes, seconds, 1, w=1 / np.array(seconds) ** 2)
     return alpha, 1 / slope

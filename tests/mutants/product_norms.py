@@ -1,6 +1,7 @@
 """Wrong answers to the exercise product-norms, which its check must reject."""
 
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
+    ("times its transpose", "matrix @ matrix", "matrix @ matrix.T"),
     ("each norm is fetched", "(matrix @ matrix).norm()", "(matrix @ matrix).norm().cpu().to(matrix.device)"),
     ("the norms go to the host at the end", "torch.stack(norms)", "torch.stack(norms).cpu()"),
     ("a list in place of a tensor", "torch.stack(norms)", "norms"),
