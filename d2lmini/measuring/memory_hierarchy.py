@@ -194,7 +194,7 @@ def _shuffled(lines):
 def _page_by_page(lines):
     """Return the lines with those of a page one after the other, in random order, and the pages in random order too."""
     rng, page = np.random.default_rng(0), np.arange(lines) * LINE // PAGE
-    return np.lexsort((rng.random(lines), rng.permutation(page[-1] + 1)[page]))
+    return np.argsort(rng.permutation(page[-1] + 1)[page] + rng.random(lines))
 
 
 VISITS = {"at random": _shuffled, "page by page": _page_by_page, "in order": np.arange}

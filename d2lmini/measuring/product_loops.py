@@ -13,10 +13,10 @@ from d2lmini.reuse.loop_order import compiled, loops_ijk, loops_ikj, loops_packe
 from d2lmini.timing import take_turns
 
 
-def ways(n, tile):
-    """Return name -> function that adds A B to C, and those A, B, C, of n rows and columns."""
-    A, B = np.random.default_rng(n).random((2, n, n))
-    C = np.zeros((n, n))
+def ways(n, tile, rows=None):
+    """Return name -> function that adds A B to C, and those A, B, C: B is [n, n], A [rows, n]; rows: n by default."""
+    rng, rows = np.random.default_rng(n), rows or n
+    A, B, C = rng.random((rows, n)), rng.random((n, n)), np.zeros((rows, n))
     ijk, ikj, tiled, packed = map(compiled, (loops_ijk, loops_ikj, loops_tiled, loops_packed))
     a, b, c = map(torch.from_numpy, (A, B, C))  # the same memory
     functions = {
@@ -30,22 +30,22 @@ def ways(n, tile):
     return functions, A, B, C
 
 
-def measure_here(n, tile, rounds):
+def measure_here(n, tile, rounds, rows=None):
     """Return name -> Measurement; each way's first turn is checked and not measured. rounds: at least 6."""
     torch.set_num_threads(1)
-    functions, A, B, C = ways(n, tile)
+    functions, A, B, C = ways(n, tile, rows)
     right = A @ B
     for name, function in functions.items():
         C[:] = 0
         function()
         if not np.allclose(C, right):
-            raise RuntimeError(f"{name} computed a wrong product of {n} rows")
+            raise RuntimeError(f"{name} computed a wrong product of {len(A)} rows")
     return take_turns(functions, rounds, 0, ["cpu"])
 
 
-def measured(n, tile, rounds=6):
+def measured(n, tile, rounds=6, rows=None):
     """Return what `measure_here` does and where and when it was, from a process that is not held back.
 
     Raises RuntimeError with the last line of what went wrong there.
     """
-    return run_unheld(measure_here, n, tile, rounds)
+    return run_unheld(measure_here, n, tile, rounds, rows)

@@ -134,7 +134,14 @@ def packages(sizes, seconds):
     return [line.alpha, line.beta]
 
 
-@pytest.mark.parametrize("answer", [weighted, packages, lambda n, t: np.array(packages(n, t)),
+def middles(sizes, seconds):
+    n, t = map(np.array, (sizes, seconds))
+    i, j = np.triu_indices(len(n), 1)
+    slope = np.median((t[j] - t[i]) / (n[j] - n[i]))
+    return np.median(t - slope * n), 1 / slope
+
+
+@pytest.mark.parametrize("answer", [weighted, packages, middles, lambda n, t: np.array(packages(n, t)),
                                     lambda n, t: torch.tensor(packages(n, t), dtype=torch.float64)])  # fmt: skip
 def test_other_solvers_are_right(answer):
     assert checks.fit_line(answer)
@@ -143,6 +150,7 @@ def test_other_solvers_are_right(answer):
 @pytest.mark.parametrize(("answer", "message"), [
     (lambda n, t: packages(n, t)[::-1], "expected alpha = 1e-05 s within 0.01%, got 1e+10"),
     (lambda n, t: packages(n, t)[0], "expected the pair (alpha, beta), got 1e-05"),
+    (lambda n, t: (None, packages(n, t)[1]), "expected the pair (alpha, beta), got [None, 1e+10] (tuple)"),
     (lambda n, t: (packages(n, t)[0], float("nan")), "expected beta = 1e+10 bytes/s within 0.01%, got nan"),
 ])  # fmt: skip
 def test_fit_line_says_what_is_wrong(answer, message):
