@@ -96,7 +96,7 @@ def examples(elements=2**24, device="cpu"):
 
     streamed = {"add": (torch.Tensor.add_, new(elements), new(elements)), "sum": (torch.sum, new(elements)),
                 "matrix × vector": (torch.mm, new(side, side), new(side, 1))}  # fmt: skip
-    products = {f"matmul {n}": (torch.mm, new(n, n), new(n, n)) for n in (64, 256, 1024)}
+    products = {f"matmul {n}": (torch.mm, new(n, n), new(n, n)) for n in (64, 256, 1024, 2048)}
     conv = {"convolution 3×3": (torch.conv2d, new(8, 64, 58, 58), new(64, 64, 3, 3))}
     return {name: (call[0], call[1:]) for name, call in {**streamed, **products, **conv}.items()}
 
