@@ -11,7 +11,7 @@ are uneven, and gradients differ by powers of ten.
 
 import copy
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
 
@@ -105,10 +105,10 @@ def number(value):
 
 
 def listed(value):
-    """Return the list that an answer is: of a list, a tuple, an array or a tensor; None where it is no list."""
+    """Return the list that an answer is: a list, tuple, array, tensor or generator; None where it is none of these."""
     if getattr(value, "ndim", 0) > 0:
         value = value.tolist()
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else None
+    return list(value) if isinstance(value, Sequence | Iterator) and not isinstance(value, str | bytes) else None
 
 
 def typed(value):

@@ -11,12 +11,13 @@ from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many,
 def loss_scale(function):
     """``function(gradients, limit)``: the largest power of two by which no gradient grows beyond `limit`."""
     half, quarter = 65504.0, 448.0  # the largest numbers of float16 and of float8_e4m3fn
-    for largest, magnitudes in (
+    for place, (largest, magnitudes) in enumerate((
         (half, [1.0]), (half, [0.003, -20.0, 0.0]), (half, [-7e-6]), (quarter, [14.0]), (quarter, [14.000001]),
         (quarter, [-13.9]), (half, [65504.0]), (half, [70000.0]), (quarter, [1e6, 1.0]), (half, [0.0, 2.0**-60]),
         (quarter, [math.nextafter(14, 15)]),
-    ):  # fmt: skip
+    )):  # fmt: skip
         gradients = [torch.tensor(magnitudes, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64)]
+        gradients = gradients[:: 1 - 2 * (place % 2)]  # the largest is not always in the first
         given = f"largest {largest:g}, gradients {brief(magnitudes)} and zeros"
         want = 2.0 ** math.floor(math.log2(largest / max(map(abs, magnitudes))))
         while want * max(map(abs, magnitudes)) > largest:  # a quotient just below a power of two was rounded to it
@@ -29,7 +30,11 @@ def loss_scale(function):
 def _try_number(function, inputs, given, want):
     got = number(attempt(function, *inputs, given=given))
     if got is None or got != want:
-        raise Wrong(f"{given}: expected {want:.10g}, got {'no number' if got is None else f'{got:.10g}'}")
+        raise Wrong(f"{given}: expected {_told(want)}, got {'no number' if got is None else _told(got)}")
+
+
+def _told(value):
+    return f"{value:,}" if isinstance(value, int) else f"{float(value):,.10g}"
 
 
 @check
@@ -40,6 +45,7 @@ def zero_point(function):
     for given, x in (("from −1 to 3", torch.linspace(-1, 3, 50)), ("200 normal numbers", spread),
                      ("0 to 6, as after a ReLU", torch.linspace(0, 6, 40)), ("2 to 5", torch.linspace(2, 5, 40)),
                      ("−7 to −2", torch.linspace(-7, -2, 30)), ("a few thousandths", spread * 1e-3),
+                     ("−63.5 to 191.5", torch.linspace(-63.5, 191.5, 52)),  # both ends are rounded up
                      ("one number, 4", torch.tensor([4.0])), ("only zeros", torch.zeros(5))):  # fmt: skip
         _try_codes(f"x = {given}", x, attempt(function, x, given=f"x = {given}"))
     return "256 codes from the smallest number to the largest, and zero has a code of its own"
@@ -83,12 +89,14 @@ def _try_sent(given, due, k, answer):
     values, places, left = map(listed, answer)
     if None in (values, places, left) or len(left) != len(due):
         raise Wrong(f"{given}: expected three lists or tensors, unsent as long as the gradient, got {typed(answer)}")
-    if sorted(set(places)) != sorted(places) or len(values) != k or len(places) != k:
+    if len(set(places) & set(range(len(due)))) != k or len(values) != k or len(places) != k:
         raise Wrong(f"{given}: expected {k} values with a place each, got {brief(values)} for {brief(places)}")
-    sent = torch.zeros_like(due)
-    sent[torch.tensor(places, dtype=torch.int64)] = torch.tensor(values, dtype=due.dtype)
-    if sorted(due.abs()[sent.new_tensor(places, dtype=torch.int64)])[0] < due.abs().topk(k).values[-1]:
+    at, sent = torch.tensor(places, dtype=torch.int64), torch.zeros_like(due)
+    sent[at] = torch.tensor(values, dtype=due.dtype)
+    if due.abs()[at].min() < due.abs().topk(k).values[-1]:
         raise Wrong(f"{given}: due is {brief(due)}; the {k} largest in magnitude must go, you send places {places}")
+    if not torch.allclose(sent[at], due[at], rtol=0.01):  # as much as a short number may leave due
+        raise Wrong(f"{given}: at places {brief(places)} is due {brief(due[at])}, you send {brief(values)}")
     total = sent + torch.tensor(left, dtype=due.dtype)
     if not torch.allclose(total, due, atol=1e-5):
         place = int((total - due).abs().argmax())

@@ -12,7 +12,8 @@ from d2lmini.parallel import gpipe, one_f_one_b, starts
 
 def _whole_numbers(value):
     """Return the list of integers that an answer is, None where it is none."""
-    found = [number(item) for item in listed(value) or ()] if listed(value) is not None else None
+    items = listed(value)
+    found = None if items is None else [number(item) for item in items]
     return None if found is None or any(n is None or n != int(n) for n in found) else [int(n) for n in found]
 
 

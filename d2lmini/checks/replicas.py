@@ -27,7 +27,7 @@ def _replicas():
     yield "three replicas, the first and the last with one bias", [[W.clone(), c] for c in (b, b.clone(), b)], True
     yield "a copy whose weight is the other's, transposed", [[W, b], [W.T, b.clone()]], True
     yield "two copies, each of which uses one weight twice", [[t, t] for t in (tied, tied.clone())], False
-    yield "a bias that is a part of the other replica's weight", [[W.clone(), b], [tied, tied[1]], [W, tied[2]]], True
+    yield "a bias that is a part of another replica's weight", [[tied, b], [W, b.clone()], [W.clone(), tied[2]]], True
     yield "one replica", [[W, b]], False
     yield "no replica", [], False
 

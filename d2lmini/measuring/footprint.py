@@ -50,12 +50,12 @@ class Footprint(Reporting):
         self.history.append(self.allocated)
 
 
-def largest(fits, limit=2**30):
-    """Return the largest n from 0 to `limit` with fits(n).
+def largest(fits, limit=2**30, good=0):
+    """Return the largest n from `good` to `limit` with fits(n).
 
-    fits must hold up to some n and nowhere above; n = 0 is not tried.
+    fits must hold up to some n and nowhere above; `good` is not tried.
     """
-    good, bad = 0, 1
+    bad = 2 * good or 1
     while bad <= limit and fits(bad):
         good, bad = bad, 2 * bad
     bad = min(bad, limit + 1)

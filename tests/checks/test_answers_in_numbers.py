@@ -143,6 +143,7 @@ def whole_bytes(parameters, outputs, gpus):
     (checks.worker_plan, lambda *given: np.array(counted(*given))), (checks.serial_share, shares_solved),
     (checks.bounded_queue, lambda *given: torch.tensor(pace.finish_times(*given))),
     (checks.allreduce_bytes, lambda nbytes, devices: np.array([2, 1]) * (devices - 1) * nbytes),
+    (checks.allreduce_bytes, lambda nbytes, devices: (times * (devices - 1) * nbytes for times in (2, 1))),
 ])  # fmt: skip
 def test_other_right_answers_pass(check, answer):
     assert check(answer)
@@ -159,6 +160,7 @@ def test_other_right_answers_pass(check, answer):
     (checks.worker_plan, lambda *given: (4, 0.5), "4 workers keep the device busy for 1 of the time, you say 0.5"),
     (checks.worker_plan, lambda *given: (5, 1.0), "load 624 µs, step 171 µs, 16 cores: expected 4 workers, got 5"),
     (checks.serial_share, lambda p, t: "0", "expected the number 0.0, got '0' (str)"),
+    (checks.most_ranks, lambda dense, size: max(1, math.ceil(2 * dense / size) - 1), "666,666,666,666,666,667, got"),
     (checks.bounded_queue, lambda *given: [], "expected a list of 3 times, got []"),
     (checks.bounded_queue, lambda *given: [3, 5, 8], "step 2 ends at 7, you say 8"),
 ])  # fmt: skip

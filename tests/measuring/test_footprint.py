@@ -103,3 +103,6 @@ def test_largest(n, limit):
     assert len(asked) <= 2 * n.bit_length() + 1
     assert 0 not in asked
     assert max(asked) <= limit
+    asked.clear()
+    assert largest(fits, limit, good=min(n, 2)) == min(n, limit)
+    assert min(asked) > min(n, 2)

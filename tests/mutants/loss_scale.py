@@ -6,5 +6,6 @@ EDITS = [
     ("rounding is forgotten", "while scale * most > limit:", "while False:"),
     ("zeros divide", "if most == 0:", "if most < 0:"),
     ("the smallest counts", "most = max(", "most = min("),
+    ("the first tensor alone", "max(g.abs().max().item() for g in gradients)", "gradients[0].abs().max().item()"),
     ("a text", "return scale", "return str(scale)"),
 ]

@@ -13,3 +13,10 @@ def serial_share(threads, seconds):
     """The first time is taken for that of one thread."""
     p, gain = threads[-1], seconds[0] / seconds[-1]
     return (p / gain - 1) / (p - 1)
+
+
+def serial_share(threads, seconds):
+    """A line through the first point and the last."""
+    (x, t), (z, u) = (1 / threads[0], seconds[0]), (1 / threads[-1], seconds[-1])
+    shared = (t - u) / (x - z)
+    return (t - shared * x) / (t - shared * x + shared)

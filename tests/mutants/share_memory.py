@@ -16,3 +16,9 @@ def share_memory(replicas):
     """Compares each replica with the next one alone."""
     places = [{t.untyped_storage().data_ptr() for t in replica} for replica in replicas]
     return any(places[i] & places[i + 1] for i in range(len(places) - 1))
+
+
+def share_memory(replicas):
+    """Compares the tensors of one place alone: the weights with weights, the biases with biases."""
+    columns = [[t.untyped_storage().data_ptr() for t in column] for column in zip(*replicas)]
+    return any(len(set(column)) < len(column) for column in columns)

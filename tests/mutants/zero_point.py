@@ -7,5 +7,6 @@ EDITS = [
     ("symmetric", "min(x.min().item(), 0.0)", "-x.abs().max().item()"),
     ("zeros divide", " or 1.0", ""),
     ("the wrong sign", "round(-low / scale)", "round(low / scale)"),
+    ("a code too many", "codes.clamp(0, 255).int()", "codes.int()"),
     ("not rounded", "torch.round(x / scale)", "x / scale"),
 ]
