@@ -1,5 +1,7 @@
 """Checks of the exercises on choosing a layout: the level of ZeRO that fits, and the cuts that a cluster allows."""
 
+from collections.abc import Set
+
 from d2lmini.checks.mechanism import Wrong, attempt, check, listed, must_refuse, number, typed
 
 
@@ -32,7 +34,7 @@ def possible_layouts(function):
                                           (64, 8, 32, 32), (10, 8, 32, 32)):  # fmt: skip
         given = f"{gpus} GPUs, {per_node} a node, {heads} heads, {layers} layers"
         answer = attempt(function, gpus, per_node, heads, layers, given=given)
-        found = list(answer) if isinstance(answer, set) else listed(answer)
+        found = list(answer) if isinstance(answer, Set) else listed(answer)
         got = None if found is None else [_triple(item) for item in found]
         if got is None or None in got:
             raise Wrong(f"{given}: expected a list of (data, tensor, pipeline), got {typed(answer)}")
