@@ -108,6 +108,8 @@ def _compare(given, launched, parameters, buckets):
         name = f"bucket {buckets.index(bucket)}"
         want = [parameters[place].grad for place in bucket]
         missing = [place for place in bucket if place not in arrived]
+        if any(gradient is None for gradient in want):
+            raise Wrong(f"{given} {name} has parameters without .grad in the end: leave the gradients where they are")
         early = f" (it went off before the gradient of {missing[0]} was there)" if missing else ""
         if len(gradients) != len(want) or not all(torch.is_tensor(g) for g in gradients):
             raise Wrong(f"{given} expected {many(len(want), 'gradient')} in {name}, got {brief(gradients)}{early}")

@@ -57,6 +57,6 @@ def scaled_rate(function):
             given = f"step {step}, batch {batch}, warm-up of {warmup}, base {base:g} for {base_batch}"
             answer = attempt(function, step, batch, warmup, base, base_batch, given=given)
             got = number(answer)
-            if got is None or not math.isclose(got, want, rel_tol=1e-9):
+            if got is None or not math.isclose(got, want, rel_tol=1e-6):
                 raise Wrong(f"{given}: expected {want:g}, got {typed(answer)}")
     return "from the base rate in a straight line to the scaled one, which stays"

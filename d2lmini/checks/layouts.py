@@ -1,5 +1,7 @@
 """Checks of the exercises on choosing a layout: the level of ZeRO that fits, and the cuts that a cluster allows."""
 
+from collections.abc import Set
+
 from d2lmini.checks.mechanism import Wrong, attempt, check, listed, must_refuse, number, typed
 
 
@@ -28,11 +30,11 @@ def _kept(parameters, replicas, level):
 @check
 def possible_layouts(function):
     """``function(gpus, per_node, heads, layers)``: every (data, tensor, pipeline) that GPUs, heads and layers allow."""
-    for gpus, per_node, heads, layers in ((4, 8, 8, 8), (12, 6, 12, 12), (16, 8, 12, 10), (24, 6, 24, 9), (1, 8, 3, 5),
-                                          (64, 8, 32, 32), (10, 8, 32, 32)):  # fmt: skip
+    for gpus, per_node, heads, layers in ((4, 4, 8, 8), (12, 6, 12, 12), (16, 8, 12, 10), (24, 6, 24, 9), (1, 1, 3, 5),
+                                          (64, 8, 32, 32), (10, 10, 30, 32)):  # fmt: skip
         given = f"{gpus} GPUs, {per_node} a node, {heads} heads, {layers} layers"
         answer = attempt(function, gpus, per_node, heads, layers, given=given)
-        found = list(answer) if isinstance(answer, set) else listed(answer)
+        found = list(answer) if isinstance(answer, Set) else listed(answer)
         got = None if found is None else [_triple(item) for item in found]
         if got is None or None in got:
             raise Wrong(f"{given}: expected a list of (data, tensor, pipeline), got {typed(answer)}")

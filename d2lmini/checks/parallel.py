@@ -31,7 +31,8 @@ def qkv_rows(function):
                 raise Wrong(f"{given}: expected a list of rows, got {typed(answer)}")
             if got != want:
                 raise Wrong(f"{given}: expected the rows {want}, got {brief(got)}{_mixed(got, heads * width)}")
-    must_refuse(function, 4, 2, 3, 0, given="4 heads on 3 ranks")
+    for heads, width in ((4, 2), (2, 6)):  # 3 ranks divide the 12 rows of the second, and all 6 heads of q, k and v
+        must_refuse(function, heads, width, 3, 0, given=f"{heads} heads of width {width} on 3 ranks")
     return "a rank has the same heads of q, k and v, in this order, so that chunk(3) finds its own three"
 
 
@@ -58,9 +59,10 @@ class _Largest(TorchFunctionMode):
 def split_loss(function):
     """``function(parts, targets)``: mean cross-entropy of scores cut by tokens, [n, tokens of a rank] each."""
     numbers = torch.Generator().manual_seed(0)
-    cases = ((5, (4, 4, 4), 1), (3, (3, 6, 2), 1), (4, (5,), 1), (6, (4, 4), 200), (2, (2, 2, 2, 2), -300))
-    for n, widths, size in cases:
-        scores = torch.randn(n, sum(widths), generator=numbers, dtype=torch.float64) * abs(size) + size
+    cases = ((5, (4, 4, 4), 1, 1), (3, (3, 6, 2), 1, 1), (4, (5,), 1, 1), (6, (4, 4), 1000, 1000),
+             (2, (8, 8, 8, 8), -1000, 1))  # fmt: skip
+    for n, widths, size, spread in cases:
+        scores = torch.randn(n, sum(widths), generator=numbers, dtype=torch.float64) * spread + size
         targets = torch.randint(sum(widths), (n,), generator=numbers)
         targets[0], targets[-1] = 0, sum(widths) - 1
         given = f"{many(n, 'example')}, {' + '.join(map(str, widths))} tokens, scores around {size}"
@@ -79,7 +81,7 @@ def _try_loss(function, scores, targets, widths, given):
     got, want = number(answer), torch.nn.functional.cross_entropy(scores, targets).item()
     if got is None:
         raise Wrong(f"{given}: expected one number, got {typed(answer)}")
-    if not math.isclose(got, want, rel_tol=1e-9, abs_tol=1e-9):
+    if not math.isclose(got, want, rel_tol=1e-4):  # 32-bit numbers are right too
         raise Wrong(f"{given}: expected {want:.6g}, got {got:.6g}{_loss_slip(got, scores, targets, widths)}")
     if len(widths) > 1 and watch.most >= scores.numel():
         raise Wrong(f"{given}: your code made a tensor of {watch.most} numbers, as many as all ranks' scores together")
@@ -110,7 +112,7 @@ def shard_pieces(function):
             if got is None or any(piece is None or len(piece) != 3 for piece in got):
                 raise Wrong(f"{given}: expected a list of (parameter, start, stop), got {typed(answer)}")
             want = _pieces(sizes, ranks, rank)
-            if got != want:
+            if sorted(got) != want:
                 raise Wrong(f"{given}: expected {_told(want)}, got {_told(got)}{_piece_slip(got)}")
     return "shards are equal, rounded up; a parameter may lie on several ranks, and the last ranks may have nothing"
 
@@ -145,7 +147,7 @@ def zero_bytes(function):
         got = number(answer)
         if got is None:
             raise Wrong(f"{given}: expected a number of bytes, got {typed(answer)}")
-        if not math.isclose(got, want, rel_tol=1e-9):
+        if not math.isclose(got, want, rel_tol=1e-6):
             rings = "" if ranks == 1 else f": {want / half:g} half rings of {half:,.0f}, yours are {got / half:g}"
             raise Wrong(f"{given}: expected {want:,.0f} bytes, got {got:,.0f}{rings}")
     return "levels 0 and 1 send once a step, level 2 reduces every micro-batch, level 3 also gathers for each, twice"

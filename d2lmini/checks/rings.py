@@ -43,7 +43,7 @@ def _try_ring(function, world_size, n):
             i = int(right.int().argmin())
             slip = _slip(got, right, data)
             raise Wrong(f"{given}: rank {rank}'s element {i} should be {want[i]:g}, it is {got[i]:g}{slip}")
-    _must_be_a_ring(spans, world_size, n * 8, given)
+    _must_be_a_ring(spans, world_size, n, 8, given)
 
 
 def _call(function, tensors, given):
@@ -60,17 +60,16 @@ def _call(function, tensors, given):
     return [span for span in trace.spans if span.kind == "copy" and span.place.endswith("out")]
 
 
-def _must_be_a_ring(spans, world_size, nbytes, given):
-    """Raise Wrong for copies that leave the ring, and for more bytes than chunks make, also chunks of ⌈n ÷ P⌉."""
-    n = nbytes // 8
-    smallest = 8 * max(0, n - (world_size - 1) * -(-n // world_size))
+def _must_be_a_ring(spans, world_size, n, itemsize, given):
+    """Raise Wrong for copies that leave the ring, and for more bytes than chunks make, rounded up in two half rings."""
+    most = 2 * (world_size - 1) * 2 * -(-n // (2 * world_size)) * itemsize
     for rank in range(world_size):
         others = {(rank + 1) % world_size, (rank - 1) % world_size}
         mine = [span for span in spans if span.name.startswith(f"copy gpu{rank}→")]
         away = sorted({span.name.partition("→")[2] for span in mine} - {f"gpu{other}" for other in others})
         if away:
             raise Wrong(f"{given}: rank {rank} sends to {', '.join(away)}, which is not its neighbour")
-        sent, most = sum(span.nbytes for span in mine), 2 * (nbytes - smallest)
+        sent = sum(span.nbytes for span in mine)
         if sent > most:
             raise Wrong(f"{given}: rank {rank} sends {sent} bytes; a ring of chunks needs no more than {most}")
 
@@ -91,6 +90,7 @@ def _score_ring(function, world_size, n):
         torch.sim.reset_peak_memory_stats(rank)
     before = [torch.sim.memory_allocated(rank) for rank in range(world_size)]
     spans = _call(function, tensors, "the scored run")
+    _must_be_a_ring(spans, world_size, n, 4, f"{n:,} elements on {world_size} GPUs")
     beside = max(torch.sim.max_memory_allocated(rank) - before[rank] for rank in range(world_size))
     for rank in range(world_size):
         torch.sim.synchronize(rank)

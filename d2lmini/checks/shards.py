@@ -147,7 +147,8 @@ def _try_moments(function, sizes):
         raise Wrong(f"{given}: expected two tensors, the mean and the variance, got {brief(answer)}")
     for name, got, want in zip(("mean", "variance"), answer, (X.mean(0), X.var(0, correction=0))):
         if not torch.is_tensor(got) or got.shape != want.shape:
-            raise Wrong(f"{given}: expected the {name} as a tensor of shape {list(want.shape)}, got {brief(got)}")
+            raise Wrong(f"{given}: expected the {name} as a tensor of shape {list(want.shape)}, got {typed(got)}")
+        got = got.to(want.dtype)
         if not torch.allclose(got, want):
             hint = _moment_slip(got, X, variances)
             raise Wrong(f"{given}: the {name} should be {brief(want)}, got {brief(got)}{hint}")

@@ -141,6 +141,8 @@ def whole_bytes(parameters, outputs, gpus):
     (checks.random_cycle, lambda *given: torch.tensor(cycle_of_visits(*given))),
     (checks.batch_for, searched), (checks.batch_for, middle_slope), (checks.worker_plan, counted),
     (checks.worker_plan, lambda *given: np.array(counted(*given))), (checks.serial_share, shares_solved),
+    (checks.zero_bytes, lambda *given: torch.tensor(RIGHT["zero-bytes"](*given), dtype=torch.float32)),
+    (checks.scaled_rate, lambda i, n, warm, r, of: torch.tensor(r) * (1 + (n / of - 1) * (i >= warm or i / warm))),
     (checks.bounded_queue, lambda *given: torch.tensor(pace.finish_times(*given))),
     (checks.allreduce_bytes, lambda nbytes, devices: np.array([2, 1]) * (devices - 1) * nbytes),
     (checks.allreduce_bytes, lambda nbytes, devices: (times * (devices - 1) * nbytes for times in (2, 1))),

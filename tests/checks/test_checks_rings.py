@@ -84,3 +84,12 @@ def test_a_ring_to_the_left_with_equal_chunks_and_a_short_last_one_is_right():
         return [tensor[i * length : (i + 1) * length] for i in range(size)]
 
     assert checks.ring_mean(lambda tensors: ring_mean(tensors[::-1], cut=chunks_of_ceil_size))
+
+
+def test_two_half_rings_in_opposite_directions_are_right():
+    def both_ways(tensors):
+        middle = len(tensors[0]) // 2
+        ring_mean([tensor[:middle] for tensor in tensors])
+        ring_mean([tensor[middle:] for tensor in tensors][::-1])
+
+    assert checks.ring_mean(both_ways)

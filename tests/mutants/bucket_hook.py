@@ -46,3 +46,18 @@ def bucket_hook(parameters, buckets, launch):
                     missing[number] = len(buckets[number])
                     launch(number, [parameters[place].grad for place in buckets[number]])
             parameters[place].register_post_accumulate_grad_hook(ready)
+
+
+def bucket_hook(parameters, buckets, launch):
+    """Gradients that were sent are thrown away."""
+    missing = [len(bucket) for bucket in buckets]
+    def ready(number, _):
+        missing[number] -= 1
+        if missing[number] == 0:
+            missing[number] = len(buckets[number])
+            launch(number, [parameters[place].grad for place in buckets[number]])
+            for place in buckets[number]:
+                parameters[place].grad = None
+    for number, bucket in enumerate(buckets):
+        for place in bucket:
+            parameters[place].register_post_accumulate_grad_hook(partial(ready, number))

@@ -9,3 +9,8 @@ EDITS = [
     ("every GPU sends all twice", "2 * (gpus - 1) / gpus", "2"),
     ("forward is counted as well", "4 / flops_per_s", "6 / flops_per_s"),
 ]
+
+
+def hiding_batch(flops_per_s, bytes_per_s, gpus, gradient_bytes):
+    """One more than the whole part."""
+    return (gpus > 1) + int((gpus - 1) * gradient_bytes * flops_per_s / (2 * gpus * bytes_per_s))

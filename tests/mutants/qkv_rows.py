@@ -6,6 +6,8 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("q and k, no v", "range(3)", "range(2)"),
     ("all ranks have the first heads", "rank * each, (rank + 1) * each", "0, each"),
     ("ranks that do not divide the heads are accepted", "if heads % ranks:", "if False:"),
+    ("it is enough that the ranks divide the rows", "if heads % ranks:", "if heads * head_width % ranks:"),
+    ("it is enough that the ranks divide all heads", "if heads % ranks:", "if 3 * heads % ranks:"),
 ]
 
 

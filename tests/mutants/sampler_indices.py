@@ -8,3 +8,10 @@ EDITS = [
     ("always the last example fills up", "order[place % n]", "order[min(place, n - 1)]"),
     ("ranks differ in how much they get", "each * world_size, world_size", "n, world_size"),
 ]
+
+
+def sampler_indices(n, rank, world_size, epoch):
+    """Each rank keeps its examples and shuffles them among themselves."""
+    mine = [place % n for place in range(rank, -(-n // world_size) * world_size, world_size)]
+    numbers = torch.Generator().manual_seed(epoch)
+    return [mine[i] for i in torch.randperm(len(mine), generator=numbers)]
