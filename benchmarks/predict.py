@@ -46,7 +46,7 @@ def _judged(row, form):
         result["published"] = published = _number(row["latency_ms" if "latency_ms" in row else "value"])
         result |= form(row)
         result["error"] = result["simulated"] / published - 1
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:  # RuntimeError: a batch that no memory holds
         result["reason"] = " ".join(str(error).split())
     return result
 
@@ -131,9 +131,7 @@ def run(row):
     found = {"stack": wanted.stack.name, "band": f"{kind} {wanted.precision} {gpus}",
              "assumed": "; ".join(wanted.assumed) or None}  # fmt: skip
     if row["metric"].startswith("ms_per"):
-        tokens = re.match(r"\d+(?= tokens)", row["batch"])
-        examples = int(tokens[0]) if tokens else wanted.count * wanted.accumulate * wanted.batch
-        return found | {"simulated": examples / rate * 1e3}
+        return found | {"simulated": runs.examples(wanted) / rate * 1e3}
     return found | {"simulated": rate / (wanted.count if "per_gpu" in row["metric"] else 1)}
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 
 import stacks
 import torch
-from networks import SSD300, vgg16
+from networks import GNMT, SSD300, vgg16
 from stacks import PRECISIONS, STACKS, Stack, card
 from torch.nn.functional import cross_entropy
 
@@ -78,7 +78,7 @@ def _count(text):
 
 def unit(network):
     """Return what a network's rates count: images, sequences or tokens."""
-    return {"BERT": "sequences", "GPT-": "tokens"}.get(network[:4], "images")
+    return {"BERT": "sequences", "GPT-": "tokens", "GNMT": "tokens"}.get(network[:4], "images")
 
 
 # -- what is trained -------------------------------------------------------------------------------------------------
@@ -133,7 +133,22 @@ def _gpt2(**sizes):
     return prepare
 
 
+# A sentence of WMT16 in GNMT: words, and the places that they are filled up to in a batch of alike ones; both assumed.
+_WORDS, _PLACES = 25, 30
+
+
+def _translation(run):
+    """Return what makes GNMT; its rates count the words of both languages, but not what fills a batch up."""
+    words = torch.zeros(_PLACES, run.batch, dtype=torch.int64)
+
+    def loss(out):
+        return cross_entropy(out.flatten(0, 1).float(), words.flatten(), label_smoothing=0.1)
+
+    return GNMT(), words, loss, 2 * _WORDS * run.batch
+
+
 TASKS = {
+    "GNMT": _translation,
     "ResNet-50": _pictures(lambda: resnet50(late_stride=True), 224),
     "ResNet-101": _pictures(lambda: resnet50(late_stride=True, depths=(3, 4, 23, 3)), 224),
     "ResNet-152": _pictures(lambda: resnet50(late_stride=True, depths=(3, 8, 36, 3)), 224),
@@ -151,6 +166,8 @@ TASKS = {
     "GPT-2 large": _gpt2(width=1280, layers=36, heads=20),
     "GPT-2 XL": _gpt2(width=1600, layers=48, heads=25),
 }
+TASKS |= {f"GPT-2 {size}": TASKS[f"GPT-2 {name}"] for size, name in (
+    ("350M", "medium"), ("355M", "medium"), ("774M", "large"), ("1558M", "XL"), ("1.5B", "XL"))}  # fmt: skip
 
 
 # -- one step --------------------------------------------------------------------------------------------------------
@@ -165,6 +182,11 @@ def simulate(run):
     exposed = max(0.0, summed - run.stack.hidden * 2 / 3 * step.forward_s)
     seconds = run.accumulate * step.forward_s + step.update_s + exposed
     return run.count * run.accumulate * step.examples / seconds
+
+
+def examples(run):
+    """Return how many examples one update of all GPUs takes in."""
+    return run.count * run.accumulate * one_gpu(replace(run, count=1)).examples
 
 
 @dataclass(frozen=True)
@@ -186,9 +208,9 @@ def one_gpu(run):
             model, x, loss, examples = TASKS[run.network](run)
             if not run.training:
                 return Step(examples, _inference_seconds(model, x, cast), 0.0, 0)
-            one_by_one = "SQuAD" in run.network and not run.half
+            one_by_one = ("SQuAD" in run.network and not run.half) or run.network == "GNMT"
             micro, update = _training_seconds(model, x, loss, cast, one_by_one, run.stack.lists)
-    halved = run.half and "BERT" in run.network  # as NVIDIA's programs for BERT do
+    halved = run.half and ("BERT" in run.network or run.network == "GNMT")  # as NVIDIA's programs for BERT and GNMT do
     return Step(examples, micro, update, sum(p.numel() for p in model.parameters()) * (2 if halved else 4))
 
 
