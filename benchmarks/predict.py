@@ -21,7 +21,7 @@ from collections import defaultdict
 import runs
 from stacks import named_card
 
-from d2lmini.hardware import GPUS, HOST_COSTS, collective_costs
+from d2lmini.hardware import GPUS, HOST_COSTS, MACHINES, cluster, collective_costs
 from d2lmini.hardware.costs import operation_seconds
 from d2lmini.hardware.products import Product
 
@@ -100,12 +100,19 @@ def collective(row):
     return {"simulated": seconds * 1e3, "stack": "NCCL", "band": band, "assumed": assumed}
 
 
-def _collective_seconds(gpu, name, dtype, gpus, nbytes):
-    """Return the seconds of a collective, its name and type in NCCL's or in PyTorch's words."""
+def _collective_seconds(gpu, name, dtype, gpus, nbytes, node=None):
+    """Return the seconds of a collective, its name and type in NCCL's or in PyTorch's words.
+
+    node: the name in `MACHINES` of the nodes of more than 8 GPUs, by default of the card's own.
+    """
     words = re.sub(r"[^a-z]", "", name.lower()).removesuffix("perf").replace("intotensor", "")
     operation = next((known for known in collective_costs.OPERATIONS if known.replace("_", "") == words), name)
     dtype = dtype.lower() if dtype.lower() in collective_costs.DTYPES else DTYPES.get(dtype.lower(), dtype)
-    return collective_costs.row_seconds(gpu, operation, dtype, gpus, nbytes)
+    if node is None or gpus <= 8:
+        return collective_costs.row_seconds(gpu, operation, dtype, gpus, nbytes)
+    rings = "ring" if operation == "all_reduce" and gpus > 16 else None
+    machine = cluster(MACHINES[node], -(-gpus // 8))
+    return collective_costs.estimate(operation, machine, gpus, nbytes, algorithm=rings).seconds
 
 
 def _bytes(nbytes):
@@ -144,7 +151,11 @@ def _link(row):
     if gpus < 2:
         raise ValueError(f"expected at least 2 GPUs for a bandwidth, got {gpus}")
     nbytes = int(found[1]) * UNITS.get(found[2], 1)
-    seconds = _collective_seconds(gpu, row["network"], "float", gpus, nbytes)
+    node = runs.P5 if gpus > 8 and runs.on_p5(row["system"], gpu) else None
+    seconds = _collective_seconds(gpu, row["network"], "float", gpus, nbytes, node)
+    if node:
+        assumed = "; ".join(filter(None, (assumed, f"nodes are {node}; NCCL's rings on more than two of them, as "
+                                          "Amazon's tuner has it for 32 to 128 GPUs and 256 MB")))  # fmt: skip
     reduces = re.sub(r"[^a-z]", "", row["network"].lower()) == "allreduce"
     bus = 1 if row["metric"].startswith("algbw") else (2 if reduces else 1) * (gpus - 1) / gpus
     band = f"{row['network']} {'over nodes' if gpus > 8 else 'in a node'}"

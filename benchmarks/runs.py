@@ -66,6 +66,14 @@ def _network(text):
     return max(found, key=len)
 
 
+P5 = "p5.48xlarge"
+
+
+def on_p5(system, gpu):
+    """Return whether a row's system is a cluster of Amazon's nodes with H100s; Hugging Face's is one."""
+    return gpu == MACHINES[P5].gpu.name and bool(re.search(r"\bEFA\b|\bHF cluster\b|\bp5\b", system))
+
+
 def _squeezed(text):
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
