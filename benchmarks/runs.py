@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from d2lmini import sim
 from d2lmini.hardware import GPUS, MACHINES, build, cluster, collective_costs
 from d2lmini.hardware.catalog import host_link, nvlink
-from d2lmini.models import GPT2, WIDTHS_2014, Bert, alexnet, bert_large, resnet50
+from d2lmini.models import GPT2, WIDTHS_2014, Bert, Llama, alexnet, bert_large, resnet50
 
 __all__ = ["STACKS", "Run", "card", "one_gpu", "read", "simulate"]
 
@@ -86,7 +86,7 @@ def _count(text):
 
 def unit(network):
     """Return what a network's rates count: images, sequences or tokens."""
-    return {"BERT": "sequences", "GPT-": "tokens", "GNMT": "tokens"}.get(network[:4], "images")
+    return {"BERT": "sequences", "GPT-": "tokens", "GNMT": "tokens", "Llam": "tokens"}.get(network[:4], "images")
 
 
 # -- what is trained -------------------------------------------------------------------------------------------------
@@ -155,6 +155,14 @@ def _translation(run):
     return GNMT(), words, loss, 2 * _WORDS * run.batch
 
 
+def _llama(**sizes):
+    def prepare(run):
+        tokens = torch.zeros(run.batch, 4096, dtype=torch.int64)
+        return Llama(**sizes), tokens, lambda out: cross_entropy(out.flatten(0, 1).float(), tokens.flatten()), 4096
+
+    return prepare
+
+
 TASKS = {
     "GNMT": _translation,
     "ResNet-50": _pictures(lambda: resnet50(late_stride=True), 224),
@@ -169,6 +177,7 @@ TASKS = {
     "BERT-base pretrain seq128": _bert(Bert, 128, guessed=20),
     "BERT-base pretrain seq512": _bert(Bert, 512, guessed=80),
     "BERT-base SQuAD": _bert(Bert, 384),
+    "Llama-like 1B": _llama(width=2048, layers=16, heads=32, key_heads=8, hidden=8192),  # Llama 3.2's shape
     "GPT-2 124M": _gpt2(),
     "GPT-2 medium": _gpt2(width=1024, layers=24, heads=16),
     "GPT-2 large": _gpt2(width=1280, layers=36, heads=20),
@@ -265,14 +274,17 @@ def gradients_seconds(run, nbytes):
     """Return the seconds of summing `nbytes` of gradients over the run's GPUs."""
     if run.count == 1:
         return 0.0
-    return collective_costs.seconds("all_reduce", machine(run.gpu, run.count, run.stack.peer), run.count, nbytes)
+    found = machine(run.gpu, run.count, run.stack.peer, run.stack.nodes)
+    return collective_costs.seconds("all_reduce", found, run.count, nbytes)
 
 
-def machine(gpu, count, peer=True):
+def machine(gpu, count, peer=True, nodes=None):
     """Return a node of up to 16 GPUs, or nodes of the kind in `MACHINES` that cards of this generation come in.
 
-    Raises ValueError where no such kind is known.
+    nodes: the name of that kind. Raises ValueError where none is known.
     """
+    if nodes and count > 8:
+        return cluster(MACHINES[nodes], -(-count // 8))
     if count <= 16:
         return build(count, gpu) if peer else build(count, gpu, host_link(GPUS[gpu]))
     kinds = [node for node in MACHINES.values() if node.count == 8 and node.gpu.generation == GPUS[gpu].generation]

@@ -19,8 +19,9 @@ class Stack:
 
     way: a name in `HOST_COSTS`. source: where the rest is from, and what was read off the rows themselves.
     channels_last: pictures in 16-bit runs are ordered so. fused_attention: one kernel. hidden: the share of backward
-    beside which gradients are summed. peer: whether the GPUs reach each other's memory. lists: whether SGD steps over
-    lists of tensors, as PyTorch does from 2.0 on.
+    beside which gradients are summed. peer: whether the GPUs reach each other's memory. nodes: the one of `MACHINES`
+    that clusters consist of, by default the maker's own. lists: whether SGD steps over lists of tensors, as PyTorch
+    does from 2.0 on.
     loaders: for a card's first letters, how many processes decode pictures in inference, and the pictures a second of
     each. batches: for a network and a precision, {a card's GiB: its batch} where a row tells none; 0 GiB is any card.
     """
@@ -32,6 +33,7 @@ class Stack:
     fused_attention: bool = False
     hidden: float = 1.0
     peer: bool = True
+    nodes: str | None = None
     lists: bool = False
     loaders: dict = field(default_factory=dict, hash=False)
     batches: dict = field(default_factory=dict, hash=False)
@@ -68,6 +70,9 @@ STACKS = {
     "llm.c": Stack("llm.c: C and CUDA", "compiled", "its README; its kernels are fused by hand", fused_attention=True),
     "nanoGPT": Stack("PyTorch 2.0, torch.compile", "compiled", "its README, train.py", fused_attention=True, lists=True,
                      batches={("GPT-2 124M", "bf16"): {0: 12}}),
+    "nanotron": Stack("PyTorch, nanotron", "eager", "its network: aws-ofi-nccl; one sequence a GPU, no accumulation: "
+                      "assumed", fused_attention=True, nodes="p5.48xlarge", lists=True,
+                      batches={("Llama-like 1B", "bf16"): {0: 1}}),
     "torchtitan": Stack("PyTorch 2.6, FSDP2", "eager", "benchmarks/llama3_h100_202412_torchtitan.md",
                         fused_attention=True, lists=True),
 }  # fmt: skip

@@ -141,6 +141,25 @@ def test_translation_does_the_arithmetic_of_its_layers():
     assert step.gradient_bytes == pytest.approx(4 * 2**20 * (source + target + 31.25), rel=0.01)
 
 
+def test_a_cluster_of_amazons_pays_for_its_network():
+    """The same GPUs, operation and bytes over a DGX H100's network and over a p5's; inside a node there is none."""
+    row = RUN | {"gpu": "H100", "network": "all_gather", "batch": "256 MB", "metric": "busbw_GB_s"}
+    for count, slower in (("8", 1), ("128", 0.8)):
+        near, far = predict.predict([row | {"count": count, "system": name} for name in ("DGX", "HF cluster")])
+        assert far["simulated"] <= slower * near["simulated"]
+        assert ("p5" in far["assumed"]) == (count == "128")
+
+
+def test_data_parallel_runs_of_any_count_are_told_their_nodes():
+    row = RUN | {"gpu": "H100", "network": "Llama-like 1B, DP only", "precision": "bf16", "batch": "seq 4096",
+                 "metric": "tokens_per_s_per_gpu", "source": "nanotron-ultrascale-playbook"}  # fmt: skip
+    run = runs.read(row)
+    machines = [runs.machine(run.gpu, count, nodes=run.stack.nodes).name for count in (8, 512)]
+    assert machines == ["8 × H100-SXM5-80GB, NVLink4", "64 × p5.48xlarge"]
+    (one,) = predict.predict([row])
+    assert one["simulated"] == pytest.approx(40_000, rel=0.3)
+
+
 def test_what_a_row_leaves_open_is_told():
     rows = [RUN | {"gpu": "A100"}, RUN | {"network": "ResNet-50", "batch": "default"}, RUN | {"gpu": "A100-80GB PCIe"}]
     card, batch, nothing = (result["assumed"] for result in predict.predict(rows))
