@@ -18,6 +18,7 @@ import statistics
 import sys
 from collections import defaultdict
 
+import on_ranks
 import runs
 from stacks import named_card
 
@@ -127,6 +128,8 @@ def run(row):
         return {"simulated": best / 1e12, "band": "best product", "assumed": assumed}
     if row["metric"].startswith(("busbw", "algbw", "GB_s")):
         return _link(row)
+    if on_ranks.kind(row):
+        return on_ranks.predict(row)
     if not re.match(r"(images|sequences|tokens)_per_s|ms_per_", row["metric"]):
         raise ValueError(f"unknown metric {row['metric']!r}: choose one of {METRICS}")
     wanted = runs.read(row)

@@ -243,3 +243,34 @@ def test_gradients_hidden_behind_backward_cost_nothing():
 def test_networks_have_their_published_parameters(make, count):
     with torch.device("meta"):
         assert sum(p.numel() for p in make().parameters()) == count
+
+
+ON_RANKS = {"system": "HF cluster", "gpu": "H100", "count": "2", "network": "3B, TP", "precision": "bf16",
+            "batch": "seq 4096, mbs 3..20", "metric": "tokens_per_s_per_gpu", "value": "13923",
+            "source": "x"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "meant"), [
+    ({}, ("2 × H100-SXM5-80GB, NVLink4", "TP", 3, 4096, "eager")),
+    ({"count": "16"}, ("2 × p5.48xlarge", "TP", 3, 4096, "eager")),
+    ({"gpu": "H100-96GB", "count": "8", "network": "Llama-3.1-8B selective AC", "precision": "bf16 FSDP+compile",
+      "batch": "local 2"}, ("8 × H100-96GB, HBM2e of 2.4 TB/s", "FSDP2", 2, 8192, "compiled")),
+])  # fmt: skip
+def test_runs_on_ranks_are_read_with_their_machine_and_batch(more, meant, monkeypatch):
+    asked = []
+    monkeypatch.setattr(predict.on_ranks, "_simulate", lambda *args: asked.append(args) or (100.0, 50.0))
+    rate, peak = predict.predict([ON_RANKS | more, ON_RANKS | more | {"metric": "peak_memory_GiB"}])
+    assert (rate["simulated"], peak["simulated"]) == (100.0, 50.0)
+    assert rate["band"] != peak["band"]
+    machine, _, kind, sequences, length, way = asked[0]
+    assert (machine.name, kind, sequences, length, way) == meant
+
+
+@pytest.mark.parametrize("wrong", [
+    {"network": "Llama-3.1-405B", "precision": "bf16 FSDP"}, {"precision": "FSDP+Float8"}, {"count": "512"},
+    {"count": "1"}, {"metric": "images_per_s"}, {"gpu": "H900"}, {"count": "many"},
+])  # fmt: skip
+def test_runs_on_ranks_that_cannot_be_are_missed(wrong):
+    (result,) = predict.predict([ON_RANKS | wrong])
+    assert result["simulated"] is None
+    assert any(word in result["reason"] for word in ("choose one of", "expected"))
