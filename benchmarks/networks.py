@@ -1,4 +1,4 @@
-"""The networks of published runs that no chapter trains: those of Table 7 of Shi et al. 2016, SSD300, VGG-16.
+"""The networks of published runs that no chapter trains: those of Table 7 of Shi et al. 2016, SSD300, VGG-16, GNMT.
 
 Table 7's are as the paper and the authors' published scripts describe them.
 
@@ -9,8 +9,10 @@ numbers, two layers of 256, 32 time steps and a softmax over 10,000 words (Penn 
 
 from itertools import pairwise
 
+import torch
 from torch import nn
 
+from d2lmini import sim
 from d2lmini.models.alexnet import alexnet
 from d2lmini.models.resnet import resnet50, resnet56
 
@@ -86,3 +88,96 @@ class SSD300(nn.Module):
         for block in self.more:
             maps.append(block(maps[-1]))
         return [head(x) for head, x in zip(self.heads, maps)]
+
+
+class _Recurrence(torch.autograd.Function):
+    """The steps of one LSTM layer as cuDNN takes them: one call, and the weight's gradient as one product at its end.
+
+    gates: what the inputs add, [steps, batch, 4 × width]; weight: [4 × width, width].
+    """
+
+    @staticmethod
+    def forward(ctx, gates, weight):
+        h = c = gates.new_zeros(gates.shape[1], weight.shape[1])
+        kept, outs = [], []
+        with sim.clock().one_launch():
+            for step in gates:
+                before = c
+                h, c, workspace = torch.ops.aten._thnn_fused_lstm_cell(step, h @ weight.t(), c)
+                kept.append((before, c, workspace))
+                outs.append(h)
+            out = torch.stack(outs)
+        ctx.kept = kept
+        ctx.save_for_backward(out, weight)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        (out, weight), grads, grad_h, grad_c = ctx.saved_tensors, [], None, None
+        with sim.clock().one_launch():
+            for step, (before, c, workspace) in zip(reversed(grad), reversed(ctx.kept)):
+                total = step if grad_h is None else step + grad_h
+                of_gates, grad_c, _ = torch.ops.aten._thnn_fused_lstm_cell_backward_impl(
+                    total, grad_c, before, c, workspace, True)  # fmt: skip
+                grad_h = of_gates @ weight
+                grads.append(of_gates)
+            gates = torch.stack(grads)
+            return gates, gates.flatten(0, 1).t() @ out.flatten(0, 1)
+
+
+class _Recurrent(nn.Module):
+    """One LSTM layer."""
+
+    def __init__(self, inputs, width):
+        super().__init__()
+        self.inputs, self.hidden = nn.Linear(inputs, 4 * width), nn.Linear(width, 4 * width, bias=False)
+
+    def forward(self, x):
+        gates = self.inputs(x)
+        return _Recurrence.apply(gates, self.hidden.weight.to(gates.dtype))
+
+
+class _Additive(nn.Module):
+    """Bahdanau's attention, normalized, as separate operations over every pair of positions."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.query, self.key = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+        self.bias, self.score = nn.Parameter(torch.empty(width)), nn.Parameter(torch.empty(width))
+
+    def forward(self, queries, keys):
+        queries, keys = queries.transpose(0, 1), keys.transpose(0, 1)
+        pairs = self.query(queries).unsqueeze(2) + self.key(keys).unsqueeze(1)
+        pairs = torch.tanh(pairs + self.bias.to(pairs.dtype))
+        return (torch.softmax(pairs @ self.score.to(pairs.dtype), -1) @ keys).transpose(0, 1)
+
+
+class GNMT(nn.Module):
+    """Translation by recurrent layers (Wu et al., arXiv:1609.08144), as in NVIDIA's PyTorch/Translation/GNMT.
+
+    Encoder and decoder have four LSTM layers of 1024; the encoder's first reads both ways. What the attention finds
+    is read by all layers of the decoder after the first. Words are shared, 32,000 of them.
+    """
+
+    def __init__(self, words=32_000, width=1024):
+        super().__init__()
+        self.words, self.dropout = nn.Embedding(words, width), nn.Dropout(0.2)
+        self.ways = nn.ModuleList(_Recurrent(width, width) for _ in range(2))
+        self.encoder = nn.ModuleList(_Recurrent(inputs, width) for inputs in (2 * width, width, width))
+        self.first, self.attention = _Recurrent(width, width), _Additive(width)
+        self.decoder = nn.ModuleList(_Recurrent(2 * width, width) for _ in range(3))
+        self.out = nn.Linear(width, words)
+
+    def forward(self, words):
+        """Return scores (steps, batch, words) for words (steps, batch), read as the source and as the target."""
+        x = self.dropout(self.words(words))
+        x = torch.cat([way(x) for way in self.ways], -1)
+        for number, layer in enumerate(self.encoder):
+            new = layer(self.dropout(x))
+            x = x + new if number else new
+        source, x = x, self.first(self.words(words))
+        found = self.attention(x, source)
+        for number, layer in enumerate(self.decoder):
+            new = layer(torch.cat([self.dropout(x), found], -1))
+            x = x + new if number else new
+        return self.out(x)

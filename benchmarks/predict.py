@@ -18,10 +18,11 @@ import statistics
 import sys
 from collections import defaultdict
 
+import on_ranks
 import runs
 from stacks import named_card
 
-from d2lmini.hardware import GPUS, HOST_COSTS, collective_costs
+from d2lmini.hardware import GPUS, HOST_COSTS, MACHINES, cluster, collective_costs
 from d2lmini.hardware.costs import operation_seconds
 from d2lmini.hardware.products import Product
 
@@ -46,7 +47,7 @@ def _judged(row, form):
         result["published"] = published = _number(row["latency_ms" if "latency_ms" in row else "value"])
         result |= form(row)
         result["error"] = result["simulated"] / published - 1
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:  # RuntimeError: a batch that no memory holds
         result["reason"] = " ".join(str(error).split())
     return result
 
@@ -100,12 +101,19 @@ def collective(row):
     return {"simulated": seconds * 1e3, "stack": "NCCL", "band": band, "assumed": assumed}
 
 
-def _collective_seconds(gpu, name, dtype, gpus, nbytes):
-    """Return the seconds of a collective, its name and type in NCCL's or in PyTorch's words."""
+def _collective_seconds(gpu, name, dtype, gpus, nbytes, node=None):
+    """Return the seconds of a collective, its name and type in NCCL's or in PyTorch's words.
+
+    node: the name in `MACHINES` of the nodes of more than 8 GPUs, by default of the card's own.
+    """
     words = re.sub(r"[^a-z]", "", name.lower()).removesuffix("perf").replace("intotensor", "")
     operation = next((known for known in collective_costs.OPERATIONS if known.replace("_", "") == words), name)
     dtype = dtype.lower() if dtype.lower() in collective_costs.DTYPES else DTYPES.get(dtype.lower(), dtype)
-    return collective_costs.row_seconds(gpu, operation, dtype, gpus, nbytes)
+    if node is None or gpus <= 8:
+        return collective_costs.row_seconds(gpu, operation, dtype, gpus, nbytes)
+    rings = "ring" if operation == "all_reduce" and gpus > 16 else None
+    machine = cluster(MACHINES[node], -(-gpus // 8))
+    return collective_costs.estimate(operation, machine, gpus, nbytes, algorithm=rings).seconds
 
 
 def _bytes(nbytes):
@@ -120,6 +128,8 @@ def run(row):
         return {"simulated": best / 1e12, "band": "best product", "assumed": assumed}
     if row["metric"].startswith(("busbw", "algbw", "GB_s")):
         return _link(row)
+    if on_ranks.kind(row):
+        return on_ranks.predict(row)
     if not re.match(r"(images|sequences|tokens)_per_s|ms_per_", row["metric"]):
         raise ValueError(f"unknown metric {row['metric']!r}: choose one of {METRICS}")
     wanted = runs.read(row)
@@ -131,9 +141,7 @@ def run(row):
     found = {"stack": wanted.stack.name, "band": f"{kind} {wanted.precision} {gpus}",
              "assumed": "; ".join(wanted.assumed) or None}  # fmt: skip
     if row["metric"].startswith("ms_per"):
-        tokens = re.match(r"\d+(?= tokens)", row["batch"])
-        examples = int(tokens[0]) if tokens else wanted.count * wanted.accumulate * wanted.batch
-        return found | {"simulated": examples / rate * 1e3}
+        return found | {"simulated": runs.examples(wanted) / rate * 1e3}
     return found | {"simulated": rate / (wanted.count if "per_gpu" in row["metric"] else 1)}
 
 
@@ -146,7 +154,11 @@ def _link(row):
     if gpus < 2:
         raise ValueError(f"expected at least 2 GPUs for a bandwidth, got {gpus}")
     nbytes = int(found[1]) * UNITS.get(found[2], 1)
-    seconds = _collective_seconds(gpu, row["network"], "float", gpus, nbytes)
+    node = runs.P5 if gpus > 8 and runs.on_p5(row["system"], gpu) else None
+    seconds = _collective_seconds(gpu, row["network"], "float", gpus, nbytes, node)
+    if node:
+        assumed = "; ".join(filter(None, (assumed, f"nodes are {node}; NCCL's rings on more than two of them, as "
+                                          "Amazon's tuner has it for 32 to 128 GPUs and 256 MB")))  # fmt: skip
     reduces = re.sub(r"[^a-z]", "", row["network"].lower()) == "allreduce"
     bus = 1 if row["metric"].startswith("algbw") else (2 if reduces else 1) * (gpus - 1) / gpus
     band = f"{row['network']} {'over nodes' if gpus > 8 else 'in a node'}"

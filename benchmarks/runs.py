@@ -11,14 +11,14 @@ from functools import lru_cache, partial
 
 import stacks
 import torch
-from networks import SSD300, vgg16
+from networks import GNMT, SSD300, vgg16
 from stacks import PRECISIONS, STACKS, Stack, card
 from torch.nn.functional import cross_entropy
 
 from d2lmini import sim
 from d2lmini.hardware import GPUS, MACHINES, build, cluster, collective_costs
 from d2lmini.hardware.catalog import host_link, nvlink
-from d2lmini.models import GPT2, WIDTHS_2014, Bert, alexnet, bert_large, resnet50
+from d2lmini.models import GPT2, WIDTHS_2014, Bert, Llama, alexnet, bert_large, resnet50
 
 __all__ = ["STACKS", "Run", "card", "one_gpu", "read", "simulate"]
 
@@ -66,6 +66,14 @@ def _network(text):
     return max(found, key=len)
 
 
+P5 = "p5.48xlarge"
+
+
+def on_p5(system, gpu):
+    """Return whether a row's system is a cluster of Amazon's nodes with H100s; Hugging Face's is one."""
+    return gpu == MACHINES[P5].gpu.name and bool(re.search(r"\bEFA\b|\bHF cluster\b|\bp5\b", system))
+
+
 def _squeezed(text):
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
@@ -78,7 +86,7 @@ def _count(text):
 
 def unit(network):
     """Return what a network's rates count: images, sequences or tokens."""
-    return {"BERT": "sequences", "GPT-": "tokens"}.get(network[:4], "images")
+    return {"BERT": "sequences", "GPT-": "tokens", "GNMT": "tokens", "Llam": "tokens"}.get(network[:4], "images")
 
 
 # -- what is trained -------------------------------------------------------------------------------------------------
@@ -133,7 +141,30 @@ def _gpt2(**sizes):
     return prepare
 
 
+# A sentence of WMT16 in GNMT: words, and the places that they are filled up to in a batch of alike ones; both assumed.
+_WORDS, _PLACES = 25, 30
+
+
+def _translation(run):
+    """Return what makes GNMT; its rates count the words of both languages, but not what fills a batch up."""
+    words = torch.zeros(_PLACES, run.batch, dtype=torch.int64)
+
+    def loss(out):
+        return cross_entropy(out.flatten(0, 1).float(), words.flatten(), label_smoothing=0.1)
+
+    return GNMT(), words, loss, 2 * _WORDS * run.batch
+
+
+def _llama(**sizes):
+    def prepare(run):
+        tokens = torch.zeros(run.batch, 4096, dtype=torch.int64)
+        return Llama(**sizes), tokens, lambda out: cross_entropy(out.flatten(0, 1).float(), tokens.flatten()), 4096
+
+    return prepare
+
+
 TASKS = {
+    "GNMT": _translation,
     "ResNet-50": _pictures(lambda: resnet50(late_stride=True), 224),
     "ResNet-101": _pictures(lambda: resnet50(late_stride=True, depths=(3, 4, 23, 3)), 224),
     "ResNet-152": _pictures(lambda: resnet50(late_stride=True, depths=(3, 8, 36, 3)), 224),
@@ -146,11 +177,14 @@ TASKS = {
     "BERT-base pretrain seq128": _bert(Bert, 128, guessed=20),
     "BERT-base pretrain seq512": _bert(Bert, 512, guessed=80),
     "BERT-base SQuAD": _bert(Bert, 384),
+    "Llama-like 1B": _llama(width=2048, layers=16, heads=32, key_heads=8, hidden=8192),  # Llama 3.2's shape
     "GPT-2 124M": _gpt2(),
     "GPT-2 medium": _gpt2(width=1024, layers=24, heads=16),
     "GPT-2 large": _gpt2(width=1280, layers=36, heads=20),
     "GPT-2 XL": _gpt2(width=1600, layers=48, heads=25),
 }
+TASKS |= {f"GPT-2 {size}": TASKS[f"GPT-2 {name}"] for size, name in (
+    ("350M", "medium"), ("355M", "medium"), ("774M", "large"), ("1558M", "XL"), ("1.5B", "XL"))}  # fmt: skip
 
 
 # -- one step --------------------------------------------------------------------------------------------------------
@@ -165,6 +199,11 @@ def simulate(run):
     exposed = max(0.0, summed - run.stack.hidden * 2 / 3 * step.forward_s)
     seconds = run.accumulate * step.forward_s + step.update_s + exposed
     return run.count * run.accumulate * step.examples / seconds
+
+
+def examples(run):
+    """Return how many examples one update of all GPUs takes in."""
+    return run.count * run.accumulate * one_gpu(replace(run, count=1)).examples
 
 
 @dataclass(frozen=True)
@@ -186,9 +225,9 @@ def one_gpu(run):
             model, x, loss, examples = TASKS[run.network](run)
             if not run.training:
                 return Step(examples, _inference_seconds(model, x, cast), 0.0, 0)
-            one_by_one = "SQuAD" in run.network and not run.half
+            one_by_one = ("SQuAD" in run.network and not run.half) or run.network == "GNMT"
             micro, update = _training_seconds(model, x, loss, cast, one_by_one, run.stack.lists)
-    halved = run.half and "BERT" in run.network  # as NVIDIA's programs for BERT do
+    halved = run.half and ("BERT" in run.network or run.network == "GNMT")  # as NVIDIA's programs for BERT and GNMT do
     return Step(examples, micro, update, sum(p.numel() for p in model.parameters()) * (2 if halved else 4))
 
 
@@ -235,14 +274,17 @@ def gradients_seconds(run, nbytes):
     """Return the seconds of summing `nbytes` of gradients over the run's GPUs."""
     if run.count == 1:
         return 0.0
-    return collective_costs.seconds("all_reduce", machine(run.gpu, run.count, run.stack.peer), run.count, nbytes)
+    found = machine(run.gpu, run.count, run.stack.peer, run.stack.nodes)
+    return collective_costs.seconds("all_reduce", found, run.count, nbytes)
 
 
-def machine(gpu, count, peer=True):
+def machine(gpu, count, peer=True, nodes=None):
     """Return a node of up to 16 GPUs, or nodes of the kind in `MACHINES` that cards of this generation come in.
 
-    Raises ValueError where no such kind is known.
+    nodes: the name of that kind. Raises ValueError where none is known.
     """
+    if nodes and count > 8:
+        return cluster(MACHINES[nodes], -(-count // 8))
     if count <= 16:
         return build(count, gpu) if peer else build(count, gpu, host_link(GPUS[gpu]))
     kinds = [node for node in MACHINES.values() if node.count == 8 and node.gpu.generation == GPUS[gpu].generation]

@@ -19,8 +19,9 @@ class Stack:
 
     way: a name in `HOST_COSTS`. source: where the rest is from, and what was read off the rows themselves.
     channels_last: pictures in 16-bit runs are ordered so. fused_attention: one kernel. hidden: the share of backward
-    beside which gradients are summed. peer: whether the GPUs reach each other's memory. lists: whether SGD steps over
-    lists of tensors, as PyTorch does from 2.0 on.
+    beside which gradients are summed. peer: whether the GPUs reach each other's memory. nodes: the one of `MACHINES`
+    that clusters consist of, by default the maker's own. lists: whether SGD steps over lists of tensors, as PyTorch
+    does from 2.0 on.
     loaders: for a card's first letters, how many processes decode pictures in inference, and the pictures a second of
     each. batches: for a network and a precision, {a card's GiB: its batch} where a row tells none; 0 GiB is any card.
     """
@@ -32,13 +33,16 @@ class Stack:
     fused_attention: bool = False
     hidden: float = 1.0
     peer: bool = True
+    nodes: str | None = None
     lists: bool = False
     loaders: dict = field(default_factory=dict, hash=False)
     batches: dict = field(default_factory=dict, hash=False)
 
 
 # Lambda runs NVIDIA's programs, but without --memory-format nhwc. Its settings have a file for each size of memory.
-_LAMBDA = "lambdal/deeplearning-benchmark, pytorch/scripts/config_v2/config_pytorch_*GB.sh: batches, layout; "
+_LAMBDA = ("lambdal/deeplearning-benchmark, pytorch/scripts: batches and layout in config_v2/config_pytorch_*GB.sh; "
+           "benchmark_pytorch.sh sets NCCL_P2P_DISABLE=1, so that GPUs do not reach each other's memory; that "
+           "gradients are not hidden: the rows")
 _GIB = (80, 96, 140, 192)
 _LAMBDA_BATCHES = {
     (network, name): dict(zip(_GIB, batches))
@@ -47,10 +51,10 @@ _LAMBDA_BATCHES = {
         ("SSD300", (448, 480, 896, 1152), (256, 272, 512, 640)),
         ("BERT-large SQuAD", (112, 152, 192, 256), (64, 80, 96, 128)),
         ("BERT-base SQuAD", (320, 384, 592, 768), (172, 208, 296, 384)),
+        ("GNMT", (1520,), (1024,)),
     )
     for name, batches in (("AMP", in_16_bits), ("FP16", in_16_bits), ("FP32", in_32), ("TF32", in_32))
 }
-_CONTAINER = "PyTorch, NGC container, Lambda"
 STACKS = {
     "DeepLearningExamples": Stack(
         "PyTorch 1.8, NGC container of 2021", "eager, 2021",
@@ -60,16 +64,15 @@ STACKS = {
         loaders={"V100": (8, 53), "T4": (8, 53), "A100": (16, 79)},
         batches={("ResNet-50", "AMP"): {0: 256}, ("ResNet-50", "TF32"): {0: 256}, ("ResNet-50", "FP32"): {0: 112}},
     ),
-    "LambdaCloud": Stack(
-        _CONTAINER, "eager, 2021", _LAMBDA + "that gradients are not hidden, and that GPUs on these rented machines do "
-        "not reach each other's memory: the rows", False, hidden=0, peer=False,
-    ),
     "deeplearning-benchmark": Stack(
-        _CONTAINER, "eager, 2021", _LAMBDA + "that gradients are not hidden: the rows", False, hidden=0,
-        batches=_LAMBDA_BATCHES,
+        "PyTorch, NGC container, Lambda", "eager, 2021", _LAMBDA, False, hidden=0, peer=False, batches=_LAMBDA_BATCHES,
     ),
     "llm.c": Stack("llm.c: C and CUDA", "compiled", "its README; its kernels are fused by hand", fused_attention=True),
-    "nanoGPT": Stack("PyTorch 2.0, torch.compile", "compiled", "its README", fused_attention=True, lists=True),
+    "nanoGPT": Stack("PyTorch 2.0, torch.compile", "compiled", "its README, train.py", fused_attention=True, lists=True,
+                     batches={("GPT-2 124M", "bf16"): {0: 12}}),
+    "nanotron": Stack("PyTorch, nanotron", "eager", "its network: aws-ofi-nccl; one sequence a GPU, no accumulation: "
+                      "assumed", fused_attention=True, nodes="p5.48xlarge", lists=True,
+                      batches={("Llama-like 1B", "bf16"): {0: 1}}),
     "torchtitan": Stack("PyTorch 2.6, FSDP2", "eager", "benchmarks/llama3_h100_202412_torchtitan.md",
                         fused_attention=True, lists=True),
 }  # fmt: skip
@@ -86,7 +89,7 @@ def stack(system, source):
 
 # -- cards -----------------------------------------------------------------------------------------------------------
 
-_IDLE = r"nvidia|geforce|tesla|quadro|rtx|gtx|lambdacloud|tensor core|hbm\w*|nvlink|gpus?|\b\d+ ?[x×] ?"
+_IDLE = r"nvidia|geforce|tesla|quadro|rtx|gtx|lambda(cloud)?|tensor core|hbm\w*|nvlink|gpus?|gen ?\d|\b\d+ ?[x×] ?"
 _REFUSED = {  # cards that tables name, and why the catalog lacks them
     "mi3": "no share of an AMD card's figures was fitted, and its matrix cores have other tiles",
     "nvl": "no data sheet of the H100 NVL was at hand: other tables give three rates for its tensor cores",
@@ -106,7 +109,8 @@ def named_card(name):
     """Return the catalog's name of a card, and what was assumed where several have that name, or None."""
     words = _words(name)
     exact = [gpu for gpu in GPUS if _words(gpu) == words]
-    alike = exact or [gpu for gpu in GPUS.values() if words and words <= _all_words(gpu)]
+    alike = exact or [gpu for gpu in GPUS.values() if words and words <= _all_words(gpu)
+                      and "ti" not in _words(gpu.name) - words]  # fmt: skip
     alike = exact or [gpu.name for gpu in alike]
     usual = next((gpu for gpu in _USUAL if gpu in alike), alike[0] if len(alike) == 1 else None)
     reason = next((why for start, why in _REFUSED.items() if any(word.startswith(start) for word in words)), None)
@@ -119,7 +123,7 @@ def named_card(name):
 
 def _words(name):
     text = re.sub(_IDLE, " ", name.lower())
-    text = re.sub(r"(\d{4})(ti|super)\b", r"\1 \2", text)
+    text = re.sub(r"(\d{4})(ti|super|ada)\b", r"\1 \2", text)
     return frozenset(re.findall(r"[a-z0-9]+", re.sub(r"(\d) gb\b", r"\1gb", text)))
 
 
@@ -168,7 +172,7 @@ def batch(text, count, network, name, stack, gpu):
         return int(match[1]), int(match[2]), None
     if match := next(filter(None, (re.search(pattern, text, re.IGNORECASE) for pattern in _BATCHES)), None):
         found = int(next(filter(None, match.groups())))
-        return _positive(found, text), 1, None
+        return _positive(found, text), _rounds(text, count, found), None
     if "accumulated" in text and "pretrain" in network:  # PyTorch/LanguageModeling/BERT/scripts/configs
         long = "512" in network
         found = (16 if half(name) else 8) if long else (64 if half(name) else 32)
@@ -179,7 +183,13 @@ def batch(text, count, network, name, stack, gpu):
     if found is None:
         raise ValueError(f"expected a batch's size in the column batch, got {text!r}, and {stack.name} sets none for "
                          f"{network} in {name} with {gib:.0f} GiB")  # fmt: skip
-    return found, 1, f"batch {found}, of its program's settings"
+    return found, _rounds(text, count, found), f"batch {found}, of its program's settings"
+
+
+def _rounds(text, count, size):
+    """Return how often GPT-2's batches of 1024 tokens are accumulated, where a text tells the tokens of an update."""
+    tokens = re.match(r"(\d+) tokens", text)
+    return max(1, round(int(tokens[1]) / (count * size * 1024))) if tokens else 1
 
 
 def _positive(number, text):

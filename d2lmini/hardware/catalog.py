@@ -21,7 +21,8 @@ class Link:
     coding: data bits per bit sent, 8/10 or 128/130 for instance, error correction included; 1 where the source gives
     the data rate itself.
     latency_s: from one end to the other for the smallest message, of a program that is under way on both. Standards do
-    not give it: these are NCCL's (hop of a ring with protocol LL, src/graph/tuning.cc, 2.28); None where it has none.
+    not give it: these are NCCL's (hop of a ring with protocol LL, src/graph/tuning.cc, 2.28), or what a network's own
+    plugin tells NCCL; None where it has none.
     bidirectional: both directions at once, each at the full rate.
     """
 
@@ -75,6 +76,9 @@ def _ethernet(gbits, released, lanes, lane_gbits, coding, standard):
                 f"IEEE {standard}, {released[:4]}")  # fmt: skip
 
 
+# Amazon's network, an adapter. Its maker's tuner counts on 20 µs instead of 75 (internal/tuner/nccl_defaults.h).
+_EFA = Link("EFA-100G", "2020-11", 1, 100e9, 1, 12.5e9, 75e-6,
+            "Amazon, aws-ofi-nccl: bandwidth of a rail in its tuner, latency in src/platform-aws.c for p4d and p5")
 LINKS = {link.name: link for link in (
     _pcie(2, "2007-01", 5, 8 / 10), _pcie(3, "2010-11", 8, 128 / 130),
     _pcie(4, "2017-10", 16, 128 / 130), _pcie(5, "2019-05", 32, 128 / 130),
@@ -91,7 +95,7 @@ LINKS = {link.name: link for link in (
     _ethernet(40, "2010-06", 4, 10.3125, 64 / 66, "802.3ba, 40GBASE-R"),
     _ethernet(100, "2010-06", 4, 25.78125, 64 / 66, "802.3ba, 100GBASE-LR4"),
     _ethernet(200, "2017-12", 4, 53.125, _FEC, "802.3bs, 200GBASE-DR4"),
-    _ethernet(400, "2017-12", 8, 53.125, _FEC, "802.3bs, 400GBASE-LR8"),
+    _ethernet(400, "2017-12", 8, 53.125, _FEC, "802.3bs, 400GBASE-LR8"), _EFA,
 )}  # fmt: skip
 
 

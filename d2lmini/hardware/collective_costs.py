@@ -9,7 +9,8 @@
 A candidate costs  start + hops · α + bytes that pass a link ÷ β + bytes that stay ÷ memory  and is chosen by what NCCL
 BELIEVES of it: the tables in its source, src/graph/tuning.cc (2.28). What it then TAKES was fitted to 441 published
 rows: 2 to 8 A100-SXM4-80GB and H100 (80 GB HBM3), 512 B to 512 MiB. No row crosses nodes or PCIe: there a hop is as
-long, and on PCIe as much longer than over NVLink, as NCCL believes.
+long, and on PCIe as much longer than over NVLink, as NCCL believes. A network of a longer latency than InfiniBand's
+adds that to each hop, as NCCL does with what a network's plugin tells.
 
 The median error is 3 to 8 % for each card in each of three bands (to 64 KiB, to 8 MiB, above). A fit to the rows of
 4 GPUs alone, with the H100's 8 for the switch, was 2 to 12 % off on those of 2 and 8; one to all_reduce and alltoall
@@ -172,9 +173,11 @@ def _protocols(ranks):
 
 def _candidate(algorithm, protocol, ranks, hops, passing, staying):
     believed_rate, rate = _rates(protocol, ranks)
-    network = sum(count * BELIEVED_HOP_S[protocol][kind] for kind, count in hops.items() if kind != ranks.inside)
+    across = {kind: count for kind, count in hops.items() if kind != ranks.inside}
+    network = sum(count * (BELIEVED_HOP_S[protocol][kind] + _late_s(ranks)) for kind, count in across.items())
     inside = hops[ranks.inside] * BELIEVED_HOP_S[protocol][ranks.inside]
-    believed = BELIEVED_START_S[protocol] + inside + network + passing / believed_rate
+    flush = _late_s(ranks) * sum(across.values()) if protocol == "Simple" else 0  # NCCL counts it, few networks need it
+    believed = BELIEVED_START_S[protocol] + inside + network + flush + passing / believed_rate
     fixed = START_S + ADDED_S[protocol] + hops[ranks.inside] * _hop_seconds(protocol, ranks.inside)
     if protocol == "LL":
         fixed += FILLING_S * passing / (passing + FILLED_BYTES)
@@ -192,6 +195,12 @@ def _rates(protocol, ranks):
     return believed, SHARE[protocol] * ranks.bytes_per_s
 
 
+def _late_s(ranks):
+    """Return by how many seconds the network's latency is more than the InfiniBand's that NCCL's tables hold."""
+    latency = ranks.machine.network.latency_s if ranks.nodes > 1 else None
+    return max(0.0, (latency or 0) - BELIEVED_HOP_S["LL"]["ring"])
+
+
 def _hop_seconds(protocol, inside):
     """Over PCIe nothing was measured: a hop is longer by as much as NCCL believes."""
     return HOP_S[protocol] * BELIEVED_HOP_S[protocol][inside] / BELIEVED_HOP_S[protocol]["NVLink"]
@@ -203,9 +212,11 @@ def _sharp(ranks, nbytes, levels):
     Several nodes: the nodes' sums meet in a tree over the network, each adapter with its GPU's part.
     """
     per_node = ranks.gpus // ranks.nodes
-    network = 2 * levels * BELIEVED_HOP_S["Simple"]["tree"]
+    late = _late_s(ranks)
+    network = 2 * levels * (BELIEVED_HOP_S["Simple"]["tree"] + late)
     crossing = min(levels, 2) * nbytes / ranks.network_bytes_per_s if levels else 0
-    believed = BELIEVED_SHARP_S + network + max(nbytes / (SHARP_BELIEVED * ranks.node_bytes_per_s), crossing)
+    believed = BELIEVED_SHARP_S + network + 2 * levels * late  # a flush, as in `_candidate`
+    believed += max(nbytes / (SHARP_BELIEVED * ranks.node_bytes_per_s), crossing)
     fixed = START_S + SHARP_S + SHARP_FILLING_S * nbytes / (nbytes + BUSY_BYTES)
     moving = max(nbytes * (1 + 1 / per_node) / (SHARP_SHARE * ranks.node_bytes_per_s), crossing)
     return believed, Estimate(_pace(ranks.gpu) * fixed + network + moving, "sharp", "Simple")
@@ -215,7 +226,7 @@ def _direct_seconds(ranks, nbytes, seconds_per_byte):
     """Every rank sends 1/P of its buffer to each other, all at once: the busiest wire decides."""
     filling = DIRECT_FILLING_S * nbytes / (nbytes + BUSY_BYTES) + FILLING_S * nbytes / (nbytes + FILLED_BYTES)
     fixed = START_S + DIRECT_S + PEER_S * (ranks.gpus - 1) + filling
-    network = BELIEVED_HOP_S["LL"]["ring"] if ranks.nodes > 1 else 0
+    network = BELIEVED_HOP_S["LL"]["ring"] + _late_s(ranks) if ranks.nodes > 1 else 0
     return _pace(ranks.gpu) * fixed + network + nbytes * seconds_per_byte / DIRECT_SHARE
 
 

@@ -22,6 +22,7 @@ SPLITS = (1, 2, 4, 8, 16)
 SHORTEST = 128  # of k, for one of several blocks that share a tile: less does not fill its pipeline
 STEP = 32  # k is taken in steps of so many numbers; the last one is padded
 ALIGNED, UNALIGNED = 8, 0.5  # 16-bit rows of other than whole eights: assumed, half the tensor cores' rate
+PAIR = 2  # Blackwell's multiprocessors that read half of the columns each (NVIDIA CUTLASS, tcgen05 MMA: CTA pairs)
 PORT = 64  # bytes a clock from the L2 into one multiprocessor (Jia et al., arXiv:1804.06826, for Volta)
 
 Product = namedtuple("Product", "batch m n k nbytes reordered", defaults=(0,))
@@ -62,5 +63,5 @@ def _blocks_seconds(product, tile, splits, gpu, flops_per_s, itemsize, ports):
     waves = math.ceil(blocks / gpu.multiprocessors)
     depth = math.ceil(product.k / (splits * STEP)) * STEP
     computing = waves * 2 * rows * columns * depth * gpu.multiprocessors / flops_per_s
-    read = (rows + columns) * depth * itemsize
+    read = (rows + columns / (PAIR if gpu.generation == "Blackwell" else 1)) * depth * itemsize
     return max(computing, waves * read / (PORT * gpu.clock_hz), blocks * read / ports)

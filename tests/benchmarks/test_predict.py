@@ -48,7 +48,7 @@ def test_every_form_gives_a_list_in_the_files_order(row, tmp_path, capsys):
 @pytest.mark.parametrize("wrong", [
     {"network": "ELIZA"}, {"precision": "FP4"}, {"system": "x", "source": "y"}, {"metric": "jokes_per_s"},
     {"batch": "some MB", "metric": "busbw_GB_s"}, {"gpu": ""}, {"gpu": "H100 NVL"}, {"network": "modded GPT-2 124M"},
-    {"gpu": "MI300X"}, {"gpu": "A10G"},
+    {"gpu": "MI300X"}, {"gpu": "A10G"}, {"gpu": "RTX 2080"},
     {"count": "eight"}, {"count": "0"}, {"count": "32", "gpu": "RTX 3090", "network": "ResNet-50"}, {"batch": "0"},
     {"batch": "not told", "network": "SSD300"}, {"value": ""}, {"value": "nan"}, {"value": "-1"},
     {"source": "NVIDIA/DeepLearningExamples:TensorFlow"}, {"precision": ""}, {"metric": "tokens_per_s"},
@@ -68,7 +68,8 @@ def test_what_is_not_known_is_missed_with_what_there_is(wrong):
     ("RTX 6000 Ada", "RTX 6000 Ada"), ("NVIDIA H100 PCIe", "H100-PCIe-80GB"), ("Tesla T4 16 GB", "T4"),
     ("NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"), ("LambdaCloud 8xV100 16GB", "V100-SXM2-16GB"),
     ("h200_sxm", "H200-SXM5-141GB"), ("GTX 1080", "GTX 1080"), ("1080Ti", "GTX 1080 Ti"), ("P100", "P100-PCIe-16GB"),
-    ("B200", "B200-SXM-180GB"), ("GH200 96GB", "GH200-96GB"), ("A10", "A10"),
+    ("B200", "B200-SXM-180GB"), ("GH200 96GB", "GH200-96GB"), ("A10", "A10"), ("RTX 6000Ada", "RTX 6000 Ada"),
+    ("Lambda 8x H100 80GB PCIe Gen5", "H100-PCIe-80GB"),
 ])  # fmt: skip
 def test_cards_as_vendors_and_tables_write_them(name, meant):
     assert runs.card(name) == meant
@@ -94,7 +95,8 @@ def test_fp32_of_a_source_that_leaves_tf32_open_is_the_default_of_its_time():
 
 @pytest.mark.parametrize(("text", "found"), [
     ("256", (256, 1)), ("16/GPU", (16, 1)), ("64 per GPU", (64, 1)), ("global 256", (32, 1)), ("local 2", (2, 1)),
-    ("524288 tokens/step, 64/GPU", (64, 1)), ("491520 tokens/iter (12*1024*5*8)", (12, 5)), ("batch size 48", (48, 1)),
+    ("524288 tokens/step, 64/GPU", (64, 1)), ("524288 tokens/step, 32/GPU", (32, 2)),
+    ("491520 tokens/iter (12*1024*5*8)", (12, 5)), ("batch size 48", (48, 1)),
 ])  # fmt: skip
 def test_batches_as_tables_write_them(text, found):
     assert stacks.batch(text, 8, "GPT-2 124M", "bf16", stacks.STACKS["nanoGPT"], "A100-SXM4-80GB") == (*found, None)
@@ -110,6 +112,52 @@ def test_a_batch_is_the_one_that_the_settings_have_for_network_precision_and_mem
         runs.read(row | {"gpu": "RTX 3090", "precision": "AMP"})
     with pytest.raises(ValueError, match="bf16"):
         runs.read(row | {"gpu": "H100", "precision": "bf16"})
+
+
+def test_tokens_of_an_update_tell_how_often_the_programs_batch_is_accumulated():
+    found = stacks.batch("491520 tokens/iter", 8, "GPT-2 124M", "bf16", stacks.STACKS["nanoGPT"], "A100-SXM4-80GB")
+    assert found == (12, 5, "batch 12, of its program's settings")
+
+
+def test_a_batch_that_no_memory_holds_is_missed_and_the_rows_after_it_are_not():
+    large = RUN | {"network": "BERT-large pretrain seq512", "batch": "1000000", "metric": "sequences_per_s"}
+    missed, found = predict.predict([large, RUN])
+    assert "out of memory" in missed["reason"]
+    assert found["simulated"] > 0
+
+
+def test_a_step_is_timed_whole_whatever_its_rate_counts():
+    row = RUN | {"network": "GPT-2 124M", "batch": "12", "precision": "bf16", "source": "nanoGPT"}
+    rate, step = predict.predict([row | {"metric": "tokens_per_s"}, row | {"metric": "ms_per_step"}])
+    assert rate["simulated"] * step["simulated"] / 1e3 == pytest.approx(12 * 1024)
+
+
+def test_translation_does_the_arithmetic_of_its_layers():
+    run = runs.read(RUN | {"network": "GNMT", "batch": "256", "gpu": "V100", "precision": "FP32"})
+    source, target = 2 * 8 + 12 + 2 * 8 + 1, 8 + 3 * 12 + 1 + 31.25  # of 2**20 weights that each word meets
+    flops = 6 * 2**20 * 256 * runs._PLACES * (source + target)
+    step = runs.one_gpu(run)
+    assert 1 < step.forward_s * 15.7e12 / flops < 1.6
+    assert step.gradient_bytes == pytest.approx(4 * 2**20 * (source + target + 31.25), rel=0.01)
+
+
+def test_a_cluster_of_amazons_pays_for_its_network():
+    """The same GPUs, operation and bytes over a DGX H100's network and over a p5's; inside a node there is none."""
+    row = RUN | {"gpu": "H100", "network": "all_gather", "batch": "256 MB", "metric": "busbw_GB_s"}
+    for count, slower in (("8", 1), ("128", 0.8)):
+        near, far = predict.predict([row | {"count": count, "system": name} for name in ("DGX", "HF cluster")])
+        assert far["simulated"] <= slower * near["simulated"]
+        assert ("p5" in far["assumed"]) == (count == "128")
+
+
+def test_data_parallel_runs_of_any_count_are_told_their_nodes():
+    row = RUN | {"gpu": "H100", "network": "Llama-like 1B, DP only", "precision": "bf16", "batch": "seq 4096",
+                 "metric": "tokens_per_s_per_gpu", "source": "nanotron-ultrascale-playbook"}  # fmt: skip
+    run = runs.read(row)
+    machines = [runs.machine(run.gpu, count, nodes=run.stack.nodes).name for count in (8, 512)]
+    assert machines == ["8 × H100-SXM5-80GB, NVLink4", "64 × p5.48xlarge"]
+    (one,) = predict.predict([row])
+    assert one["simulated"] == pytest.approx(40_000, rel=0.3)
 
 
 def test_what_a_row_leaves_open_is_told():
@@ -195,3 +243,34 @@ def test_gradients_hidden_behind_backward_cost_nothing():
 def test_networks_have_their_published_parameters(make, count):
     with torch.device("meta"):
         assert sum(p.numel() for p in make().parameters()) == count
+
+
+ON_RANKS = {"system": "HF cluster", "gpu": "H100", "count": "2", "network": "3B, TP", "precision": "bf16",
+            "batch": "seq 4096, mbs 3..20", "metric": "tokens_per_s_per_gpu", "value": "13923",
+            "source": "x"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "meant"), [
+    ({}, ("2 × H100-SXM5-80GB, NVLink4", "TP", 3, 4096, "eager")),
+    ({"count": "16"}, ("2 × p5.48xlarge", "TP", 3, 4096, "eager")),
+    ({"gpu": "H100-96GB", "count": "8", "network": "Llama-3.1-8B selective AC", "precision": "bf16 FSDP+compile",
+      "batch": "local 2"}, ("8 × H100-96GB, HBM2e of 2.4 TB/s", "FSDP2", 2, 8192, "compiled")),
+])  # fmt: skip
+def test_runs_on_ranks_are_read_with_their_machine_and_batch(more, meant, monkeypatch):
+    asked = []
+    monkeypatch.setattr(predict.on_ranks, "_simulate", lambda *args: asked.append(args) or (100.0, 50.0))
+    rate, peak = predict.predict([ON_RANKS | more, ON_RANKS | more | {"metric": "peak_memory_GiB"}])
+    assert (rate["simulated"], peak["simulated"]) == (100.0, 50.0)
+    assert rate["band"] != peak["band"]
+    machine, _, kind, sequences, length, way = asked[0]
+    assert (machine.name, kind, sequences, length, way) == meant
+
+
+@pytest.mark.parametrize("wrong", [
+    {"network": "Llama-3.1-405B", "precision": "bf16 FSDP"}, {"precision": "FSDP+Float8"}, {"count": "512"},
+    {"count": "1"}, {"metric": "images_per_s"}, {"gpu": "H900"}, {"count": "many"},
+])  # fmt: skip
+def test_runs_on_ranks_that_cannot_be_are_missed(wrong):
+    (result,) = predict.predict([ON_RANKS | wrong])
+    assert result["simulated"] is None
+    assert any(word in result["reason"] for word in ("choose one of", "expected"))

@@ -3,7 +3,7 @@ import pytest
 from d2lmini.hardware.gpus import GPUS
 from d2lmini.hardware.products import Product, product_seconds
 
-A100, H100 = GPUS["A100-SXM4-80GB"], GPUS["H100-SXM5-80GB"]
+A100, H100, B200 = GPUS["A100-SXM4-80GB"], GPUS["H100-SXM5-80GB"], GPUS["B200-SXM-180GB"]
 
 
 def seconds(m, n, k, gpu=A100, batch=1, share=0.9, reordered=0):
@@ -11,7 +11,7 @@ def seconds(m, n, k, gpu=A100, batch=1, share=0.9, reordered=0):
     return product_seconds(Product(batch, m, n, k, nbytes, reordered), gpu, gpu.peak_tensor_16_flops_per_s * share, 2)
 
 
-@pytest.mark.parametrize("gpu", [A100, H100])
+@pytest.mark.parametrize("gpu", [A100, H100, B200])
 def test_a_large_product_reaches_its_share_of_peak_and_a_thin_one_of_the_memory(gpu):
     n = 8192
     assert 2 * n**3 / seconds(n, n, n, gpu) == pytest.approx(0.9 * gpu.peak_tensor_16_flops_per_s, rel=0.1)
