@@ -48,7 +48,12 @@ def num_gpus():
 
 
 def try_gpu(i=0):
-    """Return the i-th accelerator if there is one, else the CPU. Raises ValueError as `gpu` does."""
+    """Return the i-th accelerator if there is one, else the CPU. Raises ValueError as `gpu` does.
+
+    >>> sim.enable(2)
+    >>> d2l.try_gpu(1), d2l.try_gpu(2)
+    (device(type='sim', index=1), device(type='cpu'))
+    """
     return gpu(i) if num_gpus() > _check_count(i, "the index of a GPU", least=0) else cpu()
 
 
@@ -67,6 +72,9 @@ def devices(n):
 
     Simulated GPUs are made on the first such call; where there are some already, they must be enough. Raises
     ValueError when `n` is not an integer of at least 1, and RuntimeError when there are fewer devices than that.
+
+    >>> devices.devices(2)
+    [device(type='sim', index=0), device(type='sim', index=1)]
     """
     _check_count(n, "the number of devices", least=1)
     if _choice() is None and n > num_gpus():
@@ -129,6 +137,10 @@ def memory_info(device="cpu"):
 
     The CPU's are those that this process may use, where a container is allowed less than the machine has. "Free" is
     what the driver would still hand out; what PyTorch keeps for later use counts as taken.
+
+    >>> sim.enable(1, memory=2**20)
+    >>> devices.memory_info("sim:0")
+    (1048576, 1048576)
     """
     device = torch.device(device)
     if device.type == "cpu":

@@ -27,6 +27,12 @@ class Timer:
 
     The interface is d2l's. `devices` are those that the timed code uses; all accelerators when none are given. When all
     of them are simulated, the seconds are simulated too.
+
+    >>> sim.enable(1)
+    >>> timer = d2l.Timer()
+    >>> sim.clock().advance(0.25)  # what is timed; here the host is busy
+    >>> timer.stop(), timer.avg()
+    (0.25, 0.25)
     """
 
     def __init__(self, devices=()):
@@ -136,6 +142,10 @@ def compare(name_a, a, name_b, b):
     """Say in a sentence which of two measurements is faster, and by how much, or that no difference was measurable.
 
     There is a verdict only when the 95 % intervals do not overlap.
+
+    >>> slow, fast = d2l.Measurement((2e-3,) * 6), d2l.Measurement((1e-3,) * 6)
+    >>> d2l.compare("a loop", slow, "a product", fast)
+    'a product was 2.00 times as fast as a loop (1 ms against 2 ms)'
     """
     if a.interval[1] >= b.interval[0] and b.interval[1] >= a.interval[0]:
         return f"no difference was measurable between {name_a} ({human(a.median)}) and {name_b} ({human(b.median)})"

@@ -31,6 +31,12 @@ def allreduce(tensors, algorithm="ring", launches="one", **options):
 
     algorithm: a name in `schedules.ALLREDUCE`, or a Schedule of your own. options: those of the algorithm, such as
     `order` of a ring or `per_node` of a hierarchy. launches: as in `executor.execute`.
+
+    >>> sim.enable(4)
+    >>> tensors = [torch.ones(8, device=f"sim:{rank}") for rank in range(4)]
+    >>> ledger = collectives.allreduce(tensors, "ring")
+    >>> tensors[3].tolist(), ledger.steps, ledger.sent()
+    ([4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0], 6, [48, 48, 48, 48])
     """
     if not isinstance(algorithm, schedules.Schedule):
         algorithm = schedules.named(algorithm, len(tensors), **options)
@@ -51,6 +57,11 @@ def scatter(tensors, root=0, **options):
     """Give rank r chunk r of the root's tensor, in the same place of its own; return the ledger.
 
     Chunks are those of ``flatten().tensor_split(P)``. The rest of the other ranks' tensors may be overwritten.
+
+    >>> tensors = [torch.arange(4.0), torch.zeros(4)]
+    >>> ledger = collectives.scatter(tensors)
+    >>> tensors[1].tolist()
+    [0.0, 0.0, 2.0, 3.0]
     """
     return run(schedules.scatter(len(tensors), root), tensors, **options)
 

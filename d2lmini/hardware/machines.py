@@ -99,6 +99,10 @@ def build(gpus, gpu, link=None, peer=False):
     says whether they copy to each other without the host. An NVLink joins every pair with all its GPU's links through a
     switch, and the host is then reached over the card's PCIe.
     Raises ValueError for an unknown name or fewer than one GPU.
+
+    >>> machine = hardware.build(2, "V100-SXM2-16GB")
+    >>> [hop.link.name for hop in machine.route(0, 1)]
+    ['6×NVLink2']
     """
     if not isinstance(gpus, int) or gpus < 1:
         raise ValueError(f"the number of GPUs must be an integer of at least 1, got {gpus!r}")
@@ -185,6 +189,10 @@ def cluster(node, nodes):
     """Return `nodes` machines like `node`, joined by the network that its adapters are made for.
 
     Raises ValueError for fewer than one node, and for a machine without a network adapter.
+
+    >>> cluster = hardware.cluster(hardware.MACHINES["DGX-H100"], 4)
+    >>> cluster.name, cluster.count
+    ('4 × DGX-H100', 32)
     """
     if nodes < 1:
         raise ValueError(f"a cluster needs at least 1 node, got {nodes}")

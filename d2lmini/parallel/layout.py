@@ -91,6 +91,11 @@ def memory_bytes(shape, layout):
 
     States: Rajbhandari et al., SC 2020. Activations: what backward reads, counted from a layer's operations with fused
     attention; a micro-batch of the first stage is held until as many as there are stages are under way (1F1B).
+
+    >>> shape = parallel.Shape(width=4096, layers=32, heads=32, key_heads=8, hidden=14336, words=128256, length=2048)
+    >>> parts = parallel.memory_bytes(shape, parallel.Layout(data=8, level=3))
+    >>> {what: round(nbytes / 2**30) for what, nbytes in parts.items()}
+    {'weights': 3, 'gradients': 2, 'optimizer': 11, 'activations': 13}
     """
     mine, parts = held(shape, layout), [layout.data if layout.level >= level else 1 for level in (3, 2, 1)]
     weights, gradients, state = WEIGHT / parts[0], layout.gradient / parts[1], STATE / parts[2]

@@ -41,6 +41,9 @@ def starts(orders, forward=1.0, backward=2.0):
 
     forward, backward: what a micro-batch takes in one stage. Raises ValueError for a schedule whose stages wait for one
     another, and names the first step that never starts.
+
+    >>> parallel.starts(parallel.gpipe(2, 1))
+    {(0, 'F', 0): 0.0, (1, 'F', 0): 1.0, (1, 'B', 0): 2.0, (0, 'B', 0): 4.0}
     """
     begin, free, todo = {}, [0.0] * len(orders), [list(order) for order in orders]
     while any(todo):

@@ -97,5 +97,8 @@ def intensity(tile_m, tile_n, itemsize):
     """Return the operations for each byte that a product in tiles fetches; for square tiles, edge / itemsize.
 
     An operation is a multiplication or an addition; `itemsize` is the bytes of an element. Storing C is left out.
+
+    >>> reuse.intensity(32, 32, itemsize=4)
+    8.0
     """
     return 2 / (itemsize * (1 / tile_m + 1 / tile_n))

@@ -54,6 +54,13 @@ def enable(gpus=None, gpu="GTX 1080", link=None, *, machine=None, memory=None, c
     RuntimeError when a tensor is on a device that would go, takes more than the new capacity, or would have to gain or
     lose its numbers, and then changes nothing; ValueError for an unknown name or a number of GPUs outside 1 to 128;
     RuntimeError when this torch lacks what is needed.
+
+    >>> sim.enable(2, gpu="A100-SXM4-80GB", memory=2**20)
+    >>> torch.ones(2, 3, device="sim:1").sum()
+    tensor(6., device='sim:1')
+    >>> torch.ones(2**20, device="sim:0")
+    Traceback (most recent call last):
+    torch.OutOfMemoryError: sim out of memory. Tried to allocate 4.00 MiB. GPU 0 has a total capacity of 1024.00...
     """
     chosen = _machine(gpus, gpu, link, machine)
     capacity = chosen.gpu.memory_bytes if memory is None else memory
@@ -89,6 +96,11 @@ def as_cuda():
     so libraries that ask ``torch.cuda.is_available()`` choose them. Afterwards all is as before, and what lies on
     ``cuda:1`` is on ``sim:1`` again. For a whole program: ``sim.as_cuda().__enter__()`` in its first lines, before the
     libraries look for GPUs, since some ask only once. Raises RuntimeError where no simulated GPUs are enabled.
+
+    >>> sim.enable(2)
+    >>> with sim.as_cuda():
+    ...     print(torch.cuda.device_count(), torch.ones(2).cuda().device)
+    2 cuda:0
     """
     if not state.gpus:
         raise RuntimeError("expected simulated GPUs to stand for CUDA's: call sim.enable(...) first")
@@ -125,7 +137,14 @@ def use_clock(clock):
 
 
 def trace():
-    """Return a context manager that records what the devices do while it is open; raises RuntimeError with no clock."""
+    """Return a context manager that records what the devices do while it is open; raises RuntimeError with no clock.
+
+    >>> sim.enable(2, gpu="V100-SXM2-16GB")
+    >>> with sim.trace() as trace:
+    ...     x = torch.ones(1000, device="sim:0").to("sim:1")
+    >>> trace.link_bytes()
+    {'NVLink gpu0 out': 4000, 'NVLink gpu1 in': 4000}
+    """
     return clock().trace()
 
 
@@ -133,24 +152,52 @@ def one_launch():
     """Return a context manager: what is queued inside costs the host one launch in all, as a replayed CUDA graph.
 
     Raises RuntimeError with no clock.
+
+    >>> sim.enable(1)
+    >>> with sim.trace() as each:
+    ...     x = (torch.ones(3, device="sim:0") + 1) * 2
+    >>> with sim.trace() as once, sim.one_launch():
+    ...     x = (torch.ones(3, device="sim:0") + 1) * 2
+    >>> once.seconds < each.seconds
+    True
     """
     return clock().one_launch()
 
 
 def spawn(fn, args=(), nprocs=None, allreduce=None):
-    """Call ``fn(rank, *args)`` on simulated ranks, one for each GPU or `nprocs`; see `ranks.spawn`."""
+    """Call ``fn(rank, *args)`` on simulated ranks, one for each GPU or `nprocs`; see `ranks.spawn`.
+
+    >>> sim.enable(4)
+    >>> def total(rank):
+    ...     x = torch.full((1,), float(rank), device="sim")
+    ...     dist.all_reduce(x)
+    ...     return x.item()
+    >>> sim.spawn(total)
+    [6.0, 6.0, 6.0, 6.0]
+    """
     from d2lmini.sim.ranks.spawn import spawn as start
 
     return start(fn, args, nprocs, allreduce)
 
 
 def now():
-    """Return the calling thread's simulated time, in seconds since `enable`; raises RuntimeError with no clock."""
+    """Return the calling thread's simulated time, in seconds since `enable`; raises RuntimeError with no clock.
+
+    >>> sim.enable(1)
+    >>> sim.clock().advance(0.25, "reading a batch")
+    >>> sim.now()
+    0.25
+    """
     return clock().now()
 
 
 def machine():
-    """Return the `machines.Machine` that is simulated, None before `enable`."""
+    """Return the `machines.Machine` that is simulated, None before `enable`.
+
+    >>> sim.enable(machine="DGX-H100")
+    >>> sim.machine().count
+    8
+    """
     return state.machine
 
 

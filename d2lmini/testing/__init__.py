@@ -19,7 +19,16 @@ __all__ = ["costs"]
 
 
 def costs():
-    """Return a context manager that counts what simulated GPUs do inside; see `counting.Costs`."""
+    """Return a context manager that counts what simulated GPUs do inside; see `counting.Costs`.
+
+    >>> sim.enable(2)
+    >>> with testing.costs() as costs:
+    ...     total = torch.ones(1000, device="sim:0").to("sim:1").sum().item()
+    >>> costs.check(bytes_sent=4000, host_waits=1, peak_bytes=8192)
+    >>> costs.check(host_waits=0)
+    Traceback (most recent call last):
+    AssertionError: waits of the host: expected 0, found 1 (1 × copy gpu1→host)
+    """
     from d2lmini.testing.counting import Costs
 
     return Costs()

@@ -47,8 +47,14 @@ class Trainer(HyperParameters):
     cuda_graph: whether to record the whole step with its update as one CUDA graph, on one CUDA GPU; see `cuda_graphs`.
     A model may also come compiled: ``Trainer(torch.compile(LeNet(), dynamic=False), …)``.
 
-    Example: ``Trainer(LeNet(), nn.CrossEntropyLoss(), partial(torch.optim.SGD, lr=0.1)).fit(train_iter, 10)``
     Raises ValueError when there is no device or no parameter to train, and for settings that make no sense.
+
+    >>> sim.enable(2)
+    >>> batches = [(torch.eye(4), torch.arange(4))]
+    >>> trainer = d2l.Trainer(nn.Linear(4, 4), nn.CrossEntropyLoss(), torch.optim.Adam, d2l.try_all_gpus())
+    >>> history = trainer.fit(batches, num_epochs=3)
+    >>> history.loss[0] > history.loss[2]
+    True
     """
 
     def __init__(self, model, loss, optimizer, devices=None, **settings):

@@ -64,6 +64,11 @@ def test_peak_of_8_bit_products(name, dtype, tera):
     assert peak_flops_per_s(GPUS[name], "gemm", dtype) == pytest.approx(tera * 1e12, rel=2e-3)
 
 
+def test_other_work_on_8_bit_numbers_takes_what_its_bytes_take_on_every_card():
+    for dtype in ("int8", "float8_e4m3fn"):
+        assert operation_seconds(0, 1e9, V100, "pointwise", dtype) == operation_seconds(0, 1e9, V100, "pointwise")
+
+
 def test_8_bit_products_that_a_card_lacks_are_refused():
     for gpu, dtype in ((A100, "float8_e4m3fn"), (V100, "int8")):
         with pytest.raises(ValueError, match=dtype):

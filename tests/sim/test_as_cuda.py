@@ -47,6 +47,7 @@ def test_nothing_stays_replaced():
     lambda: torch.ones(3).pin_memory().cuda(device=1, non_blocking=True),
     lambda: torch.zeros(3, device="cuda").new_ones(3, device="cuda:1"),
     lambda: torch.ones_like(torch.zeros(3), device="cuda:1"),
+    lambda: torch.normal(1.0, 0.0, (3,), device="cuda:1"),
     lambda: nn.Linear(1, 3, device="cuda:1").bias.data.fill_(1),
     lambda: nn.LazyLinear(3).cuda(1)(torch.ones(1, 1, device="cuda:1")).detach()[0].fill_(1),
     lambda: torch.ones(3, device="cuda").to(torch.ones(1, device="cuda:1")),
@@ -112,11 +113,27 @@ def test_streams_events_generators_and_seeds(cuda):
     assert torch.equal(drawn, torch.rand(3, device="cuda:1"))
 
 
+class Asking(nn.Module):
+    """Doubles on CUDA; asks in three ways where it is."""
+
+    def forward(self, x):
+        return x * (1 + x.is_cuda) + (x.device.type == "cuda") + torch.zeros(3, device=x.device)
+
+
+def test_a_traced_program_sees_cuda_as_an_eager_one_does(cuda):
+    x, expected = torch.ones(3, device="cuda", requires_grad=True), [3, 3, 3]
+    assert Asking()(x).tolist() == expected
+    assert torch.export.export(Asking(), (x,)).module()(x).tolist() == expected
+    assert torch.compile(Asking(), backend="aot_eager")(x).tolist() == expected
+
+
 def test_what_simulated_gpus_lack_says_what_is_instead(cuda):
     with pytest.raises(NotImplementedError, match="one_launch"):
         torch.cuda.CUDAGraph()
     with pytest.raises(NotImplementedError, match="trace"):
         torch.cuda.utilization()
+    with pytest.raises(NotImplementedError, match="memory_summary"):
+        torch.cuda.memory._record_memory_history()
     torch.cuda.nvtx.range_push("step")
     assert not torch.cuda.is_current_stream_capturing()
     assert torch.cuda.get_device_capability() == (8, 0)

@@ -185,6 +185,28 @@ def test_lengths_for_ctc_may_lie_on_either_side(place):
     torch.testing.assert_close(loss("sim:1", place), loss("cpu", "cpu"))
 
 
+POOLS = [lambda x: nn.functional.avg_pool3d(x[None], 2),
+         lambda x: nn.functional.interpolate(x, size=3, mode="bilinear", antialias=True)]  # fmt: skip
+
+
+@pytest.mark.parametrize("pool", POOLS, ids=range(len(POOLS)))
+def test_types_that_cudas_kernels_take_and_the_cpus_do_not(pool):
+    def made(device, dtype):
+        x = torch.linspace(0, 1, 256).reshape(2, 2, 8, 8).to(dtype).to(device).requires_grad_()
+        pool(x).square().sum().backward()
+        return pool(x).detach().cpu(), x.grad.cpu()
+
+    for ours, theirs in zip(made("sim:1", torch.bfloat16), made("cpu", torch.float32), strict=True):
+        torch.testing.assert_close(ours, theirs.bfloat16(), rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64], ids=str)
+def test_whole_numbers_are_counted_as_experts_count_their_tokens(dtype):
+    experts = torch.tensor([3, 0, 3, 1, 3], dtype=dtype, device="sim:1")
+    counts = torch.histc(experts, bins=4, min=0, max=3)
+    assert (counts.tolist(), counts.dtype) == ([1, 1, 0, 3], dtype)
+
+
 def test_a_loss_that_autocast_would_spoil_is_refused():
     chances = torch.full((2,), 0.5, device="sim:1")
     assert nn.functional.binary_cross_entropy(chances, chances).item() > 0

@@ -33,6 +33,12 @@ def check(schedule, collective, root=0):
 
     collective: broadcast, reduce, scatter, gather, all-gather, reduce-scatter or all-reduce.
     root: for those that have one. Chunks that the collective says nothing about may hold anything.
+
+    >>> from d2lmini.collectives import schedules
+    >>> schedules.check(schedules.named("ring", 5), "all-reduce")
+    >>> schedules.check(schedules.reduce(5), "all-reduce")
+    Traceback (most recent call last):
+    ValueError: ...
     """
     wanted, (*_, final) = promised(collective, schedule.world_size, schedule.chunks, root), states(schedule)
     for rank in range(schedule.world_size):

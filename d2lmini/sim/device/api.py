@@ -177,8 +177,9 @@ def memory_stats(device=None):
     """Return the counts under the names that ``torch.cuda.memory_stats`` has for them."""
     memory = _memory(device)
     now, ever = memory.blocks(), memory.count
-    stats = {"num_ooms": memory.failures, "allocation.all.current": now, "allocation.all.allocated": ever,
-             "allocation.all.freed": ever - now}  # fmt: skip
+    stats = {"num_ooms": memory.failures, "num_alloc_retries": 0, "active.all.current": now,
+             "allocation.all.current": now, "allocation.all.allocated": ever, "allocation.all.freed": ever - now,
+             "inactive_split_bytes.all.current": 0, "inactive_split_bytes.all.peak": 0}  # fmt: skip
     for kind in ("allocated", "reserved", "active"):
         stats |= {f"{kind}_bytes.all.current": memory.allocated, f"{kind}_bytes.all.peak": memory.peak}
     return stats

@@ -13,7 +13,8 @@ _TABLE = {
         "graph graphs CUDAGraph graph_pool_handle make_graphed_callables",
     "use sim.trace(), whose busy_seconds() tells how long each GPU worked": "utilization memory_usage",
     "use sim.machine().gpu, which tells the hardware's published figures": "clock_rate power_draw temperature",
-    "use memory_stats or memory_summary": "list_gpu_processes memory_snapshot memory_stats_as_nested_dict",
+    "use memory_stats or memory_summary": "list_gpu_processes memory_snapshot memory_stats_as_nested_dict "
+        "_record_memory_history _snapshot _dump_snapshot",
     "use sim.enable(memory=...)": "get_per_process_memory_fraction set_per_process_memory_fraction",
     "use d2lmini.testing.costs(), which counts the waits of the host": "get_sync_debug_mode set_sync_debug_mode",
     "use Stream, of which the simulated clock makes any number": "ExternalStream GreenContext StreamContext "

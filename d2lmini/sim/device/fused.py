@@ -1,4 +1,5 @@
-"""Operations that run otherwise on the real tensors: fused ones that torch picks for accelerators, without CPU kernel.
+"""Operations that run otherwise on the real tensors: fused ones that torch picks for accelerators, without CPU kernel,
+and those whose CPU kernel lacks types that CUDA's has.
 
 They are what CUDA's kernels compute. Dropout gives the CPU's numbers; the cells add their four products in another
 order than the CPU's unfused ones, so that the last bit may differ, as it does on CUDA.
@@ -70,12 +71,28 @@ def convolution(x, *args):
     return out
 
 
+def widened(op):
+    """Return `op` for types that its CPU kernel lacks: worked out in wider ones, and the result rounded to x's type."""
+    def run(x, *args, **kwargs):
+        wide = _WIDER.get(x.dtype, x.dtype)
+        given = [a.to(wide) if isinstance(a, torch.Tensor) else a for a in (x, *args)]
+        return op(*given, **kwargs).to(x.dtype)
+
+    return run
+
+
+_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32} | dict.fromkeys(
+    (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64), torch.float64)  # fmt: skip
+
+
 def _biased(gates, bias):
     return gates if bias is None else gates + bias
 
 
 KERNELS = batch_norm.KERNELS | {
     aten.convolution.default: convolution,
+    **{getattr(aten, name).default: widened(getattr(aten, name)) for name in (
+        "histc", "avg_pool3d", "avg_pool3d_backward", "_upsample_bilinear2d_aa", "_upsample_bilinear2d_aa_backward")},
     aten.native_dropout.default: dropout,
     aten._thnn_fused_lstm_cell.default: lstm_cell,
     aten._thnn_fused_lstm_cell_backward_impl.default: lstm_cell_backward,

@@ -11,6 +11,7 @@ import contextlib
 import functools
 
 import torch
+from torch._subclasses import FakeTensor
 from torch.nn.parallel import _functions
 from torch.utils import _device
 
@@ -24,13 +25,15 @@ from d2lmini.sim.patches.pinning import FACTORIES
 _MODULES = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams)
 _TAKERS = {  # of a device, by their owner
     torch: {function.__name__ for function in _device._device_constructors()}.union(
-        FACTORIES, ("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype")),
+        FACTORIES, ("normal", "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype",
+                    "set_autocast_dtype")),
     torch.fft: ("fftfreq", "rfftfreq"),
     torch.Tensor: ("to", "new", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros",
                    "pin_memory", "is_pinned", "_make_wrapper_subclass"),
     torch._C: ("_is_autocast_available",),
     torch.UntypedStorage: ("__new__", "to"),
     torch.TypedStorage: ("to",),
+    FakeTensor: ("__new__",),  # autograd in C++ ends the process over one on cuda
     _device.DeviceContext: ("__init__",),
 }  # fmt: skip
 
@@ -56,8 +59,9 @@ def _entries():
             if callable(getattr(api, name, None)):
                 yield module, name, getattr(api, name)
     for name in api_instead.INSTEAD:
-        if callable(getattr(torch.cuda, name, None)):
-            yield torch.cuda, name, api_instead.refused(name)
+        for owner in (torch.cuda, torch.cuda.memory):
+            if callable(getattr(owner, name, None)):
+                yield owner, name, api_instead.refused(name)
     for name, function in vars(api.nvtx).items():
         yield torch.cuda.nvtx, name, function
     yield torch.cuda, "_initialized", True
@@ -68,13 +72,14 @@ def _entries():
             if hasattr(owner, name):
                 yield owner, name, _translating(getattr(owner, name))
     yield torch.Tensor, "cuda", _translating(torch.Tensor.sim)
-    for owner in (torch.Tensor, SimGenerator, Stream, torch.UntypedStorage):
+    for owner in (torch.Tensor, SimGenerator, Stream, torch.UntypedStorage, FakeTensor):
         yield owner, "device", property(_shown(owner.device.__get__))
     yield _functions, "_get_stream", _stream_of
-    yield torch, "get_default_device", _shown(torch.get_default_device)
+    for owner, name in ((torch, "get_default_device"), (torch._C, "_get_accelerator")):
+        yield owner, name, _shown(getattr(owner, name))
     own = torch.Tensor.device.__get__
     for question in ("is_cuda", "is_sim"):
-        yield torch.Tensor, question, property(lambda tensor: own(tensor).type == "sim")
+        yield torch.Tensor, question, property(lambda tensor: own(tensor).type in ("sim", "cuda"))  # cuda: traced
 
 
 def _translating(function):
@@ -89,13 +94,14 @@ def _translating(function):
 
 def _shown(own):
     """Return the function that names a device, which says cuda for sim."""
-    return lambda *thing: _as_shown(own(*thing))
+    return lambda *thing: as_shown(own(*thing))
 
 
-def _as_shown(device):
+def as_shown(device):
+    """Return the device of CUDA's by whose name a simulated one goes, or the device itself."""
     return torch.device(str(device).replace("sim", "cuda"))
 
 
 def _stream_of(device, own=_functions._get_stream):
     """nn.parallel makes devices of numbers, which C++ takes for those of the device type that it knows."""
-    return own(_as_shown(device))
+    return own(as_shown(device))

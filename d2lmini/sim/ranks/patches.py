@@ -5,11 +5,13 @@ import contextlib
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d, rpc
+from torch.distributed.fsdp import _init_utils
 from torch.distributed.fsdp._fully_shard import _fsdp_param
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.nn.parallel import DistributedDataParallel
 
 from d2lmini.sim.device.state import state
+from d2lmini.sim.patches.as_cuda import as_shown
 from d2lmini.sim.patches.for_a_while import replaced
 from d2lmini.sim.ranks import reducer, shardings
 from d2lmini.sim.ranks.chunks import Chunks
@@ -103,6 +105,11 @@ def _check_hook(model, hook):
         _check_comm_hook(model, hook)
 
 
+def _device_from_id(*args):
+    """Return the device of FSDP's ``device_id=rank``: torch makes devices of numbers where nothing can be replaced."""
+    return as_shown(_from_id(*args)) if state.as_cuda else _from_id(*args)
+
+
 def _backward_ended():
     if here() is not None:
         here().end_backward()
@@ -110,7 +117,9 @@ def _backward_ended():
 
 _init_process_group, _new_process_group = dist.init_process_group, distributed_c10d._new_process_group_helper
 _batch, _check_comm_hook = dist.batch_isend_irecv, DistributedDataParallel._check_comm_hook
+_from_id = _init_utils._get_device_from_device_id
 _REPLACED = {
+    (_init_utils, "_get_device_from_device_id"): _device_from_id,
     (dist, "init_process_group"): _init_from_program,
     (distributed_c10d, "init_process_group"): _init_from_program,
     (distributed_c10d, "_new_process_group_helper"): _new_group,
