@@ -23,15 +23,15 @@ def table(headings, rows, caption=""):
     """Return a table that a notebook shows when it is a cell's last line, or is given to ``display``.
 
     headings: a string for each column. rows: for each row its cells, strings or anything that `str` turns into one;
-    format numbers, with their unit in the heading or the cell. A column of numbers, with units or empty cells among
-    them or not, is aligned to the right. Raises ValueError for a row with more or fewer cells than there are headings.
+    format numbers, with their unit in the heading or the cell. A column of numbers, with units, dashes or empty cells
+    among them or not, is aligned to the right. Raises ValueError for a row with another number of cells.
     """
     headings, rows = list(map(str, headings)), [list(map(str, row)) for row in rows]
     for number, row in enumerate(rows):
         if len(row) != len(headings):
             raise ValueError(f"row {number}: expected {len(headings)} cells, one a heading, got {len(row)}")
     columns = list(zip(headings, *rows))
-    filled = [[cell for cell in cells if cell] for _, *cells in columns]
+    filled = [[cell for cell in cells if cell.strip("–")] for _, *cells in columns]
     sides = ["right" if cells and all(map(_NUMBER.fullmatch, cells)) else "left" for cells in filled]
     widths = [max(map(len, column)) for column in columns]
     lines = [[f"{cell:{'<>'[side == 'right']}{width}}" for cell, width, side in zip(row, widths, sides)]

@@ -46,6 +46,21 @@ window.book = (() => {
     .filter(element => element.checkVisibility() && parseFloat(style(element).fontSize) < 14)
     .map(element => element.textContent.slice(0, 60));
 
+  // What does not fit a phone: letters of figures under 9 px, where a figure is as wide as its place, and tables that
+  // would have to be scrolled; a formula does not wrap.
+  const tooWide = () => {
+    const labels = [...article().querySelectorAll('img[src^="data:image/svg"]')].filter(image => {
+      const svg = decodeURIComponent(image.src), room = (image.closest(".frames") ?? image.parentElement).clientWidth;
+      const scale = Math.min(image.naturalWidth, room) / Number(svg.match(/viewBox=["']\S+ \S+ ([\d.]+)/)[1]);
+      const outlines = [...svg.matchAll(/ scale\(([\d.]+) -/g)].map(found => 100 * found[1]);
+      const letters = [...svg.matchAll(/font-size=["']([\d.]+)/g)].map(found => Number(found[1]));
+      return scale * Math.min(...outlines, ...letters) < 9;
+    }).map(image => `letters under 9 px: ${image.alt}`);
+    const tables = [...article().querySelectorAll("table:not(:has(.math))")].filter(table =>
+      table.parentElement.scrollWidth > table.parentElement.clientWidth).map(table => `scrolls: ${table.innerText.slice(0, 60)}`);
+    return [...labels, ...tables];
+  };
+
   // What a printed page lacks: hidden, or cut off at its right edge.
   const lost = () => {
     const right = element => element.getBoundingClientRect().left + Math.max(element.offsetWidth, element.scrollWidth);
@@ -72,7 +87,7 @@ window.book = (() => {
     const last = ordered ? Number(control.max) : control.options?.length - 1, up = Number(control.value) <= last / 2;
     const keys = ordered ? ["ArrowLeft", "ArrowRight"] : control.options ? ["ArrowUp", "ArrowDown"] : ["Enter", "Enter"];
     const place = ordered ? (up ? 0.98 : 0.02) : 0.5;
-    return { key: keys[Number(up)], item: up ? last : 0, x: x + place * width, y: y + height / 2,
+    return { key: keys[Number(up)], menu: Boolean(control.options), item: up ? last : 0, x: x + place * width, y: y + height / 2,
              focused: document.activeElement === control,
              name: control.labels?.[0]?.textContent ?? (control.textContent.trim() || control.closest("[id]").id) };
   };
@@ -109,5 +124,5 @@ window.book = (() => {
       if (element.closest("article") && !element.textContent.trim() && !element.querySelector("*")) element.remove();
   };
 
-  return { unfold, faults, tooSmall, lost, controls, reach, moved, darkGrounds, look, keepOneOfEachLook };
+  return { unfold, faults, tooSmall, tooWide, lost, controls, reach, moved, darkGrounds, look, keepOneOfEachLook };
 })();

@@ -51,6 +51,11 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(name):
 
 
 @pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_small(name):
+    assert (HTML / name).stat().st_size < 1e6, "over 1 MB: draw smaller or fewer figures"
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_no_two_elements_of_a_page_have_the_same_id(name):
     ids = elements(name).ids
     assert [name for name in set(ids) if ids.count(name) > 1] == []

@@ -1,7 +1,9 @@
 """The tools that store notebooks, serve the book and make it stand alone."""
 
 import csv
+import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -19,6 +21,7 @@ import offline_book
 import published_figures
 import pytest
 import serve
+import shared_frames
 from docutils import nodes
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
@@ -270,6 +273,20 @@ def test_every_published_row_stands_beside_the_book_s_own():
 def test_a_table_that_compares_is_known_by_its_headings(headings, source, answer):
     html = tables.table(headings, [["1"] * len(headings)])._repr_html_()
     assert published_figures.compares(html, source) == answer
+
+
+# --- the frames of explorable figures ---
+
+
+def test_hidden_frames_share_what_they_repeat_and_are_the_same_when_put_together():
+    frame = '<div{}><img alt="a" src="data:image/svg+xml,%3Csvg%3E%3Cpath d=\'M{}\'/%3E%7B0%7D%3C/svg%3E"></div>'
+    body = "".join(frame.format(" hidden" * (number != 1), number % 3) for number in range(6))
+    page, script = shared_frames.shared(body).split("<script>")
+    parts = json.loads(re.search(r"const parts = (.*);", script)[1])
+    assert re.sub(r"{(\d+)}", lambda number: parts[int(number[1])], page).replace("data-frame", "src") == body
+    assert page.count("%3Csvg") == page.count("%3C/svg") == 1  # in the frame that is shown, without a script too
+    assert page.count("%3Cpath") == 2  # there, and in the only hidden frame that has such a path
+    assert shared_frames.shared(frame.format("", 1)) == frame.format("", 1)
 
 
 # --- buttons ---

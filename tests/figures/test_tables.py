@@ -25,6 +25,7 @@ def test_html_has_the_same_cells_escaped():
 
 @pytest.mark.parametrize(("cells", "side"), [
     (["-3%", "+1,024 ", "−1.5e-07"], "right"), (["16 KiB", "1.5 µs (+2%)"], "right"), (["3B", ""], "right"),
+    (["–", "2"], "right"), (["–", "yes"], "left"),
     (["1", "one"], "left"), (["2 nodes: 8 GPUs", "4"], "left"), (["0 to 3", "12 to 15"], "left"), ([""], "left"),
 ])  # fmt: skip
 def test_a_column_of_numbers_with_units_stands_to_the_right_and_text_that_begins_with_one_does_not(cells, side):

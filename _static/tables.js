@@ -1,0 +1,14 @@
+// A table that is wider than its place, now or when it is unfolded, is set narrow, then narrower: see book.css.
+addEventListener("DOMContentLoaded", () => {
+  const widths = new Map();
+  const fit = places => places.forEach(({ target }) => {
+    if (widths.get(target) === target.clientWidth) return; // it has only become higher
+    widths.set(target, target.clientWidth);
+    const tables = [...target.querySelectorAll(":scope > table")];
+    tables.forEach(table => table.classList.remove("narrow", "narrower"));
+    for (const kind of ["narrow", "narrower"])
+      if (target.scrollWidth > target.clientWidth) tables.forEach(table => table.classList.add(kind));
+  });
+  const watch = new ResizeObserver(places => requestAnimationFrame(() => fit(places)));
+  document.querySelectorAll("article table").forEach(table => watch.observe(table.parentElement));
+});
