@@ -46,7 +46,7 @@ def main(rank, how, words):
 
     def connecting():
         store = connect()
-        failures.absent(store, "imported", join.rank(), 2, 100)  # --timeout is not for importing torch
+        failures.absent(store, "imported", join.rank(), join.world_size(), 100)  # --timeout is not for importing torch
         return store
 
     join.connect = connecting
