@@ -44,7 +44,7 @@ chapters: $(INSTALLED) ## execute the notebooks and store their outputs (FRESH=1
 test: $(INSTALLED) ## check the code, build the book, run the tests, compare every notebook's outputs
 	@echo "ruff:" && $(PY) -m ruff check $(wildcard $(CHECKED))
 	@$(MAKE) --no-print-directory book
-	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile \
+	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder \
 		--nbval --nbval-current-env --nbval-cell-timeout $(CELL_TIMEOUT) tests index.ipynb chapters reference
 
 # A marker given here takes the place of those in pyproject.toml, so they are named again. A book need not be there.

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
@@ -15,10 +16,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda *_: None)
 
+# The same examples every time, and no limit to the time they take: another program may need the processor.
+settings.register_profile("tests", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
+
 BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--no-first-run",
          "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    """Let files that take long come first, so that at the end no worker waits for another."""
+    kinds = {}
+    for item in items:
+        kinds.setdefault(item.path, {item.path.suffix}).update(mark.name for mark in item.iter_markers())
+    order = ("browser", ".ipynb", "process", "slow")
+    items.sort(key=lambda item: [kind not in kinds[item.path] for kind in order])
 
 
 def pytest_collection_finish():

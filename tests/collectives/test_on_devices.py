@@ -15,7 +15,7 @@ from d2lmini.collectives.on_devices import allreduce
 
 TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64)
 each_algorithm = pytest.mark.parametrize("algorithm", schedules.ALLREDUCE)
-quick = settings(derandomize=True, deadline=None, max_examples=25)
+quick = settings(max_examples=25)
 
 
 def telling(world_size, n, dtype=torch.int64):

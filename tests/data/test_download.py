@@ -112,8 +112,10 @@ def test_two_at_a_time_download_once(server, tmp_path):
 def test_a_killed_download_leaves_nothing_that_blocks_the_next(server, tmp_path):
     child = os.fork()
     if child == 0:
-        get(server, "slow", tmp_path)
-        os._exit(0)
+        try:
+            get(server, "slow", tmp_path)
+        finally:
+            os._exit(0)  # it must not go on as a second pytest
     assert server.arrived.wait(60)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)

@@ -31,6 +31,7 @@ def _raise():
 
 
 def _hang():
+    print("hangs")
     time.sleep(1000)
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 import reducing_ranks as ranks
-import torch
 
 from d2lmini.collectives import on_devices, schedules
 from d2lmini.distributed import RankError, run
@@ -17,8 +16,7 @@ def test_every_sum_is_gloos_and_every_schedule_gives_the_bits_that_it_gives_betw
         inside = ranks.numbers(n, nprocs)
         on_devices.run(schedule, inside)
         for rank, tensor in enumerate(inside):
-            for result in results[rank][schedule.name]:
-                assert torch.equal(result, tensor), f"{schedule.name}, rank {rank}"
+            assert set(results[rank][schedule.name]) == {ranks.digest(tensor)}, f"{schedule.name}, rank {rank}"
 
 
 def test_what_cannot_be_reduced_is_refused_and_ranks_that_disagree_are_named():

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import failing_rank
 import psutil
@@ -14,6 +15,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from d2lmini.distributed import failures
 from d2lmini.distributed import join as group
 from d2lmini.trainer import cli, options
 
@@ -22,11 +24,6 @@ ENVIRONMENT = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_S
                "MASTER_PORT": "1"}  # fmt: skip
 HERE = Path(__file__).parent
 PROGRAM = "python -m d2lmini.train: error: "
-WORDS = ["--epochs", "2", "--batch-size", "20", "--timeout", "4"]
-FAILURES = {  # (rank, how, engine) -> the line; of a rank that was killed torchrun alone tells
-    (1, "is killed", "ddp"): None,
-    (0, "hangs", "allreduce"): "rank 1 lost rank 0, which hangs, was stopped, ",
-}
 
 
 def torchrun(folder, *words):
@@ -45,40 +42,26 @@ def be_rank(monkeypatch, **changed):
         monkeypatch.setenv(name, value)
 
 
-@pytest.fixture(scope="module")
-def failed(tmp_path_factory):
-    """For each failure the exit code and what was printed; all run at once, for most of their time is waiting."""
-    folder, program = tmp_path_factory.mktemp("torchrun"), HERE / "failing_rank.py"
-    started = {case: torchrun(folder, program, *case[:2], "--engine", case[2], *WORDS) for case in FAILURES}
-    found = {}
-    for case, process in started.items():
-        out, err = process.communicate(timeout=200)
-        found[case] = process.returncode, out.splitlines(), err.splitlines()
-    return found
+def test_leaving_is_a_failure_too(monkeypatch, capfd):
+    monkeypatch.setattr(failures, "get_error_handler", Mock())
+    monkeypatch.setattr(failures.os, "_exit", Mock())
+    failures.Report(dist.HashStore(), 1, 2, "train").call(lambda: sys.exit(0))
+    failures.os._exit.assert_called_once_with(1)
+    failures.get_error_handler().record_exception.assert_called_once()  # for torchrun's own report
+    assert re.fullmatch(r"train: error: rank 1: SystemExit: 0 \(line \d+ of .*\)\n", capfd.readouterr().err)
 
 
-@pytest.mark.parametrize("case", FAILURES, ids=lambda case: " ".join(map(str, case)))
-def test_when_one_rank_fails_all_end_and_one_says_why(failed, case):
-    (code, out, err), line = failed[case], FAILURES[case]
-    said = [line.removeprefix(PROGRAM) for line in err if line.startswith(PROGRAM)]
-    assert code == 1
-    assert len(said) == (line is not None), err
-    assert re.match(line or "", *said or [""])
-    cause = re.search(r"rank +: (\d)", "\n".join(err).split("Root Cause")[1])[1]  # as torchrun has it
-    assert cause == (re.match(r"rank (\d)", *said)[1] if said else str(case[0]))
-    processes = [int(line.split()[1]) for line in out if line.startswith("process")]
-    assert len(processes) == 2
-    assert not any(psutil.pid_exists(number) for number in processes)
-
-
-def test_a_run_started_again_ends_as_one_process_does(tmp_path):
+def test_a_run_whose_rank_hangs_names_it_and_started_again_ends_as_one_process_does(tmp_path):
     words = ["--epochs", "2", "--batch-size", "50", "--accumulate", "2", "--clip", "1", "--checkpoint"]
-    process = torchrun(tmp_path, "--max-restarts=1", HERE / "failing_rank.py", 1, "leaves,goes on", *words,
-                       tmp_path / "two.pt", "--resume", "--json", tmp_path / "r.json")  # fmt: skip
+    process = torchrun(tmp_path, "--max-restarts=1", HERE / "failing_rank.py", 1, "hangs,goes on", *words,
+                       tmp_path / "two.pt", "--resume", "--json", tmp_path / "r.json", "--timeout", "4")  # fmt: skip
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     [said] = [line.removeprefix(PROGRAM) for line in err.splitlines() if line.startswith(PROGRAM)]
-    assert re.fullmatch(r"rank 1: SystemExit: 0 \(line \d+ of .*failing_rank.py\)", said)
+    assert said.startswith("rank 0 lost rank 1, which hangs, was stopped, ")
+    processes = [int(line.split()[1]) for line in out.splitlines() if line.startswith("process")]
+    assert len(processes) == 4
+    assert not any(psutil.pid_exists(number) for number in processes)
     lines = [line for line in out.splitlines() if not line.startswith("process")]
     what = "LeNet, 129,068 parameters, on cpu, cpu (ddp over gloo); digits: 150 images to train on, 150 to test on"
     assert lines[:2] == [what, f"there is no {tmp_path / 'two.pt'} yet: starting from the beginning"]

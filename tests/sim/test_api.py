@@ -347,7 +347,7 @@ def interrupt():  # one at a time, at any place of the loop below: most of it is
 
 over, thread = False, threading.Thread(target=interrupt)
 thread.start()
-while caught < 100 and time.monotonic() < end:
+while caught < 50 and time.monotonic() < end:
     try:
         wanted.set()
         while True:
