@@ -1,6 +1,7 @@
 """A Sphinx extension: the directive `package-api` writes a reference of the package from its docstrings.
 
-Docstrings here are plain text: paragraphs, names between backticks, indented drawings. They are read as that.
+Docstrings here are plain text: paragraphs, names between backticks, indented drawings, examples after ``>>>``. They are
+read as that.
 """
 
 import importlib
@@ -18,11 +19,13 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def blocks(docstring):
-    """Return a docstring as nodes: a paragraph, or a literal block where all lines are indented."""
+    """Return a docstring as nodes: a paragraph, or a literal block for an example and where all lines are indented."""
     found = []
     for text in re.split(r"\n\s*\n", inspect.cleandoc(docstring or "")):
         if text and all(line.startswith("  ") for line in text.splitlines()):
             found.append(nodes.literal_block(text, text, language="none"))
+        elif text.startswith(">>> "):
+            found.append(nodes.literal_block(text, text, language="pycon"))
         elif text:
             found.append(nodes.paragraph("", "", *inline(" ".join(text.split()))))
     return found

@@ -1,6 +1,8 @@
 """The pytest plugin: simulated GPUs for the time of one test, and tests that run on simulated ranks."""
 
+import inspect
 import sys
+import unittest
 
 import pytest
 
@@ -32,25 +34,42 @@ def sim_gpus(request):
     sim.enable(*(given.args if given else ()), **(given.kwargs if given else {}))
     yield [torch.device("sim", i) for i in range(torch.sim.device_count())]
     sys.last_value = sys.last_traceback = sys.last_exc = None  # a failed test's error, which pytest puts there
+    request.node.funcargs.clear()  # what other fixtures made on the GPUs for this test
     sim.disable()
 
 
 @pytest.fixture(autouse=True)
 def _sim_gpus_of_a_marked_test(request):
+    if request.node.get_closest_marker("sim_ranks") and not _runs_on_ranks(request):
+        pytest.fail("sim_ranks runs plain functions and methods on ranks, neither async ones nor those of a "
+                    "unittest.TestCase: call sim.spawn inside the test", pytrace=False)  # fmt: skip
     if _marker(request.node):
         request.getfixturevalue("sim_gpus")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
-    """Run a test marked ``sim_ranks`` on every rank."""
+    """Run a test marked ``sim_ranks`` on every rank; one that skips it skips it for all."""
     if pyfuncitem.get_closest_marker("sim_ranks") is None:
         return None
     from d2lmini import sim
 
     given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    sim.spawn(lambda rank: pyfuncitem.obj(**given))
+    try:
+        sim.spawn(lambda rank: pyfuncitem.obj(**given))
+    except sim.RankError as error:
+        if isinstance(error.__cause__, _OUTCOMES):
+            raise error.__cause__ from None
+        raise
     return True
+
+
+_OUTCOMES = pytest.skip.Exception, pytest.xfail.Exception, pytest.fail.Exception
+
+
+def _runs_on_ranks(request):
+    in_unittest = request.cls is not None and issubclass(request.cls, unittest.TestCase)
+    return not in_unittest and not inspect.iscoroutinefunction(request.function)
 
 
 def _marker(node):

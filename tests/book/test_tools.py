@@ -215,12 +215,14 @@ def test_a_taken_or_wrong_port_gives_one_line(capsys):
 
 
 def test_docstrings_are_read_as_paragraphs_code_and_drawings():
-    text = "Return `x`, a ``y``.\n\n    a ──▶ b\n      │\n\nRaises ValueError\nfor less.\n"
-    first, drawing, last = api_reference.blocks(text)
+    text = "Return `x`, a ``y``.\n\n    a ──▶ b\n      │\n\nRaises ValueError\nfor less.\n\n>>> f(`1`)\n1\n"
+    first, drawing, last, example = api_reference.blocks(text)
     assert [node.astext() for node in first.findall(nodes.literal)] == ["x", "y"]
     assert isinstance(drawing, nodes.literal_block)
     assert "b\n" in drawing.astext()
     assert last.astext() == "Raises ValueError for less."
+    assert (type(example), example["language"]) == (nodes.literal_block, "pycon")
+    assert example.astext() == ">>> f(`1`)\n1"
     assert api_reference.blocks(None) == []
 
 

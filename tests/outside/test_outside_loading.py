@@ -83,6 +83,17 @@ def test_a_model_over_two_gpus(cuda, gpt, saved, tokens):
     torch.testing.assert_close(model.eval()(tokens).logits.cpu(), gpt().eval()(tokens).logits)
 
 
+def test_a_mixture_of_experts(cuda, tokens):
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.MixtralConfig(vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                                        num_attention_heads=2, num_key_value_heads=2, num_local_experts=4)  # fmt: skip
+    model = transformers.MixtralForCausalLM(config).eval()
+    expected = model(tokens).logits
+    torch.testing.assert_close(model.cuda()(tokens.cuda()).logits.cpu(), expected)
+
+
 def test_adapters_and_metrics(cuda, gpt, tokens, tmp_path):
     import peft
     import torchmetrics

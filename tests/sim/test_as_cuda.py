@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
 from d2lmini import sim
 
@@ -184,3 +185,22 @@ def test_ddp_and_a_mesh_on_ranks(cuda):
         return net.module.weight.grad.tolist(), shards.full_tensor().sum().item()
 
     assert sim.spawn(program) == [([[1.0, 1.0, 1.0]], 6.0)] * 2
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_fsdp_moves_a_model_with_buffers_as_it_is_mostly_written(cuda, version):
+    def outputs(device, wrap):
+        torch.manual_seed(0)
+        net = wrap(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)))
+        y = net(torch.arange(6.0, device=device).reshape(2, 3))
+        y.sum().backward()
+        return y.flatten().tolist()
+
+    def program(rank):
+        torch.cuda.set_device(rank)
+        options = {"device_id": torch.cuda.current_device(), "use_orig_params": True}
+        first = lambda net: FullyShardedDataParallel(net, **options)  # noqa: E731
+        return outputs("cuda", first if version == 1 else lambda net: fully_shard(net.cuda()))
+
+    for found in sim.spawn(program):
+        assert found == pytest.approx(outputs("cpu", nn.Identity()), abs=1e-6)

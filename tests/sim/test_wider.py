@@ -265,6 +265,14 @@ def test_a_gradient_on_the_wrong_device_is_an_error_as_on_cuda(place):
         torch.autograd.backward([x, x * 2], [x.detach()])
 
 
+def test_a_tensor_of_the_host_is_given_data_on_a_device():
+    x = held = torch.zeros(2)
+    x.data = torch.ones(2, device="sim:1")
+    assert (str(held.device), held.tolist(), (held + 1).tolist()) == ("sim:1", [1, 1], [2, 2])
+    x.data = x.cpu()
+    assert (str(held.device), held.tolist()) == ("cpu", [1, 1])
+
+
 def test_a_gradient_without_dimensions_is_moved():
     x = torch.ones((), device="sim:1", requires_grad=True)
     Elsewhere.apply(2, x, "sim:2").backward(torch.tensor(3.0))

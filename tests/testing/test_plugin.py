@@ -11,12 +11,18 @@ pytest_plugins = ["pytester"]
 IMPORTS = "import pytest, torch\nimport torch.distributed as dist\nfrom d2lmini import sim\n"
 
 
+@pytest.fixture(scope="module")
+def loaded():
+    """Load all that is loaded late: what a pytest inside this process imports, it takes away again."""
+    sim.enable(1)
+    sim.spawn(int)
+    sim.disable()
+
+
 @pytest.fixture
-def run(pytester, monkeypatch):
+def run(loaded, pytester, monkeypatch):
     """Return a function that runs tests with the plugin alone, and returns the outcome."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    sim.enable(1)  # what a pytest inside this process imports, it takes away again
-    sim.disable()
 
     def run(source, process=False):
         pytester.makepyfile(IMPORTS + source)
@@ -76,6 +82,41 @@ def test_deadlock():
 """)
     done.assert_outcomes(failed=2)
     done.stdout.fnmatch_lines(["*assert 1 == 0*", "*DeadlockError*not called by rank 1*"])
+
+
+def test_a_fixture_may_make_a_model_on_the_gpus(run):
+    run("""
+@pytest.fixture
+def model(sim_gpus):
+    return torch.nn.Linear(2, 1).to(sim_gpus[1])
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_model(model, rows):
+    assert model(torch.ones(rows, 2, device="sim:1")).shape == (rows, 1)
+""").assert_outcomes(passed=2)
+
+
+def test_ranks_skip_a_test_and_do_not_pass_what_they_cannot_run(run):
+    done = run("""
+import unittest
+
+@pytest.mark.sim_ranks(2)
+def test_skipped():
+    if dist.get_rank():
+        pytest.skip("not today")
+    dist.barrier()
+
+@pytest.mark.sim_ranks(2)
+async def test_awaited():
+    assert False
+
+@pytest.mark.sim_ranks(2)
+class TestOfUnittest(unittest.TestCase):
+    def test_method(self):
+        pass
+""")
+    done.assert_outcomes(skipped=1, errors=2)
+    done.stdout.fnmatch_lines(["*call sim.spawn inside the test*"])
 
 
 @pytest.mark.process

@@ -22,8 +22,9 @@ def compatible(own):
 
 
 def data(own):
-    """Return the property ``data`` of a parameter on the host, which may be given a tensor on a simulated GPU."""
-    def assign(parameter, value):
-        become(parameter, value) if type(value) is SimTensor else own.__set__(parameter, value)
+    """Return the property ``data`` of a tensor on the host, which may be given one on a simulated GPU."""
+    def assign(tensor, value):
+        moves = type(value) is SimTensor and type(tensor) is not SimTensor
+        become(tensor, value) if moves else own.__set__(tensor, value)
 
     return property(own.__get__, assign)

@@ -88,7 +88,7 @@ def _others():
     yield Patch("torch.UntypedStorage", "__new__", storages.new, _STORAGES, "2.11")
     yield Patch("torch.UntypedStorage", "device", storages.device, _STORAGES, "2.11")
     yield Patch("torch.UntypedStorage", "resize_", storages.resize_, _STORAGES, "2.11")
-    yield Patch("torch.nn.Parameter", "data", parameters.data, _OBJECTS, "2.11")
+    yield Patch("torch.Tensor", "data", parameters.data, _OBJECTS, "2.11")
     yield Patch("torch", "_has_compatible_shallow_copy_type", parameters.compatible, _OBJECTS, "2.11")
     yield Patch("torch.utils", "swap_tensors", parameters.swapping, _OBJECTS, "2.11")
     yield Patch("torch", "compile", compiling.known, _DYNAMO, "2.11")
