@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.fsdp.sharded_grad_scaler  # loaded in a rank it would keep that rank's group
 from torch.autograd.profiler import profile
-from torch.distributed import distributed_c10d, rpc
+from torch.distributed import checkpoint, distributed_c10d, rpc
 from torch.distributed.fsdp import fully_sharded_data_parallel
 from torch.distributed.fsdp._fully_shard import _fsdp_param
 from torch.distributed.tensor import _redistribute
@@ -116,6 +116,11 @@ def _end_profile(profiler, *error):
             here().world.profiling = None
 
 
+def _no_async_save(*args, **options):
+    """Refuse in one line a thread beside the rank, which has no turn among the ranks, and could wait for ever."""
+    raise RuntimeError("simulated ranks cannot save beside their work: use torch.distributed.checkpoint.save")
+
+
 def _monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     """torch's own asks for gloo; every group of ours can say who is missing."""
     if not distributed_c10d._rank_not_in_group(group):
@@ -158,6 +163,7 @@ _REPLACED = {
     (dist, "split_group"): _split_group,
     (distributed_c10d, "split_group"): _split_group,
     (rpc, "init_rpc"): _no_rpc,
+    (checkpoint, "async_save"): _no_async_save,
     (dist, "batch_isend_irecv"): _batch_isend_irecv,
     (distributed_c10d, "batch_isend_irecv"): _batch_isend_irecv,
     (dist, "monitored_barrier"): _monitored_barrier,

@@ -141,6 +141,7 @@ def _profiled():
 @pytest.mark.parametrize(("call", "word"), [
     (lambda: torch.distributed.rpc.init_rpc(f"worker{dist.get_rank()}", world_size=4), "remote procedure"),
     (lambda: FullyShardedDataParallel(torch.nn.Linear(2, 2), cpu_offload=CPUOffload(True)), "CPUOffloadPolicy"),
+    (lambda: torch.distributed.checkpoint.async_save({}), "checkpoint.save"),
     (_profiled, "one rank that profiles"),
 ])  # fmt: skip
 def test_what_ranks_cannot_do_is_refused_at_once(call, word):
