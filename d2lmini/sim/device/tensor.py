@@ -6,6 +6,7 @@ numpy, pickling, storages, deepcopy.
 """
 
 import copy
+from collections import OrderedDict
 
 import torch
 
@@ -119,6 +120,10 @@ class SimTensor(torch.Tensor):
         if getattr(self, "_is_param", False):
             plain = self.detach()
             return torch._utils._rebuild_parameter, (plain, self.requires_grad, {})
+        if not self.numel():  # torch would take it for one without a storage
+            storage = torch.storage.TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True)
+            rest = 0, tuple(self.shape), self.stride(), self.requires_grad, OrderedDict()
+            return torch._utils._rebuild_tensor_v2, (storage, *rest)
         return self._reduce_ex_internal(protocol)
 
 

@@ -1,12 +1,16 @@
 """What is replaced in torch while ranks are simulated, and put back afterwards."""
 
 import contextlib
+from concurrent.futures import Future
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d, rpc
-from torch.distributed.fsdp import _init_utils
+import torch.distributed.fsdp.sharded_grad_scaler  # loaded in a rank it would keep that rank's group
+from torch.autograd.profiler import profile
+from torch.distributed import checkpoint, distributed_c10d, rpc
+from torch.distributed.fsdp import _init_utils, fully_sharded_data_parallel
 from torch.distributed.fsdp._fully_shard import _fsdp_param
+from torch.distributed.tensor import _redistribute
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.nn.parallel import DistributedDataParallel
 
@@ -65,6 +69,12 @@ def _new_group(size, place, ranks, backend, *args, **options):
     return _new_process_group(size, place, ranks, NAME if here() else backend, *args, **options)
 
 
+def _backend(group=None):
+    """Return what the backend is called: NCCL where programs find simulated GPUs under CUDA's name."""
+    name = _get_backend(group)
+    return "nccl" if state.as_cuda and name == NAME else name
+
+
 def _split_group(parent_pg=None, split_ranks=None, timeout=None, pg_options=None, group_desc=None, backend=None):
     """Return the group of those `split_ranks` of the parent that the rank is among; torch's own asks for NCCL."""
     mine, of_parent = None, dist.get_process_group_ranks(parent_pg or dist.group.WORLD)
@@ -79,6 +89,40 @@ def _no_rpc(*args, **options):
     """Refuse in one line what would wait for other processes for ever."""
     raise RuntimeError("simulated ranks have no remote procedure calls, for which processes listen on a network: use "
                        "collectives or send and recv")  # fmt: skip
+
+
+def _init_fsdp1(state, strategy, precision, offload, *options):
+    """Refuse parameters on the host: FSDP1 finds their gradients by the tensor that a change of device replaces."""
+    if here() is not None and offload is not None and offload.offload_params:
+        raise RuntimeError("simulated ranks cannot train FSDP1's parameters on the host (CPUOffload): use fully_shard "
+                           "with CPUOffloadPolicy")  # fmt: skip
+    return _init_core_state(state, strategy, precision, offload, *options)
+
+
+def _begin_profile(profiler):
+    """Refuse a second rank's profiler, with which torch, which has one a process, would end the process."""
+    rank = here()
+    if rank is not None and rank.world.profiling not in (None, profiler):
+        raise RuntimeError("expected one rank that profiles at a time: torch's profiler is one a process, "
+                           "so let a single rank start it")  # fmt: skip
+    if rank is not None:
+        rank.world.profiling = profiler
+    _prepare_trace(profiler)
+
+
+def _end_profile(profiler, *error):
+    try:
+        return _end_trace(profiler, *error)
+    finally:
+        if here() is not None:
+            here().world.profiling = None
+
+
+def _async_save(*args, async_checkpointer_type=None, async_stager=None, **options):
+    """Save at once: a thread beside the rank, as torch's, has no turn among the ranks, and could wait for ever."""
+    written = Future()
+    written.set_result(checkpoint.save(*args, **options))
+    return written
 
 
 def _monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
@@ -116,6 +160,8 @@ def _backward_ended():
 
 
 _init_process_group, _new_process_group = dist.init_process_group, distributed_c10d._new_process_group_helper
+_prepare_trace, _end_trace = profile._prepare_trace, profile.__exit__
+_get_backend, _init_core_state = dist.get_backend, fully_sharded_data_parallel._init_core_state
 _batch, _check_comm_hook = dist.batch_isend_irecv, DistributedDataParallel._check_comm_hook
 _from_id = _init_utils._get_device_from_device_id
 _REPLACED = {
@@ -123,16 +169,24 @@ _REPLACED = {
     (dist, "init_process_group"): _init_from_program,
     (distributed_c10d, "init_process_group"): _init_from_program,
     (distributed_c10d, "_new_process_group_helper"): _new_group,
+    (dist, "get_backend"): _backend,
+    (distributed_c10d, "get_backend"): _backend,
     (dist, "split_group"): _split_group,
     (distributed_c10d, "split_group"): _split_group,
     (rpc, "init_rpc"): _no_rpc,
+    (checkpoint, "async_save"): _async_save,
     (dist, "batch_isend_irecv"): _batch_isend_irecv,
     (distributed_c10d, "batch_isend_irecv"): _batch_isend_irecv,
     (dist, "monitored_barrier"): _monitored_barrier,
     (distributed_c10d, "monitored_barrier"): _monitored_barrier,
     (DistributedDataParallel, "_check_comm_hook"): _check_hook,
+    (fully_sharded_data_parallel, "_init_core_state"): _init_fsdp1,
+    (profile, "_prepare_trace"): _begin_profile,
+    (profile, "__exit__"): _end_profile,
     (dist, "Reducer"): reducer.Reducer,
     (dist, "_verify_params_across_processes"): reducer.verify_params,
     (_fsdp_param, "_chunk_with_empty"): Chunks,
+    (_redistribute, "_gen_transform_infos"): shardings.ways,
+    (_redistribute, "get_redistribute_planner"): _redistribute.DTensorRedistributePlanner,
     (ShardingPropagator, "propagate_op_sharding_non_cached"): shardings.propagate,
 }

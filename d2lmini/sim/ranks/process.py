@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import torch
 from torch.distributed import distributed_c10d
+from torch.distributed.fsdp._debug_utils import SimpleProfiler
 from torch.distributed.tensor import DTensor, _random
 
 from d2lmini.sim.device.state import state
@@ -50,7 +51,7 @@ class Process:
         if environment is not None:
             self._gpus, self._first = gpus, first
             self._environment, self._shared = environment, {}
-            self._groups, self._tracker = no_groups(), Tracker()
+            self._groups, self._tracker, self._profiled = no_groups(), Tracker(), set()
             if numpy:
                 self._numpy = numpy.random.MT19937()
                 self._numpy.state = numpy.random.get_state(legacy=False)
@@ -61,7 +62,7 @@ class Process:
         self._torch, self._python = torch.default_generator.get_state(), random.getstate()
         self._numpy = numpy and numpy.random.get_bit_generator()
         self._tracker, self._handlers = _random._rng_tracker, _handlers.copy()
-        self._excepthook = sys.excepthook
+        self._excepthook, self._profiled = sys.excepthook, SimpleProfiler.profiling  # what FSDP1 is timing
         self._gpus, self._first = state.gpus, getattr(state.clock, "first", 0)
         self._environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
         self._shared = {owner: owner._shared_state for owner in _shared_by_instances()}
@@ -74,6 +75,7 @@ class Process:
         if numpy:
             numpy.random.set_bit_generator(self._numpy)
         _random._rng_tracker, sys.excepthook = self._tracker, self._excepthook
+        SimpleProfiler.profiling = self._profiled
         state.gpus = self._gpus
         if hasattr(state.clock, "first"):
             state.clock.first = self._first

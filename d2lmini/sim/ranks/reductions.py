@@ -76,4 +76,4 @@ def _factor(op):
 
 
 def _kind(op):
-    return op.op if isinstance(op, ReduceOp) else op
+    return getattr(op, "op", op)

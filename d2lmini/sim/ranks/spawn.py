@@ -68,6 +68,7 @@ class World:
         self.ranks = [Rank(first + i, i, self, state.clock, gpus) for first, gpus in _nodes(size)
                       for i in range(min(len(gpus), size - first))]  # fmt: skip
         self.store, self.shardings, self.works = dist.HashStore(), {}, WeakSet()
+        self.profiling = None  # the profiler that one of the ranks has started
 
     def run(self, fn, args):
         """Run `fn` on all ranks and return its results; raises the error of the first that raised one."""

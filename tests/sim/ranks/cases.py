@@ -13,7 +13,7 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.join import Join
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
@@ -245,6 +245,7 @@ def sharded(model, **options):
 
 
 @case(trained, shards, name="fully_shard")
+@case(trained, name="fully_shard, parameters on the host", offload_policy=CPUOffloadPolicy())
 @case(trained, lambda n: shards(n, gathers=1), name="fully_shard, reshard_after_forward=False",
       reshard_after_forward=False)  # fmt: skip
 @case(trained, lambda n: shards(n, width=2), 1e-2, name="fully_shard, bfloat16",

@@ -143,6 +143,27 @@ def test_every_collective(how):
             equal(out["all"][other], given(10 * other + rank, shape=(2,)))
 
 
+def test_a_group_is_called_as_torchs_own():
+    def run(rank):
+        group, most, total, first = dist.group.WORLD, mine(rank), mine(rank), mine(rank)
+        lists = [mine(9) for _ in range(N)], [[mine(9)] for _ in range(N)]
+        group.allreduce([most], op=dist.ReduceOp.MAX).wait()
+        group.reduce(total, root=1).wait()
+        group.broadcast(first, 2).wait()
+        group.allgather(lists[0], mine(rank)).wait()
+        dist.all_gather_coalesced(lists[1], [mine(rank)])
+        with sim.as_cuda():
+            assert dist.get_backend() == "nccl"
+        return most, first, total, *lists[0], *(some for some, in lists[1])
+
+    for rank, (most, first, total, *gathered) in enumerate(sim.spawn(run)):
+        equal(most, reduce(torch.maximum, all_given()))
+        equal(first, given(2))
+        equal(total, sum(all_given()) if rank == 1 else given(rank))
+        for got, wanted in zip(gathered, all_given() * 2, strict=True):
+            equal(got, wanted)
+
+
 def test_all_to_all_of_uneven_parts():
     sizes = [[0, 1, 2, 3], [3, 0, 1, 0], [1, 1, 1, 1], [0, 0, 0, 2]]  # from, to
 

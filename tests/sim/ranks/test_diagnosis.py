@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel
 
 from d2lmini import sim
 from d2lmini.sim import DeadlockError, MismatchError, RankError
@@ -131,7 +132,17 @@ def test_wrong_arguments_are_told_by_the_rank_that_gives_them():
     failing(RuntimeError, floats, "rank 0 of 4", "integers")
 
 
-def test_remote_procedure_calls_are_refused_at_once():
-    sim.enable(2)
-    with pytest.raises(RankError, match="remote procedure"):
-        sim.spawn(lambda rank: torch.distributed.rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2))
+def _profiled():
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        dist.barrier()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("call", "word"), [
+    (lambda: torch.distributed.rpc.init_rpc(f"worker{dist.get_rank()}", world_size=4), "remote procedure"),
+    (lambda: FullyShardedDataParallel(torch.nn.Linear(2, 2), cpu_offload=CPUOffload(True)), "CPUOffloadPolicy"),
+    (_profiled, "one rank that profiles"),
+])  # fmt: skip
+def test_what_ranks_cannot_do_is_refused_at_once(call, word):
+    with pytest.raises(RankError, match=word):
+        sim.spawn(lambda rank: call())

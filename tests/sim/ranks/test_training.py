@@ -1,5 +1,6 @@
 """Unmodified programs of `torch.distributed` on 2, 4 and 8 simulated ranks: see `cases`."""
 
+import io
 import itertools
 import math
 from functools import partial
@@ -17,6 +18,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.fsdp._fully_shard._fsdp_common import _chunk_with_empty
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor, randn
 from torch.nn.functional import dropout
@@ -56,7 +58,9 @@ def test_a_checkpoint_of_four_shards_goes_on_in_two(tmp_path):
         whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
         options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
         set_model_state_dict(model, whole if rank == 0 else {}, options=options)
-        checkpoint.save(dict(zip("mo", get_state_dict(model, optimizer))), checkpoint_id=tmp_path)
+        saved = checkpoint.async_save(dict(zip("mo", get_state_dict(model, optimizer))), checkpoint_id=tmp_path)
+        cases.steps(model, *cases.share(), optimizer)  # what goes on meanwhile is not what was saved
+        saved.result()
 
     def load(rank):
         model, optimizer = begun()
@@ -114,6 +118,39 @@ def test_results_of_dtensors_are_on_their_own_ranks_mesh():
         for (place, result), wanted in zip(found, [4 * x, 2 * x + 2, 2 * x + 2], strict=True):
             assert list(place) == [rank // 2, rank % 2]
             assert torch.equal(result, wanted)
+
+
+def test_parts_of_different_lengths_are_redistributed_and_saved():
+    """Rank 3 has no row of three."""
+    def run(rank):
+        whole, mesh = torch.arange(21.0, device="sim").view(3, 7), init_device_mesh("sim", (2, 2))
+        x, file = distribute_tensor(whole, mesh, [Shard(0), Shard(0)]), io.BytesIO()
+        torch.save(x, file)
+        file.seek(0)
+        again, columns = torch.load(file, weights_only=False), x.redistribute(placements=[Shard(1)] * 2)
+        return len(again.to_local()), again.full_tensor().cpu(), columns.full_tensor().cpu()
+
+    sim.enable(4)
+    for rank, (rows, *results) in enumerate(sim.spawn(run)):
+        assert rows == (rank < 3)
+        assert all(torch.equal(result, torch.arange(21.0).view(3, 7)) for result in results)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_fsdp1_keeps_once_a_process_each_rank_has_for_itself():
+    def run(rank):
+        from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+
+        model = FullyShardedDataParallel(torch.nn.Linear(3, 3).to("sim"), use_orig_params=True)
+        optimizer, scaler = torch.optim.Adam(model.parameters()), ShardedGradScaler("sim")
+        scaler.scale(model(torch.ones(2, 3, device="sim")).sum()).backward()
+        scaler.step(optimizer)
+        state = FullyShardedDataParallel.optim_state_dict(model, optimizer)["state"]
+        return [state[name]["exp_avg"].cpu() for name in ("weight", "bias")]
+
+    sim.enable(2)
+    for average, shape in zip(sim.spawn(run)[0], [(3, 3), (3,)], strict=True):
+        torch.testing.assert_close(average, torch.full(shape, 0.2))  # a tenth of each gradient, which is 2
 
 
 def test_the_chunks_of_a_parameter_are_torchs():
