@@ -5,7 +5,6 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("never place 0", "rng.randrange(i)", "rng.randrange(min(1, i - 1), i)"),
     ("one value is copied, not exchanged", "places[i], places[j] = places[j], places[i]", "places[i] = places[j]"),
     ("nothing is returned", "    return places\n", "    pass\n"),
-    ("no list", "    return places\n", "    return iter(places)\n"),
     ("some cycles come more often", "rng.randrange(i)", "min(rng.randrange(i), rng.randrange(i))"),
 ]
 

@@ -4,6 +4,7 @@
       ├── rank ── process          one rank: its device and streams; what it would have for itself as a process
       └── group ── work            the process group that torch calls, and what each call gives back
             └── exchange           where the ranks' calls meet and are compared
+                  ├── options                            what a call asks for
                   ├── values, schedules ── reductions    what a collective does with the tensors
                   └── costs ── paths, schedules          what it takes, and on which wires
     patches                        what is replaced in torch meanwhile

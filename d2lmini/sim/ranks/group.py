@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from d2lmini.sim.device.tensor import SimTensor
-from d2lmini.sim.ranks import reductions, schedules, values
+from d2lmini.sim.ranks import options, reductions, schedules, values
 from d2lmini.sim.ranks.exchange import Call
 from d2lmini.sim.ranks.work import Together
 
@@ -15,11 +15,7 @@ NAME = "simccl"
 
 
 class SimGroup(dist.ProcessGroup):
-    """A group as one rank has it. place, size: in the group; exchange: where its ranks meet; owner: the `Rank`.
-
-    As in torch's own class, a call may name the reduction or the root itself, in place of its options, and give one
-    tensor in place of a list of them.
-    """
+    """A group as one rank has it. place, size: in the group; exchange: where its ranks meet; owner: the `Rank`."""
 
     supports_splitting = supports_coalescing = supports_time_estimate = False
 
@@ -64,24 +60,24 @@ class SimGroup(dist.ProcessGroup):
 
     def allreduce(self, tensors, opts=None, op=None):
         """Reduce each tensor over the ranks, in place."""
-        return self._reduce("all_reduce", _listed(tensors), _reduction(opts, op))
+        return self._reduce("all_reduce", options.listed(tensors), options.reduction(opts, op))
 
     allreduce_coalesced = allreduce
 
     def reduce(self, tensors, opts=None, op=None, root=None):
         """Reduce into the root's tensors."""
-        op = _reduction(None if isinstance(opts, int) else opts, op)
-        return self._reduce("reduce", _listed(tensors), op, _root(opts, root))
+        op = options.reduction(None if isinstance(opts, int) else opts, op)
+        return self._reduce("reduce", options.listed(tensors), op, options.root(opts, root))
 
     def broadcast(self, tensors, opts=None, root=None):
         """Fill the tensors of all with the root's."""
-        root, tensors = _root(opts, root), _listed(tensors)
+        root, tensors = options.root(opts, root), options.listed(tensors)
         act, same = values.broadcast_from(root), {"shapes": _shapes(tensors)}
         return self._join("broadcast", tensors, tensors, act, values.nbytes(tensors), same, root)
 
     def allgather(self, outputs, inputs, opts=None):
         """Fill the list of outputs for each input with the inputs of all ranks."""
-        outputs, inputs = (outputs if inputs is _listed(inputs) else [outputs]), _listed(inputs)
+        outputs, inputs = (outputs if inputs is options.listed(inputs) else [outputs]), options.listed(inputs)
         self._check_lists(outputs)
         return self._join("all_gather", inputs, outputs, values.gathered(), self._size * values.nbytes(inputs))
 
@@ -101,7 +97,7 @@ class SimGroup(dist.ProcessGroup):
 
     def gather(self, outputs, inputs, opts=None):
         """Fill the root's list of outputs with the inputs of all ranks."""
-        root = _root(opts)
+        root = options.root(opts)
         if self._place == root:
             self._check_lists(outputs)
         size = self._size * values.nbytes(inputs)
@@ -109,7 +105,7 @@ class SimGroup(dist.ProcessGroup):
 
     def scatter(self, outputs, inputs, opts=None):
         """Fill each rank's output with its tensor of the root's list."""
-        root = _root(opts)
+        root = options.root(opts)
         if self._place == root:
             self._check_lists(inputs)
         sent, size = inputs[0] if inputs else [], self._size * values.nbytes(outputs)
@@ -118,7 +114,7 @@ class SimGroup(dist.ProcessGroup):
     def reduce_scatter(self, outputs, inputs, opts=None):
         """Reduce the lists over the ranks; each keeps its place's tensor."""
         self._check_lists(inputs)
-        op, size = _reduction(opts), values.nbytes(inputs)
+        op, size = options.reduction(opts), values.nbytes(inputs)
         return self._join("reduce_scatter", inputs, outputs, values.reduce_scattered, size, op=op)
 
     def reduce_scatter_single(self, output, tensor, opts=None):
@@ -128,7 +124,7 @@ class SimGroup(dist.ProcessGroup):
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
         """As `reduce_scatter_single`, for several tensors in one go."""
         self._check_shares(inputs)
-        op, size = _reduction(opts), values.nbytes(inputs)
+        op, size = options.reduction(opts), values.nbytes(inputs)
         same, act = {"shapes": _shapes(inputs)}, values.reduce_scattered_in_one
         return self._join("reduce_scatter", inputs, outputs, act, size, same, op=op)
 
@@ -241,22 +237,6 @@ class SimGroup(dist.ProcessGroup):
             raise ValueError(f"expected split sizes, or a first dimension that {self._size} ranks can share equally, "
                              f"got shape {list(tensor.shape)}")  # fmt: skip
         return list(tensor.detach().split(sizes or [tensor.shape[0] // self._size] * self._size))
-
-
-def _listed(tensors):
-    return [tensors] if isinstance(tensors, torch.Tensor) else tensors
-
-
-def _reduction(opts, op=None):
-    """Return the reduction that a call names itself or in its options."""
-    asked = opts if op is None else op
-    return dist.ReduceOp.SUM if asked is None else getattr(asked, "reduceOp", asked)
-
-
-def _root(opts, root=None):
-    """Return the root that a call names itself or in its options."""
-    asked = opts if root is None else root
-    return 0 if asked is None else getattr(asked, "rootRank", asked)
 
 
 def _shapes(tensors):
