@@ -22,10 +22,9 @@ from d2lmini.timing import Measurement, Timer, measure, take_turns
 from d2lmini.trainer.trainer import Trainer
 
 WARMUP = 3  # epochs: with CUDA graphs a size of batch is compiled in the first, recorded in the second, then replayed
-COMPILED = {  # way -> its name, whether torch compiles the network, arguments of the trainer
-    "compiled": ("compiled", True, {}),
-    "cuda-graph": ("a step one CUDA graph", False, {"cuda_graph": True}),
-    "compiled-cuda-graph": ("compiled, a step one CUDA graph", True, {"cuda_graph": True}),
+COMPILED = {  # way -> its name, how torch compiles the network
+    "compiled": ("compiled", "default"),
+    "cuda-graph": ("compiled, forward and backward each a CUDA graph", "reduce-overhead"),
 }
 STEPS = {"LeNet": (LeNet, (256, 1, 28, 28)), "ResNet-50": NETWORKS["ResNet-50"]}
 
@@ -38,11 +37,11 @@ def digits(count):
     return train.images[which], train.labels[which], told
 
 
-def trained(batches, devices, compiled=False, **options):
-    """Return a function that trains a LeNet of its own for one more epoch."""
+def trained(batches, devices, mode=None):
+    """Return a function that trains a LeNet of its own for one more epoch, compiled in that mode of torch's if any."""
     # dynamic=False: else the short last batch would turn the code into code for any size.
-    model = torch.compile(LeNet(), dynamic=False) if compiled else LeNet()
-    trainer = Trainer(model, nn.CrossEntropyLoss(), partial(torch.optim.SGD, lr=LR), devices, **options)
+    model = torch.compile(LeNet(), dynamic=False, mode=mode) if mode else LeNet()
+    trainer = Trainer(model, nn.CrossEntropyLoss(), partial(torch.optim.SGD, lr=LR), devices)
     return lambda: trainer.fit(batches, 1)
 
 
@@ -66,9 +65,9 @@ def compiled(batches, device, asked):
     """
     ways, failed = {}, []
     for way in asked:
-        name, compile, options = COMPILED[way]
+        name, mode = COMPILED[way]
         try:
-            epoch = trained(batches, [device], compile, **options)
+            epoch = trained(batches, [device], mode)
             epoch()
             ways[f"Trainer, data on the device, {name}"] = epoch
         except Exception as error:

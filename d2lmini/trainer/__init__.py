@@ -5,8 +5,7 @@
     trainer                        one loop of epochs
      ├── replicas                  a step: shards, losses, gradients, update; over a comm
      │    ├── comm ── ddp          the devices of one process, or a process for each of torch.distributed
-     │    ├── replicate            copies of a model
-     │    └── cuda_graphs          a step recorded as one CUDA graph
+     │    └── replicate            copies of a model
      ├── history, losses           what a run recorded
      ├── state ── rng, facts       what a checkpoint holds, and whether it is of the same run
      └── checkpoint ── seal, files    the file: whole, or not there

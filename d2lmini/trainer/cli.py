@@ -181,8 +181,7 @@ def make_trainer(options, where):
     """Return the trainer that the options describe, on the devices `where`."""
     optimizer = {
         "sgd": partial(torch.optim.SGD, lr=options.lr, momentum=options.momentum, weight_decay=options.weight_decay),
-        "adam": partial(torch.optim.Adam, lr=options.lr, weight_decay=options.weight_decay,
-                        capturable=options.cuda_graph),
+        "adam": partial(torch.optim.Adam, lr=options.lr, weight_decay=options.weight_decay),
     }[options.optimizer]
     return Trainer(MODELS[options.model](seed=options.seed), nn.CrossEntropyLoss(), optimizer, where,
                    **arguments.training(options))  # fmt: skip

@@ -98,7 +98,7 @@ def training(options):
         "step": partial(torch.optim.lr_scheduler.StepLR, step_size=-(-options.epochs // 3)),
     }[options.schedule]
     amp = None if options.amp == "none" else getattr(torch, options.amp)
-    names = ("allreduce", "accumulate", "clip", "cuda_graph", "overlap", "engine")
+    names = ("allreduce", "accumulate", "clip", "overlap", "engine")
     return {**{name: getattr(options, name) for name in names},
             "buckets": int(options.buckets * MIB), "schedule": schedule, "amp": amp}  # fmt: skip
 
@@ -180,7 +180,6 @@ def _add_training(add):
     add("--accumulate", type=number(int, 1), default=1, metavar="N", help="batches in an update")
     add("--clip", type=number(float, 0, above=True), metavar="NORM", help="largest norm of all gradients together")
     add("--amp", choices=("none", "bfloat16", "float16"), default="none", help="type for autocast")
-    add("--cuda-graph", action="store_true", help="record the whole step as one CUDA graph, on one CUDA GPU")
     add("--seed", type=number(int, 0), default=0, metavar="N", help="of all random numbers")
 
 

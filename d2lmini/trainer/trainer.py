@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from tqdm import auto as bars
 
 from d2lmini.timing import Timer, provenance
-from d2lmini.trainer import comm, cuda_graphs, facts, state
+from d2lmini.trainer import comm, facts, state
 from d2lmini.trainer.by_cells import HyperParameters
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.errors import DivergedError
@@ -44,7 +44,6 @@ class Trainer(HyperParameters):
     accumulate: the number of batches that make one update, with the gradient of all their examples together.
     clip: the largest norm of all gradients together. amp: ``torch.bfloat16`` or ``torch.float16`` for autocast; with
     float16 the loss is scaled so that small gradients survive.
-    cuda_graph: whether to record the whole step with its update as one CUDA graph, on one CUDA GPU; see `cuda_graphs`.
     A model may also come compiled: ``Trainer(torch.compile(LeNet(), dynamic=False), …)``.
 
     Raises ValueError when there is no device or no parameter to train, and for settings that make no sense.
@@ -63,14 +62,12 @@ class Trainer(HyperParameters):
         settings: those of `Settings`, with its defaults.
         """
         self.settings = Settings(**settings)
-        check(self.settings, ())
+        check(self.settings)
         self.devices = comm.choose_devices(devices, self.settings.engine)
-        check(self.settings, self.devices)
         self.comm = comm.make_comm(self.settings, self.devices)
         check_model(model, loss, exact=self.comm.world_size == self.settings.accumulate == 1)
         self.engine = Replicas(model, loss, optimizer, self.comm, self.settings)
         self.replicas, self.optimizers = self.engine.modules, self.engine.optimizers
-        cuda_graphs.record_steps(self.engine)
         self.history = History()
         self._batches, self._data = None, {"facts": {}, "epoch": None}  # of the last `fit`; what decides them
 

@@ -64,7 +64,7 @@ def test_what_must_not_be_written_is_refused_before_anything_is_measured(monkeyp
 
 def test_which_ways_to_compile_are_measured_where():
     every = gpu.parse([]).compile
-    assert gpu.compiled(every, "cuda") == ["compiled", "cuda-graph", "compiled-cuda-graph"]
+    assert gpu.compiled(every, "cuda") == ["compiled", "cuda-graph"]
     assert gpu.compiled(every, "cpu") == ["compiled"]
     assert gpu.compiled(every, "sim") == gpu.compiled(["none"], "cuda") == []
 

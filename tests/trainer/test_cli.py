@@ -150,7 +150,6 @@ def test_the_trainer_is_the_one_that_was_asked_for():
     (["--json", "c.pt.previous", "--checkpoint", "c.pt", "--resume"], "--json: .*checkpoint"),
     (["--checkpoint", "no/such/c.pt"], "--checkpoint: .*no folder"), (["--colour"], "--colour"), (["digits"], "digits"),
     (["--checkpoint", "x" * 250], "--checkpoint: .*long"),
-    (["--cuda-graph", "--accumulate", "2"], "--cuda-graph: .*accumulate"),
 ])  # fmt: skip
 def test_bad_arguments_get_one_line_and_code_2(capsys, words, line):
     code, out, err = run(capsys, *words)
