@@ -4,22 +4,11 @@
         ├── cost_model                                what a schedule should take on a machine
     executor ──── operands (what may be combined)     carries out a schedule over tensors, one on each device
         │
-    on_devices ── ledger                              the collectives by name, with the messages that each sent
+    on_devices ── ledger                              the same, with a record of the messages that were sent
     buckets                                           many small tensors in few messages
 """
 
 from d2lmini.collectives.buckets import allreduce_buckets
-from d2lmini.collectives.on_devices import (
-    all_gather,
-    allreduce,
-    broadcast,
-    gather,
-    reduce,
-    reduce_scatter,
-    run,
-    scatter,
-)
+from d2lmini.collectives.on_devices import allreduce, run
 
-__all__ = [
-    "all_gather", "allreduce", "allreduce_buckets", "broadcast", "gather", "reduce", "reduce_scatter", "run", "scatter",
-]  # fmt: skip
+__all__ = ["allreduce", "allreduce_buckets", "run"]

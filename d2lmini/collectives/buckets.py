@@ -9,7 +9,6 @@ Gradients become views of their bucket, so that nothing is copied back.
 import torch
 
 from d2lmini.collectives.on_devices import allreduce
-from d2lmini.collectives.operands import must_agree
 
 
 def plan_buckets(tensors, bucket_bytes):
@@ -51,9 +50,12 @@ def allreduce_buckets(replicas, bucket_bytes=25 * 2**20, algorithm="ring", **opt
     """All-reduce ``replicas[rank][i]`` over the ranks for every i, in place; return a ledger for each bucket.
 
     bucket_bytes: 25 MiB is the default of PyTorch's DistributedDataParallel. The rest is as in `on_devices.allreduce`.
-    Raises ValueError where the ranks' lists differ in length or their tensors do not agree, and then changes nothing.
+    Raises ValueError where the ranks' lists differ, and then changes nothing.
     """
-    _must_agree(replicas)
+    alike = [[(tensor.shape, tensor.dtype) for tensor in tensors] for tensors in replicas]
+    wrong = [rank for rank, found in enumerate(alike) if found != alike[0]]
+    if wrong or not replicas:
+        raise ValueError(f"rank {wrong[0]}: expected tensors like rank 0's" if wrong else "expected a rank, got none")
     ledgers = []
     for bucket in plan_buckets(replicas[0], bucket_bytes):
         flat = [torch.cat([tensors[i].reshape(-1) for i in bucket]) for tensors in replicas]
@@ -75,16 +77,3 @@ def _gradient(p):
     if p.grad.is_sparse:
         raise ValueError("an allreduce needs dense gradients, got a sparse one: use Embedding(sparse=False)")
     return p.grad
-
-
-def _must_agree(replicas):
-    if not replicas:
-        raise ValueError("expected at least one rank's list of tensors, got none")
-    for rank, tensors in enumerate(replicas):
-        if len(tensors) != len(replicas[0]):
-            raise ValueError(f"rank {rank}: expected {len(replicas[0])} tensors like rank 0, got {len(tensors)}")
-    for i, same in enumerate(zip(*replicas)):
-        try:
-            must_agree(same, len(replicas))
-        except ValueError as error:
-            raise ValueError(f"tensor {i}: {error}") from None

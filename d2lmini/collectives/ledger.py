@@ -52,16 +52,6 @@ class Ledger:
             total[message.link] += message.nbytes
         return dict(sorted(total.items()))
 
-    def __str__(self):
-        lines = [f"{self.name}, {self.world_size} ranks, {self.nbytes:,} bytes a rank: {self.steps} steps"]
-        lines += ["step  from → to      bytes    start – end, µs  link"]
-        for m in self.messages:
-            times = "–".center(17) if m.start is None else f"{m.start * 1e6:7.1f} – {m.end * 1e6:<7.1f}"
-            lines.append(f"{m.step:4}  {m.src:4} → {m.dst:<2} {m.nbytes:10,}  {times}  {m.link}")
-        if self.seconds is not None:
-            lines.append(f"simulated on {self.clock}: {self.seconds * 1e6:.1f} µs")
-        return "\n".join(lines)
-
     def _bytes(self, end):
         total = Counter()
         for message in self.messages:

@@ -1,4 +1,4 @@
-"""Collectives over tensors, one for each rank, in place; each returns the ledger of the messages that it sent."""
+"""Collectives over tensors, one for each rank, in place, and the ledger of the messages that they sent."""
 
 import torch
 
@@ -9,7 +9,13 @@ from d2lmini.collectives.ledger import Ledger, Message
 
 @torch.no_grad()
 def run(schedule, tensors, launches="one"):
-    """Carry out `schedule` on `tensors` as `executor.execute` does; return the `ledger.Ledger`."""
+    """Carry out `schedule` on `tensors` as `executor.execute` does; return the `ledger.Ledger`.
+
+    >>> tensors = [torch.arange(4.0), torch.zeros(4)]
+    >>> ledger = collectives.run(collectives.schedules.scatter(2), tensors)
+    >>> tensors[1].tolist()
+    [0.0, 0.0, 2.0, 3.0]
+    """
     if not tensors or tensors[0].device.type != "sim" or not sim.has_clock():
         executor.execute(schedule, tensors, launches)
         return _ledger(schedule, tensors[0])
@@ -41,44 +47,6 @@ def allreduce(tensors, algorithm="ring", launches="one", **options):
     if not isinstance(algorithm, schedules.Schedule):
         algorithm = schedules.named(algorithm, len(tensors), **options)
     return run(algorithm, tensors, launches)
-
-
-def broadcast(tensors, root=0, **options):
-    """Make each of `tensors` equal to the root's; return the ledger."""
-    return run(schedules.broadcast(len(tensors), root), tensors, **options)
-
-
-def reduce(tensors, root=0, **options):
-    """Add all of `tensors` up in the root's; the others are left with partial sums. Return the ledger."""
-    return run(schedules.reduce(len(tensors), root), tensors, **options)
-
-
-def scatter(tensors, root=0, **options):
-    """Give rank r chunk r of the root's tensor, in the same place of its own; return the ledger.
-
-    Chunks are those of ``flatten().tensor_split(P)``. The rest of the other ranks' tensors may be overwritten.
-
-    >>> tensors = [torch.arange(4.0), torch.zeros(4)]
-    >>> ledger = collectives.scatter(tensors)
-    >>> tensors[1].tolist()
-    [0.0, 0.0, 2.0, 3.0]
-    """
-    return run(schedules.scatter(len(tensors), root), tensors, **options)
-
-
-def gather(tensors, root=0, **options):
-    """Bring chunk r of rank r into the root's tensor, for every r; return the ledger. Chunks as in `scatter`."""
-    return run(schedules.gather(len(tensors), root), tensors, **options)
-
-
-def all_gather(tensors, **options):
-    """Bring chunk r of rank r into every tensor, for every r; return the ledger. Chunks as in `scatter`."""
-    return run(schedules.all_gather(len(tensors)), tensors, **options)
-
-
-def reduce_scatter(tensors, **options):
-    """Leave rank r with chunk r of the sum of all tensors, the rest being partial; return the ledger."""
-    return run(schedules.reduce_scatter(len(tensors)), tensors, **options)
 
 
 def _place_and_time(spans, begin):

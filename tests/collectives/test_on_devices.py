@@ -135,17 +135,17 @@ def test_collectives_with_a_root(world_size, n, seed):
         return [tensor.clone() for tensor in old]
 
     data = fresh()
-    on_devices.broadcast(data, root)
+    on_devices.run(schedules.broadcast(world_size, root), data)
     assert all(torch.equal(tensor, old[root]) for tensor in data)
     data = fresh()
-    on_devices.reduce(data, root)
+    on_devices.run(schedules.reduce(world_size, root), data)
     assert torch.equal(data[root], torch.stack(old).sum(0))
     data = fresh()
-    on_devices.scatter(data, root)
+    on_devices.run(schedules.scatter(world_size, root), data)
     assert all(torch.equal(chunk(data[r], r, world_size), chunk(old[root], r, world_size)) for r in range(world_size))
     assert torch.equal(data[root], old[root])
     data = fresh()
-    on_devices.gather(data, root)
+    on_devices.run(schedules.gather(world_size, root), data)
     assert torch.equal(data[root], torch.cat([chunk(old[r], r, world_size) for r in range(world_size)]))
 
 
@@ -154,11 +154,11 @@ def test_collectives_with_a_root(world_size, n, seed):
 def test_collectives_without_a_root(world_size, n):
     old = telling(world_size, n)
     data = [tensor.clone() for tensor in old]
-    on_devices.all_gather(data)
+    on_devices.run(schedules.all_gather(world_size), data)
     want = torch.cat([chunk(old[r], r, world_size) for r in range(world_size)])
     assert all(torch.equal(tensor, want) for tensor in data)
     data, total = [tensor.clone() for tensor in old], torch.stack(old).sum(0)
-    on_devices.reduce_scatter(data)
+    on_devices.run(schedules.reduce_scatter(world_size), data)
     assert all(torch.equal(chunk(data[r], r, world_size), chunk(total, r, world_size)) for r in range(world_size))
 
 
@@ -196,10 +196,10 @@ def test_a_bucket_is_as_full_as_it_can_be():
 
 def test_buckets_change_nothing_when_ranks_disagree():
     replicas = [[torch.ones(2), torch.ones(3)], [torch.ones(2), torch.ones(4)]]
-    with pytest.raises(ValueError, match=r"tensor 1: rank 1: .* shape"):
+    with pytest.raises(ValueError, match="rank 1: expected tensors like"):
         allreduce_buckets(replicas)
     assert all(torch.equal(tensor, torch.ones_like(tensor)) for tensors in replicas for tensor in tensors)
-    with pytest.raises(ValueError, match="rank 1: expected 2 tensors"):
+    with pytest.raises(ValueError, match="rank 1: expected tensors like"):
         allreduce_buckets([replicas[0], replicas[1][:1]])
     with pytest.raises(ValueError, match="got 0"):
         allreduce_buckets(replicas[:1], 0)
@@ -321,7 +321,7 @@ def test_a_buffer_is_not_overwritten_while_it_is_sent(switched):
     data = [torch.ones(10**6, device=device) for device in switched]
     devices.synchronize(*switched)
     with sim.trace() as trace:
-        on_devices.broadcast(data)
+        on_devices.run(schedules.broadcast(8), data)
         data[0].mul_(3)
     sent = max(span.end for span in trace.spans if span.place == "NVLink gpu0 out")
     tripled = next(span for span in trace.spans if (span.name, span.kind) == ("mul_", "operation"))
@@ -340,7 +340,7 @@ def test_peak_memory_is_the_buffer_and_one_message(switched):
 
 
 def test_no_clock_no_times():
-    ledger = on_devices.broadcast([torch.zeros(3, dtype=torch.float64) for _ in range(4)])
+    ledger = on_devices.run(schedules.broadcast(4), [torch.zeros(3, dtype=torch.float64) for _ in range(4)])
     assert (ledger.sent(), ledger.received()) == ([48, 0, 24, 0], [0, 24, 24, 24])
     assert ledger.link_bytes() == {"memory": 72}
     assert ledger.seconds is ledger.clock is None
@@ -349,10 +349,3 @@ def test_no_clock_no_times():
     ledger = allreduce([torch.ones(3, device=f"sim:{rank}") for rank in range(3)])
     assert ledger.seconds is None
     sim.disable()
-
-
-def test_a_ledger_prints_as_a_table(switched):
-    lines = str(run_on(switched[:2], 100, "ring")).splitlines()
-    assert lines[0] == "ring, 2 ranks, 400 bytes a rank: 2 steps"
-    assert lines[2] == "   0     0 → 1         200      3.8 – 6.0      NVLink gpu0 out + NVLink gpu1 in"
-    assert lines[-1].startswith("simulated on 8xH200: ")
