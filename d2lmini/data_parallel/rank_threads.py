@@ -9,7 +9,7 @@ sums and of what is printed. A GPU loses nothing by it, as it works behind the p
 """
 
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 _local = threading.local()
 
@@ -73,18 +73,8 @@ def together(functions):
 
 def exchange(value):
     """Give `value` and return the list of what all ranks gave; alone, outside of `together`, that is ``[value]``."""
-    among, rank = getattr(_local, "place", (None, 0))
-    return [value] if among is None else among.exchange(rank, value)
-
-
-@contextmanager
-def standing(among, rank):
-    """Let `exchange` in this thread call ``among.exchange(rank, value)``: for ranks that are no threads."""
-    before, _local.place = getattr(_local, "place", (None, 0)), (among, rank)
-    try:
-        yield
-    finally:
-        _local.place = before
+    lockstep, rank = getattr(_local, "place", (None, 0))
+    return [value] if lockstep is None else lockstep.exchange(rank, value)
 
 
 def _run(lockstep, rank, function, results):

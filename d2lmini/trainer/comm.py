@@ -18,9 +18,8 @@ from functools import partial
 
 import torch
 import torch.distributed as dist
-from torch.distributed.nn.functional import all_gather
 
-from d2lmini.data_parallel import gradients, rank_threads
+from d2lmini.data_parallel import gradients
 from d2lmini.data_parallel.by_hand import split_batch
 from d2lmini.devices import try_gpu
 from d2lmini.trainer import facts, rng
@@ -45,10 +44,6 @@ class Devices:
     def sum_gradients(self, parameters):
         """Give every replica the sum of all replicas' gradients; parameters: a list for each replica here."""
         gradients.reduce(parameters, self.allreduce, self.bucket_bytes)
-
-    def together(self, functions, ranks):
-        """Return what the functions return, one for each replica here of the first `ranks`; they may exchange."""
-        return rank_threads.together(functions)
 
     def add(self, number):
         """Return the sum over all processes of a number or tensor."""
@@ -91,7 +86,7 @@ class Processes:
         """Sum gradients with ``allreduce(tensor)``, which replaces it by the sum over the ranks."""
         self.devices, self.allreduce, self.bucket_bytes = [device], allreduce, bucket_bytes
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
-        self.here, self._groups = range(self.rank, self.rank + 1), {}
+        self.here = range(self.rank, self.rank + 1)
         self.places = self.gather([str(device)])
         rng.set_state(self.on_rank_0(rng.get_state))
         self._numbers = rng.OwnNumbers(device, self.rank)
@@ -105,13 +100,6 @@ class Processes:
     def sum_gradients(self, parameters):
         """Give every replica the sum of all replicas' gradients."""
         gradients.reduce(parameters, lambda flats: self.allreduce(flats[0]), self.bucket_bytes, self._anywhere)
-
-    def together(self, functions, ranks):
-        """Return what this rank's function returns, if it has one; in it the first `ranks` may exchange tensors."""
-        if ranks not in self._groups:
-            self._groups[ranks] = _Group(ranks)
-        with rank_threads.standing(self._groups[ranks], self.rank):
-            return [function() for function in functions]
 
     def add(self, number):
         """Return the sum over all ranks of a number or tensor, as a float64 on this rank's device."""
@@ -183,22 +171,6 @@ def gather_objects(value):
     found = [None] * dist.get_world_size()
     dist.all_gather_object(found, value)
     return found
-
-
-class _Group:
-    """The first `count` of the processes; making it is a collective call of all."""
-
-    def __init__(self, count):
-        """Make a group for these alone: what they exchange in backward must not be taken for a gradient's bucket."""
-        self.count, self.group = count, dist.new_group(range(count))
-
-    def exchange(self, rank, value):
-        """Give a tensor as large as the others', whose gradient finds the way back, or an object; return all."""
-        if isinstance(value, torch.Tensor):
-            return list(all_gather(value.contiguous(), group=self.group))
-        values = [None] * self.count
-        dist.all_gather_object(values, value, group=self.group)
-        return values
 
 
 def choose_devices(devices, engine):

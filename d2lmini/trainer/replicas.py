@@ -16,6 +16,7 @@ import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from d2lmini.data_parallel import gradients
+from d2lmini.data_parallel.rank_threads import together
 from d2lmini.data_parallel.reducer import OverlappedAllreduce
 from d2lmini.data_parallel.sync_batch_norm import is_synchronised
 from d2lmini.trainer import facts
@@ -34,6 +35,8 @@ class Replicas:
         self.comm, self.settings = comm, settings
         self.sums = getattr(loss, "reduction", "mean") == "sum"
         self.exchanging = comm.world_size > 1 and is_synchronised(model)
+        if self.exchanging and settings.engine != "replicas":
+            raise ValueError("SyncBatchNorm serves the replicas of one process: over several take torch.nn's")
         self.modules, self.losses = replicate(model, comm.devices), replicate(loss, comm.devices)
         self.parameters = [[p for p in m.parameters() if p.requires_grad] for m in self.modules]
         self.optimizers = [optimizer(params) for params in self.parameters]
@@ -76,7 +79,7 @@ class Replicas:
         sizes, shards = self.comm.shard(X, y)
         try:
             with self.reducer.sending(now=self.batches + 1 == self.settings.accumulate):
-                losses = (self._together if self.exchanging else self._in_turn)(sizes, shards)
+                losses = (self._together if self.exchanging else self._in_turn)(shards)
         except BaseException:  # some replicas may have gradients of this batch by now, and others not
             self.forget()
             raise
@@ -87,7 +90,7 @@ class Replicas:
         found = dict(zip(self.comm.here, losses))
         return [(size, found[rank].detach() if rank in found else None) for rank, size in enumerate(sizes)]
 
-    def _in_turn(self, sizes, shards):
+    def _in_turn(self, shards):
         """Add to the gradients those of each shard, one replica after the other, and return the shards' losses."""
         losses = []
         for i, (X, y) in enumerate(shards):
@@ -95,12 +98,11 @@ class Replicas:
             self._objective(i, losses[-1], len(X)).backward()
         return losses
 
-    def _together(self, sizes, shards):
+    def _together(self, shards):
         """The same for replicas that exchange tensors on their way, so that their losses share one graph."""
         functions = [partial(self._loss, i, X, y) for i, (X, y) in enumerate(shards)]
-        losses = self.comm.together(functions, len(sizes))
-        if losses:
-            torch.autograd.backward([self._objective(i, loss, len(shards[i][0])) for i, loss in enumerate(losses)])
+        losses = together(functions)
+        torch.autograd.backward([self._objective(i, loss, len(shards[i][0])) for i, loss in enumerate(losses)])
         return losses
 
     def _loss(self, i, X, y):
