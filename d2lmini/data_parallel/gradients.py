@@ -12,22 +12,11 @@ from torch import nn
 
 from d2lmini.collectives import executor
 from d2lmini.collectives.buckets import plan_buckets, reduce_gradients
-from d2lmini.data_parallel import by_hand
 
 
-def summing(algorithm, devices):
-    """Return the function that sums tensors, one on each of `devices`, in place.
-
-    algorithm: a name in `schedules.ALLREDUCE`; a function, which is returned; or None for a ring or, where devices are
-    of several kinds or one of them holds two replicas, for sending all through the first.
-    """
-    if callable(algorithm):
-        return algorithm
-    if algorithm is None:
-        alike = len({d.type for d in devices}) == 1 and (devices[0].type == "cpu" or len(set(devices)) == len(devices))
-        if not alike:
-            return by_hand.allreduce
-    return partial(executor.sum_tensors, algorithm=algorithm or "ring")
+def summing(algorithm):
+    """Return the function that sums tensors in place: `algorithm` itself, or what has that name (None: a ring)."""
+    return algorithm if callable(algorithm) else partial(executor.sum_tensors, algorithm=algorithm or "ring")
 
 
 def reduce(replicas, allreduce, bucket_bytes, anywhere=lambda used: used):

@@ -60,11 +60,10 @@ def run_all(replicas, shards, devices):
     """Return what each replica makes of its shard, (inputs, named inputs), in order of rank.
 
     Each runs in a thread, its device being the current one, in the caller's modes of autograd and autocast; where they
-    exchange something they wait for each other. An error is raised as it is, with a note of rank and device (Python
-    3.11).
+    exchange something they wait for each other.
     """
     modes = _modes(devices)
-    return together([partial(_call, modes, rank, *each) for rank, each in enumerate(zip(replicas, shards, devices))])
+    return together([partial(_call, modes, *each) for each in zip(replicas, shards, devices)])
 
 
 def gather(outputs, device):
@@ -113,15 +112,10 @@ def _modes(devices):
     return modes
 
 
-def _call(modes, rank, replica, shard, device):
+def _call(modes, replica, shard, device):
     with ExitStack() as stack:
         if device.type != "cpu":
             stack.enter_context(torch.get_device_module(device).device(device))
         for mode in modes:
             stack.enter_context(mode())
-        try:
-            return replica(*shard[0], **shard[1])
-        except Exception as error:
-            if hasattr(error, "add_note"):
-                error.add_note(f"in rank {rank}, on {device}")
-            raise
+        return replica(*shard[0], **shard[1])

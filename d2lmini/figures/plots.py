@@ -80,16 +80,13 @@ def show(figure, alt):
 class Animator:
     """Draw lines that grow while training runs; in a notebook, one figure that is updated in place.
 
-    The interface is d2l's: `legend` names the lines, `xlim`, `ylim`, `xscale`, `yscale` shape the axes, and `X`, `Y`
-    hold one list of points a line. Outside a notebook nothing is shown, and `figure()` gives the plot.
+    The interface is d2l's: `legend` names the lines, `xlim` and `ylim` end the axes, and `X`, `Y` hold one list of
+    points a line. Outside a notebook nothing is shown, and `figure()` gives the plot.
     """
 
-    def __init__(self, xlabel=None, ylabel=None, legend=None, xlim=None, ylim=None, xscale="linear", yscale="linear",
-                 figsize=(5.5, 3.2)):  # fmt: skip
+    def __init__(self, xlabel=None, ylabel=None, legend=None, xlim=None, ylim=None):
         """Remember how to draw; the figure appears with the first point."""
-        self.labels, self.legend, self.figsize = (xlabel, ylabel), legend or [], figsize
-        self.options = {"xscale": xscale, "yscale": yscale}
-        self.options |= {name: limits for name, limits in (("xlim", xlim), ("ylim", ylim)) if limits is not None}
+        self.labels, self.legend, self.limits = (xlabel, ylabel), legend or [], {"xlim": xlim, "ylim": ylim}
         self.X, self.Y, self._display = [], [], None
 
     def add(self, x, y):
@@ -108,13 +105,12 @@ class Animator:
     def figure(self):
         """Return what was added so far as a matplotlib figure."""
         with rc_context(STYLE):
-            figure, ax = axes(*self.labels, figsize=self.figsize)
+            figure, ax = axes(*self.labels)
             for i, (x, y) in enumerate(zip(self.X, self.Y)):
                 label = self.legend[i] if i < len(self.legend) else None
                 ax.plot(x, y, LINES[i % len(LINES)], marker="o", markersize=4, label=label)
-            ax.set(**self.options)
-            if self.options["xscale"] == "linear":  # there is no epoch 1.5
-                ax.xaxis.get_major_locator().set_params(integer=True)
+            ax.set(**self.limits)
+            ax.xaxis.get_major_locator().set_params(integer=True)  # there is no epoch 1.5
             if self.legend:
                 ax.legend()
         return figure

@@ -130,9 +130,7 @@ def run(options, where):
     Of several processes, rank 0 prints and writes.
     """
     torch.manual_seed(options.seed)
-    train_iter, test_iter = load(options)
-    if options.resident:
-        train_iter, test_iter = train_iter.to(where[0]), test_iter.to(where[0])
+    train_iter, test_iter = getattr(datasets, f"load_data_{options.data}")(options.batch_size, seed=options.seed)
     trainer = make_trainer(options, where)
     show = print if join.rank() == 0 else (lambda *args, **kwargs: None)
     show(describe(options, trainer, train_iter, test_iter))
@@ -168,13 +166,6 @@ def choose_devices(count, kind, gpu):
         what = "accelerators" if kind == "real" else f"devices, as D2LMINI_DEVICES={forced} leaves them"
         raise RuntimeError(f"expected {count or 1} or more {what}, found {len(usable)}: choose another --kind")
     return usable[:count]
-
-
-def load(options):
-    """Return the data set's two iterators."""
-    loader = getattr(datasets, f"load_data_{options.data}")
-    extra = {"root": options.folder} if options.data != "digits" else {}
-    return loader(options.batch_size, seed=options.seed, **extra)
 
 
 def make_trainer(options, where):

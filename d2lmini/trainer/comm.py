@@ -193,7 +193,7 @@ def choose_devices(devices, engine):
 def make_comm(settings, devices):
     """Return the `Devices` or the `Processes` that the settings ask for."""
     if settings.engine == "replicas":
-        return Devices(devices, gradients.summing(settings.allreduce, devices), settings.buckets)
+        return Devices(devices, gradients.summing(settings.allreduce), settings.buckets)
     return Processes(devices[0], None if settings.engine == "ddp" else _allreduce(settings.allreduce), settings.buckets)
 
 

@@ -58,7 +58,7 @@ def different(there, here):
 
 def of_options(options):
     """Return the options of a command line, but for the names of files, which may be each machine's own."""
-    own = ("json", "checkpoint", "folder")
+    own = ("json", "checkpoint")
     return _texts({name: value for name, value in vars(options).items() if name not in own})
 
 

@@ -106,8 +106,6 @@ def training(options):
 def _check_files(made, options):
     if options.resume and not options.checkpoint:
         made.error("--resume needs a file: --checkpoint FILE")
-    if options.folder and options.data == "digits":
-        made.error("argument --folder: the digits need none; choose --data mnist or fashion_mnist")
     file = options.checkpoint and Checkpoint(options.checkpoint)
     if options.json:
         try:
@@ -155,10 +153,9 @@ def _parser():
 
 
 def _add_data(add):
-    add("--data", choices=DATA, default="digits", help="digits come with the package; the others are downloaded once")
-    add("--folder", metavar="DIR", help="folder with the four files of mnist or fashion_mnist, instead")
+    add("--data", choices=DATA, default="digits",
+        help="digits come with the package; the others are downloaded once, or read from the folder D2LMINI_DATA")
     add("--batch-size", type=number(int, 1), default=64, metavar="N", help="examples in a batch, over all devices")
-    add("--resident", action="store_true", help="keep the data on the first device, as bytes; make the batches there")
     add("--devices", type=number(int, 1, most=DEVICES), metavar="N",
         help="how many, each with a replica; by default all accelerators, else the CPU")
     add("--kind", choices=("auto", "real", "sim", "cpu"), default="auto",

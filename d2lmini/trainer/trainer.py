@@ -31,8 +31,8 @@ class Trainer(HyperParameters):
     batch however unevenly that was split.
 
     allreduce: how gradients are summed, a name in `schedules.ALLREDUCE` or a function that replaces each tensor of a
-    list by the sum of all. By default a ring; where devices are of several kinds, or one of them holds two replicas,
-    all through the first. buckets: the most bytes of gradients that travel together; 0: each parameter's alone.
+    list by the sum of all; by default a ring. buckets: the most bytes of gradients that travel together; 0: each
+    parameter's alone.
     overlap: whether gradients are summed while backward still runs, a bucket as soon as all replicas have finished it,
     in a second stream of each device; see `OverlappedAllreduce`. The parameters are the same, to the last bit. It needs
     more than one bucket, and is for the engine "replicas": "ddp" always does it.

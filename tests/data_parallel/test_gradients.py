@@ -4,10 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from d2lmini import sim
 from d2lmini.data_parallel import by_hand, gradients
-
-CPU = torch.device("cpu")
 
 
 def replicas(count, dtype=torch.float64):
@@ -61,12 +58,3 @@ def test_a_gradient_in_another_order_of_memory_keeps_its_places():
     assert all(torch.equal(m.weight.grad, torch.arange(24.0).reshape(3, 2, 2, 2) * 11) for m in modules)
 
 
-def test_the_algorithm_is_chosen_by_name_or_by_the_devices():
-    sim.enable(2)
-    one, two = torch.device("sim:0"), torch.device("sim:1")
-    assert gradients.summing(None, [one, two]).keywords == {"algorithm": "ring"}
-    assert gradients.summing(None, [CPU, CPU]).keywords == {"algorithm": "ring"}
-    assert gradients.summing("tree", [one, two]).keywords == {"algorithm": "tree"}
-    for devices in ([one, one], [one, CPU], [CPU, one, CPU]):
-        assert gradients.summing(None, devices) is by_hand.allreduce
-    assert gradients.summing(len, [CPU]) is len

@@ -53,11 +53,11 @@ def test_a_history_draws_itself():
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize(
     ("bad", "epoch", "batch", "device", "rank"),
-    [([0], 1, 1, "sim:0", 0), ([15], 1, 4, "cpu", 2), ([14, 17], 1, 4, "sim:1", 1)],
+    [([0], 1, 1, "sim:0", 0), ([15], 1, 4, "sim:2", 2), ([14, 17], 1, 4, "sim:1", 1)],
 )
 def test_a_loss_that_is_not_finite_is_named(value, bad, epoch, batch, device, rank):
-    sim.enable(2)
-    trainer = Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["sim:0", "sim:1", "cpu"])
+    sim.enable(3)
+    trainer = Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["sim:0", "sim:1", "sim:2"])
     words = rf"the loss is (nan|inf) in epoch {epoch}, batch {batch}, on {device} \(rank {rank}\): lower the learning"
     with pytest.raises(DivergedError, match=words):
         trainer.fit(data(bad, value), 2)

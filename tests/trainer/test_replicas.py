@@ -83,14 +83,6 @@ def test_one_device_is_the_loop_bit_for_bit_with_clipping():
     assert equal(trainer.replicas[0], by_hand(network(), MEAN, optimizer, data(), 2, clip=0.1))
 
 
-@pytest.mark.parametrize("kinds", [["sim:0", "sim:0"], ["sim:1", "cpu", "sim:1"], ["cpu", "sim:3"]], ids=str)
-def test_any_list_of_devices_will_do(kinds):
-    trainer = Trainer(network(), MEAN, partial(SGD, lr=0.5), kinds)
-    trainer.fit(data(), 2)
-    close(trainer.replicas[0], by_hand(network(), MEAN, partial(SGD, lr=0.5), data(), 2))
-    assert [str(next(r.parameters()).device) for r in trainer.replicas] == kinds
-
-
 class Sharing(nn.Module):
     """A network with one weight used twice, and a buffer."""
 
