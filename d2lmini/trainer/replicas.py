@@ -21,7 +21,6 @@ from d2lmini.data_parallel.reducer import OverlappedAllreduce
 from d2lmini.data_parallel.sync_batch_norm import is_synchronised
 from d2lmini.trainer import facts
 from d2lmini.trainer.replicate import replicate
-from d2lmini.trainer.settings import check_optimizer
 
 
 class Replicas:
@@ -40,7 +39,6 @@ class Replicas:
         self.modules, self.losses = replicate(model, comm.devices), replicate(loss, comm.devices)
         self.parameters = [[p for p in m.parameters() if p.requires_grad] for m in self.modules]
         self.optimizers = [optimizer(params) for params in self.parameters]
-        check_optimizer(self.optimizers[0])
         self.schedulers = [settings.schedule(o) for o in self.optimizers] if settings.schedule else []
         scaled = settings.amp is torch.float16  # its smallest normal number is 6e-5: gradients would vanish
         self.scalers = [torch.amp.GradScaler(device.type) for device in comm.devices] if scaled else []

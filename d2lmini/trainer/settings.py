@@ -1,6 +1,5 @@
 """How to train: the arguments of `Trainer`, and every rule about them, which the command line has too."""
 
-import inspect
 from dataclasses import dataclass
 
 import torch
@@ -52,20 +51,10 @@ def check(settings):
         raise ValueError(": ".join(found))
 
 
-def check_model(model, loss, exact):
-    """Raise ValueError for a model or a loss that cannot be trained; `exact`: the loss always sees a whole batch."""
-    if not any(p.requires_grad for p in model.parameters()):
-        raise ValueError("expected a model with parameters to train, got one with none that requires a gradient")
+def check_loss(loss, exact):
+    """Raise ValueError for a loss that cannot be taken over shards; `exact`: it always sees a whole batch."""
     reduction = getattr(loss, "reduction", "mean")
     if reduction not in ("mean", "sum"):
         raise ValueError(f'the loss must be a mean or a sum over its batch, got reduction="{reduction}"')
     if reduction == "mean" and getattr(loss, "weight", None) is not None and not exact:
         raise ValueError('the mean of a weighted loss depends on the labels of its shard: give it reduction="sum"')
-
-
-def check_optimizer(optimizer):
-    """Raise ValueError for an optimiser that wants to compute the loss itself."""
-    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
-    if closure is not None and closure.default is inspect.Parameter.empty:
-        name = type(optimizer).__name__
-        raise ValueError(f"{name} computes the loss several times a step, and the trainer once: choose another")

@@ -18,7 +18,7 @@ from d2lmini.trainer.errors import DivergedError
 from d2lmini.trainer.history import History
 from d2lmini.trainer.losses import LossLog, finite
 from d2lmini.trainer.replicas import Replicas
-from d2lmini.trainer.settings import Settings, check, check_model
+from d2lmini.trainer.settings import Settings, check, check_loss
 
 
 class Trainer(HyperParameters):
@@ -65,7 +65,7 @@ class Trainer(HyperParameters):
         check(self.settings)
         self.devices = comm.choose_devices(devices, self.settings.engine)
         self.comm = comm.make_comm(self.settings, self.devices)
-        check_model(model, loss, exact=self.comm.world_size == self.settings.accumulate == 1)
+        check_loss(loss, exact=self.comm.world_size == self.settings.accumulate == 1)
         self.engine = Replicas(model, loss, optimizer, self.comm, self.settings)
         self.replicas, self.optimizers = self.engine.modules, self.engine.optimizers
         self.history = History()

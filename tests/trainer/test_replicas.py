@@ -215,8 +215,6 @@ def test_what_makes_no_sense_is_refused_in_one_line():
     with pytest.raises(ValueError, match="weighted"):
         Trainer(network(), nn.CrossEntropyLoss(WEIGHTED.weight.cpu()), partial(SGD, lr=0.1), ["cpu"] * 2)
     Trainer(network(), nn.CrossEntropyLoss(WEIGHTED.weight.cpu()), partial(SGD, lr=0.1), ["cpu"])
-    with pytest.raises(ValueError, match="LBFGS"):
-        Trainer(network(), MEAN, torch.optim.LBFGS, ["cpu"])
     words = nn.Sequential(nn.Embedding(4, 3, sparse=True), nn.Flatten(), nn.Linear(6, 3))
     with pytest.raises(ValueError, match="sparse"):
         Trainer(words, MEAN, partial(SGD, lr=0.1), ["cpu"] * 2).step(torch.zeros(4, 2).long(), torch.zeros(4).long())

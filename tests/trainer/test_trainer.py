@@ -56,7 +56,7 @@ def test_bad_input_gets_one_line():
     trainer = Trainer(LeNet().double(), loss, SGD, ["cpu"])
     for words, action in (
         ("device", lambda: Trainer(LeNet().double(), loss, SGD, [])),
-        ("parameters", lambda: Trainer(nn.Flatten(), loss, SGD)),
+        ("parameter", lambda: Trainer(nn.Flatten(), loss, SGD)),
         ("at least one batch", lambda: trainer.fit([], 1)),
         ("7 labels", lambda: trainer.step(X, y[:7])),
         ("0 examples", lambda: trainer.step(X[:0], y[:0])),
