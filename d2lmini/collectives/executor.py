@@ -6,8 +6,6 @@ Between steps the two wait for each other, for another GPU only through a messag
     rank 0   second stream    ▐ chunk 2 to rank 1 ▌                    all copies of a step run at the same time
              current stream   ▐ chunk 1 lands     ▌▐ add ▌
     rank 1   second stream    ▐ chunk 0 to rank 2 ▌                    what is to be added lands beside the buffer
-
-On the CPU, where ranks share one memory, what is to be added is read from the sender's buffer.
 """
 
 import contextlib
@@ -44,10 +42,7 @@ def execute(schedule, tensors, launches="one", copy=copy):
     clocked = tensors[0].device.type == "sim" and sim.has_clock()
     with sim.one_launch() if clocked and launches == "one" else contextlib.nullcontext():
         for transfers in _plan(schedule, tensors[0].numel()):
-            if ranks[0].second is None:
-                _step_in_memory(transfers, ranks)
-            else:
-                _step_between_devices(transfers, ranks, copy)
+            _step(transfers, ranks, copy)
         for rank in ranks:
             rank.finish()
 
@@ -60,7 +55,7 @@ def sum_tensors(tensors, algorithm="ring"):
 class _Transfer(NamedTuple):
     """A message of some step: elements [first, last) from rank `src` to rank `dst`, which adds them if `adds`.
 
-    sent_there: dst sends from these elements in the same step. received_here: src receives into them in the same step.
+    sent_there: dst sends from these elements in the same step.
     """
 
     src: int
@@ -68,7 +63,6 @@ class _Transfer(NamedTuple):
     part: tuple[int, int]
     adds: bool
     sent_there: bool
-    received_here: bool
 
 
 @lru_cache(maxsize=32)
@@ -78,13 +72,12 @@ def _plan(schedule, n):
     for step, send, *part in messages(schedule, n):
         steps[step].append((send, part))
 
-    def busy(end, rank, part, step):
-        return any(getattr(s, end) == rank and p[0] < part[1] and part[0] < p[1] for s, p in steps[step])
+    def sends_from(rank, part, sends):
+        return any(s.src == rank and p[0] < part[1] and part[0] < p[1] for s, p in sends)
 
     return [
-        [_Transfer(send.src, send.dst, tuple(part), send.op == "reduce",
-                   busy("src", send.dst, part, step), busy("dst", send.src, part, step)) for send, part in sends]
-        for step, sends in enumerate(steps)
+        [_Transfer(send.src, send.dst, tuple(part), send.op == "reduce", sends_from(send.dst, part, sends))
+         for send, part in sends] for sends in steps
     ]  # fmt: skip
 
 
@@ -118,21 +111,7 @@ class _Rank:
             self.tensor.copy_(self.flat.view_as(self.tensor))
 
 
-def _step_in_memory(transfers, ranks):
-    """Send and add what a step sends, between ranks in one memory: each reads what was there before the step."""
-    later = []
-    for t in transfers:
-        place, source = ranks[t.dst].part(t.part), ranks[t.src].part(t.part)
-        if t.adds or t.sent_there:
-            source = source.clone() if t.received_here else source
-            later.append((torch.Tensor.add_ if t.adds else torch.Tensor.copy_, place, source))
-        else:
-            place.copy_(source)
-    for act, place, source in later:
-        act(place, source)
-
-
-def _step_between_devices(transfers, ranks, copy):
+def _step(transfers, ranks, copy):
     """Send what a step sends, all at the same time, then add."""
     taking_part = [ranks[rank] for rank in {end for t in transfers for end in (t.src, t.dst)}]
     for rank in taking_part:
@@ -141,7 +120,7 @@ def _step_between_devices(transfers, ranks, copy):
     for t in transfers:
         place, sender = ranks[t.dst].part(t.part), ranks[t.src]
         target = torch.empty_like(place) if t.adds or t.sent_there else place
-        with sender.module.stream(sender.second):
+        with sender.module.stream(sender.second) if sender.module else contextlib.nullcontext():
             copy(target, sender.part(t.part))
         landed += [(torch.Tensor.add_ if t.adds else torch.Tensor.copy_, place, target)] if target is not place else []
     for rank in taking_part if landed else ():
