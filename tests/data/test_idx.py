@@ -79,14 +79,6 @@ def test_no_more_is_unpacked_than_the_header_announces(tmp_path):
         tracemalloc.stop()
 
 
-def test_a_pair_becomes_examples(tmp_path):
-    images, labels = read_examples(write(tmp_path / "i", idx(IMAGES)), write(tmp_path / "l", idx(LABELS)))
-    assert torch.equal(images, IMAGES.reshape(5, 1, 4, 3))
-    assert images.dtype == torch.uint8
-    assert torch.equal(labels, torch.tensor([3, 0, 9, 9, 1]))
-    assert labels.dtype == torch.int64
-
-
 @pytest.mark.parametrize(
     ("images", "labels", "keyword"),
     [

@@ -1,14 +1,11 @@
 """`DataParallel` by hand against torch's own and against one device; float64, to see mistakes alone."""
 
-import copy
-
 import pytest
 import torch
 from torch import nn
 
 from d2lmini import sim
 from d2lmini.data_parallel.module import DataParallel, gather, replicate, split
-from d2lmini.data_parallel.sync_batch_norm import SyncBatchNorm, all_reduce
 
 CPU = torch.device("cpu")
 
@@ -107,17 +104,6 @@ def test_bad_input_is_named(gpus):
         DataParallel(nn.Flatten(), [])
 
 
-def test_an_error_in_a_replica_arrives_whole(gpus):
-    class Odd(nn.Module):
-        def forward(self, X):
-            if X.device.index == 1:
-                raise KeyError("no such word")
-            return all_reduce(X)
-
-    with pytest.raises(KeyError, match="no such word"):
-        DataParallel(Odd(), gpus[:3])(torch.ones(3, 1))
-
-
 def test_replicas_share_nothing_but_what_autograd_joins():
     net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
     net.append(net[0])  # one module twice
@@ -145,13 +131,3 @@ def test_buffers_of_the_first_replica_last_and_modes_reach_the_others(gpus):
         module(torch.ones(5, 1))
     assert module.module.calls.item() == 3
     assert sorted(modes) == [(False, False, True, 0), (False, False, True, 1)]
-
-
-@pytest.mark.parametrize("k", [1, 2, 3])
-def test_batch_normalisation_over_all_devices_is_that_of_one(gpus, k):
-    norm = nn.BatchNorm2d(2).double()
-    ours = DataParallel(SyncBatchNorm.convert(copy.deepcopy(norm)), gpus[:k])
-    for n in (5, 7):
-        assert_same(gradients(ours, images(n).to(gpus[0])), gradients(norm, images(n)))
-    for mine, theirs in zip(ours.buffers(), norm.buffers(), strict=True):
-        torch.testing.assert_close(mine.cpu(), theirs)

@@ -118,11 +118,6 @@ def test_page_by_page_finishes_a_page_before_the_next(clock, machine, visits, le
     assert least <= np.count_nonzero(np.diff(pages)) <= most
 
 
-def test_unknown_visits_are_refused():
-    with pytest.raises(ValueError, match="page by page"):
-        memory_hierarchy.latency([4096], "backwards")
-
-
 def test_a_chase_goes_on_where_the_last_lap_ended(clock, machine):
     machine()
     made = clock(lambda name, args: args[2] * 3e-9)
@@ -239,22 +234,15 @@ def test_more_than_is_free_is_refused_before_it_is_taken(measure, machine):
     machine(free=100 * MIB)
     with pytest.raises(MemoryError, match="1,048,576 MiB"):
         measure([2**40])
-
-
-def test_a_chase_needs_room_for_making_its_order(machine):
-    machine(free=100 * MIB)
-    with pytest.raises(MemoryError, match="needs 120 MiB"):
+    with pytest.raises(MemoryError, match="needs 120 MiB"):  # a chase needs room for making its order
         memory_hierarchy.latency([80 * MIB])
 
 
-@pytest.mark.parametrize("threads", [0, 2, -1])
-def test_no_more_threads_than_cores(machine, threads):
+@pytest.mark.parametrize(("measure", "options", "says"), [
+    ("latency", {"visits": "backwards"}, "page by page"), ("bandwidth", {"kernel": "copy"}, "copy"),
+    *(("bandwidth", {"threads": threads}, f"got {threads}") for threads in (0, 2, -1)),
+])  # fmt: skip
+def test_what_is_not_to_be_had_is_named(machine, measure, options, says):
     machine(cores=1)
-    with pytest.raises(ValueError, match=f"got {threads}"):
-        memory_hierarchy.bandwidth([4096], threads=threads)
-
-
-def test_unknown_kernels_are_refused(machine):
-    machine()
-    with pytest.raises(ValueError, match="copy"):
-        memory_hierarchy.bandwidth([4096], "copy")
+    with pytest.raises(ValueError, match=says):
+        MEASURES[measure]([4096], **options)

@@ -33,16 +33,12 @@ def exact(batches, seconds):
     return throughput.Sweep(tuple(batches), tuple(Measurement((seconds(b),) * 6) for b in batches))
 
 
-def test_sweep_of_an_exact_line_gives_it_back():
+def test_sweep_of_an_exact_line_gives_it_back_also_from_its_larger_batches():
+    assert exact([1, 4, 8, 16, 32], lambda b: 99 if b < 8 else 1 + b).fit(least=8).half == pytest.approx(1)
     sweep = exact([1, 2, 8, 100], lambda b: 0.01 + 0.002 * b)
     line = sweep.fit()
     assert (line.alpha, 1 / line.beta, line.half) == pytest.approx((0.01, 0.002, 5))
     assert sweep.rates == pytest.approx([1 / 0.012, 2 / 0.014, 8 / 0.026, 100 / 0.21])
-
-
-def test_fit_leaves_out_batches_below_the_least():
-    sweep = exact([1, 4, 8, 16, 32], lambda b: 99 if b < 8 else 1 + b)
-    assert sweep.fit(least=8).half == pytest.approx(1)
 
 
 def test_measured_sweep_is_of_the_right_device_and_batches(gpu):
