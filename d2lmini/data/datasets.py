@@ -180,9 +180,7 @@ def _files(dataset, root):
 
 
 def _find(folder, name):
-    plain = name.removesuffix(".gz")
-    spellings = (plain, plain.replace("-idx", ".idx"))
-    paths = [folder / (spelling + ending) for spelling in spellings for ending in ("", ".gz")]
+    paths = (folder / name.removesuffix(".gz"), folder / name)
     return next((path for path in paths if path.is_file()), None)
 
 
