@@ -1,11 +1,14 @@
 """`DataParallel` by hand against torch's own and against one device; float64, to see mistakes alone."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 from d2lmini import sim
 from d2lmini.data_parallel.module import DataParallel, gather, replicate, split
+from d2lmini.data_parallel.sync_batch_norm import SyncBatchNorm
 
 CPU = torch.device("cpu")
 
@@ -131,3 +134,9 @@ def test_buffers_of_the_first_replica_last_and_modes_reach_the_others(gpus):
         module(torch.ones(5, 1))
     assert module.module.calls.item() == 3
     assert sorted(modes) == [(False, False, True, 0), (False, False, True, 1)]
+
+
+def test_batch_normalisation_over_all_devices_is_that_of_one(gpus):
+    norm = nn.BatchNorm2d(2).double()
+    ours = DataParallel(SyncBatchNorm.convert(copy.deepcopy(norm)), gpus[:3])
+    assert_same(gradients(ours, images(7).to(gpus[0])), gradients(norm, images(7)))
