@@ -13,7 +13,7 @@ import torch
 
 from d2lmini import devices
 from d2lmini.hardware import host
-from d2lmini.measuring.memory_loops import ARRAYS, MOVED, compiled
+from d2lmini.measuring.memory_loops import ARRAYS, compiled
 from d2lmini.timing import Measurement, measure
 
 LINE = 64  # bytes a cache line on x86 and most ARM processors; Apple's have 128, and a chase then visits half lines
@@ -94,11 +94,10 @@ def latency_of_chains(chains, nbytes):
 def bandwidth(sizes=None, kernel="triad", threads=1, repeat=11):
     """Return a `Point` for each working set, all arrays together: the seconds of one byte, as STREAM counts bytes.
 
-    kernel: "read", one array; "triad", two arrays read and one written; "update", one of two overwritten. STREAM counts
-    3 elements for a step of triad; a cache that fetches a line before it is overwritten moves 4, but for update the 3
-    that are counted. threads: cores at work, each on arrays of its own. Raises ValueError for a kernel or number of
-    threads that is not to be had and for a size of less than a line an array, MemoryError for more than is free,
-    RuntimeError without Numba.
+    kernel: "read", one array; "triad", two arrays read and one written. STREAM counts 3 elements for a step of triad; a
+    cache that fetches a line before it is overwritten moves 4. threads: cores at work, each on arrays of its own.
+    Raises ValueError for a kernel or number of threads that is not to be had and for a size of less than a line an
+    array, MemoryError for more than is free, RuntimeError without Numba.
     """
     if kernel not in ARRAYS:
         raise ValueError(f"unknown kernel {kernel!r}: choose one of {', '.join(ARRAYS)}")
@@ -115,7 +114,7 @@ def bandwidth(sizes=None, kernel="triad", threads=1, repeat=11):
                 return list(pool.map(lambda part: loop(*part, passes), parts))
 
             used = nbytes // share * share
-            points.append(Point(used, repeated(run, used // ARRAYS[kernel] * MOVED[kernel], repeat)))
+            points.append(Point(used, repeated(run, used, repeat)))
     return points
 
 

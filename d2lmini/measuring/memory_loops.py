@@ -1,15 +1,14 @@
 """Loops whose only work is to touch memory, compiled by Numba: in Python they would measure the interpreter.
 
-`chase` reads one address after the other, each read from the one before: its time is latency. `read`, `triad` and
-`update` go through arrays in order, as fast as the core can: their time is bandwidth. What is compiled stands here.
+`chase` reads one address after the other, each read from the one before: its time is latency. `read` and `triad` go
+through arrays in order, as fast as the core can: their time is bandwidth. What is compiled stands here.
 """
 
 import functools
 
 from d2lmini.reuse import loop_order
 
-ARRAYS = {"read": 1, "triad": 3, "update": 2}  # how many a loop goes through
-MOVED = {"read": 1, "triad": 3, "update": 3}  # elements that a step reads and writes, as STREAM counts them
+ARRAYS = {"read": 1, "triad": 3}  # how many a loop goes through; a step reads or writes an element of each
 
 
 def chase(order, at, steps):
@@ -45,13 +44,6 @@ def triad(a, b, c, scale, passes):
             a[i] = b[i] + scale * c[i]
 
 
-def update(a, b, scale, passes):
-    """Set a = a + scale × b, `passes` times, which BLAS calls axpy: it reads what it is going to overwrite."""
-    for _ in range(passes):
-        for i in range(len(a)):
-            a[i] += scale * b[i]
-
-
 @functools.cache
 def compiled(name):
     """Return one of the loops above in machine code, with vector instructions; it lets other threads run meanwhile.
@@ -64,6 +56,5 @@ def compiled(name):
         "chase_many": (chase_many, "void(uint64[::1], uint64[::1], int64)"),
         "read": (read, "float64(float64[::1], int64)"),
         "triad": (triad, "void(float64[::1], float64[::1], float64[::1], float64, int64)"),
-        "update": (update, "void(float64[::1], float64[::1], float64, int64)"),
     }[name]
     return loop_order.compiled(loop, signature, nogil=True, fastmath=True)
