@@ -235,7 +235,8 @@ def cannon(A, B, copied=True):
 
 
 @pytest.mark.parametrize(("check", "answer"), [
-    (checks.split_batch, split), (checks.split_batch, lambda *given: map(iter, split(*given))), (checks.mean_gradient, weighted), (checks.joined_moments, squares),
+    (checks.split_batch, split), (checks.split_batch, lambda *given: map(iter, split(*given))),
+    (checks.mean_gradient, weighted), (checks.joined_moments, squares),
     (checks.joined_moments, lambda *given: torch.stack(squares(*given)).float()),
     (checks.joined_moments, lambda *given: (part.numpy() for part in squares(*given))),
     (checks.bucket_plan, lambda *given: tuple(map(torch.tensor, plan(*given)))),
