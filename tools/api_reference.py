@@ -22,7 +22,7 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 def blocks(docstring):
     """Return a docstring as nodes: a paragraph, or a literal block for an example and where all lines are indented.
 
-    The text is not cleaned here: of a module's docstring that is a line and a drawing, the drawing would lose its indent.
+    It is not cleaned here: of a module's docstring that is a line and a drawing, the drawing would lose its indent.
     """
     found = []
     for text in re.split(r"\n\s*\n", (docstring or "").strip()):
