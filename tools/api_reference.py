@@ -7,6 +7,7 @@ read as that.
 import importlib
 import inspect
 import re
+import textwrap
 
 from docutils import nodes
 from docutils.parsers.rst import Directive
@@ -19,11 +20,15 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def blocks(docstring):
-    """Return a docstring as nodes: a paragraph, or a literal block for an example and where all lines are indented."""
+    """Return a docstring as nodes: a paragraph, or a literal block for an example and where all lines are indented.
+
+    It is not cleaned here: of a module's docstring that is a line and a drawing, the drawing would lose its indent.
+    """
     found = []
-    for text in re.split(r"\n\s*\n", inspect.cleandoc(docstring or "")):
+    for text in re.split(r"\n\s*\n", (docstring or "").strip()):
         if text and all(line.startswith("  ") for line in text.splitlines()):
-            found.append(nodes.literal_block(text, text, language="none"))
+            drawing = textwrap.dedent(text)
+            found.append(nodes.literal_block(drawing, drawing, language="none"))
         elif text.startswith(">>> "):
             found.append(nodes.literal_block(text, text, language="pycon"))
         elif text:

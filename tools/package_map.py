@@ -41,7 +41,7 @@ class PackageMap(Directive):
         rooms.sort(key=lambda pair: -pair[0])
         lines = [row(f"`{room}`", str(number), purpose(room)) for number, room in rooms]
         head = row("room", "floor", "what it is for")
-        columns = [nodes.colspec(colwidth=width) for width in (2, 1, 9)]
+        columns = [nodes.colspec(colwidth=width) for width in (5, 2, 11)]
         return [nodes.table("", nodes.tgroup("", *columns, nodes.thead("", head), nodes.tbody("", *lines), cols=3))]
 
 

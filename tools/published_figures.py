@@ -84,7 +84,7 @@ def compared(builder, docname, path):
 
 def listed(path):
     """Return a definition list's item for a data file and its sources."""
-    lines = [f"{name} ({count} rows)" for name, count in sources(path).items()]
+    lines = [f"{name} ({count} row{'s' * (count > 1)})" for name, count in sources(path).items()]
     items = [nodes.list_item("", nodes.paragraph("", line)) for line in lines]
     what = nodes.definition("", nodes.bullet_list("", *items))
     return nodes.definition_list_item("", nodes.term("", "", nodes.literal("", path.name)), what)

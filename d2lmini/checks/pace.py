@@ -56,7 +56,7 @@ def worker_plan(function):
 @check
 def serial_share(function):
     """``function(threads, seconds)``: the share of the work that stays serial, also without a time for 1 thread."""
-    for threads in ([1, 2, 4, 8, 16], [1, 2], [2, 4, 8], [3, 5, 6, 12]):
+    for threads in ([1, 2, 4, 8, 16], [1, 2, 3], [2, 4, 8], [3, 5, 6, 12]):
         for serial in (0.0, 0.03, 0.4, 1.0):
             given = f"threads {threads}, made with a serial share of {serial}"
             _try_share(function, given, threads, [7.5 / amdahl(serial, p) for p in threads], serial, 1e-6)

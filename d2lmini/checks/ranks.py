@@ -1,8 +1,10 @@
 """Checks of the exercises on processes: who reads what, what is hidden, and what each rank updates."""
 
 import math
-from itertools import chain
+from collections import Counter
+from itertools import chain, pairwise
 
+import numpy as np
 import torch
 
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, number, typed
@@ -19,11 +21,17 @@ def sampler_indices(function):
               for again, epoch in enumerate((0, 1, 5, 1))]  # fmt: skip
     if orders[1] != orders[3]:
         raise Wrong(f"{given}: epoch 1, asked twice, gave two orders: it must depend on nothing but the epoch")
-    if orders[0] == orders[1] or orders[1] == orders[2] or sorted(orders[0]) == orders[0]:
+    if orders[0] == orders[1] or orders[1] == orders[2] or any(map(_regular, orders)):
         raise Wrong(f"{given}: epochs 0, 1 and 5 should each have an order of their own, shuffled")
     if set(orders[0][:20]) == set(orders[1][:20]):
         raise Wrong(f"{given}: rank 0 reads the same 20 examples in epochs 0 and 1: shuffle all, then deal them out")
     return "in each epoch every example is read, in a new order, and all ranks have equally many"
+
+
+def _regular(order):
+    """Say whether most places go on by the same number, as where the examples are only begun at another one."""
+    gaps = Counter((b - a) % len(order) for a, b in pairwise(order))
+    return 2 * max(gaps.values()) > len(order)
 
 
 def _indices(function, n, rank, size, epoch, again=0):
@@ -132,19 +140,23 @@ def _try_steps(function, n, size, lr=0.5, beta=0.75, steps=3):
         given = f"{many(n, 'parameter')} on {many(size, 'rank')}, step {step}"
         gradients = [torch.randn(n, generator=numbers, dtype=torch.float64) for _ in range(size)]
         answer = attempt(function, parameters, gradients, velocities, lr, beta, given=given)
-        if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        both = listed(answer)
+        if both is None or len(both) != 2:
             raise Wrong(f"{given}: expected the new parameters and the list of new velocities, got {brief(answer)}")
-        before, parameters, velocities = velocities, *answer
+        before, parameters, velocities = velocities, _tensor(both[0]), [_tensor(v) for v in listed(both[1]) or []]
         alone.grad = sum(gradients) / size
         optimizer.step()
         _compare_step(given, parameters, velocities, before, alone.detach())
 
 
+def _tensor(value):
+    return torch.as_tensor(value) if isinstance(value, np.ndarray) else value
+
+
 def _compare_step(given, parameters, velocities, before, want):
     if not torch.is_tensor(parameters) or parameters.shape != want.shape:
         raise Wrong(f"{given}: expected parameters of shape {list(want.shape)}, got {brief(parameters)}")
-    velocities = listed(velocities)
-    shapes = [list(v.shape) if torch.is_tensor(v) else None for v in velocities or []]
+    shapes = [list(v.shape) if torch.is_tensor(v) else None for v in velocities]
     if shapes != [list(v.shape) for v in before]:
         raise Wrong(f"{given}: expected velocities of shapes {[list(v.shape) for v in before]}, one shard for each "
                     f"rank, got {shapes}")  # fmt: skip

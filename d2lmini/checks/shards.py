@@ -1,7 +1,9 @@
 """Checks of the exercises on shards: cutting a batch, putting gradients and statistics together, and what it moves."""
 
 import math
+import sys
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -9,7 +11,7 @@ from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many,
 
 
 class _Cuts(TorchFunctionMode):
-    """The names of torch's functions for cutting a tensor that are called in here, like tensor_split and chunk."""
+    """The names of torch's and NumPy's functions that cut, like tensor_split and chunk, called in here."""
 
     def __init__(self):
         super().__init__()
@@ -21,12 +23,26 @@ class _Cuts(TorchFunctionMode):
             self.seen.append(name)
         return function(*args, **(kwargs or {}))
 
+    def __enter__(self):
+        sys.setprofile(self._watch)
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        sys.setprofile(None)
+        return super().__exit__(*error)
+
+    def _watch(self, frame, event, _):
+        """Note NumPy's array_split and split, which are written in Python and know nothing of torch's modes."""
+        numpys = event == "call" and frame.f_globals.get("__name__", "").startswith("numpy.")
+        if numpys and frame.f_code.co_name.endswith("split"):
+            self.seen.append(frame.f_code.co_name)
+
 
 @check
 def split_batch(function):
     """``function(X, y, devices)``: shards of X and of y for each device, in order, sizes as tensor_split's; by slices.
 
-    Torch's functions that split, and `chunk`, are refused.
+    Functions of torch and NumPy that split, and `chunk`, are refused.
     """
     for examples, count in ((4, 2), (7, 3), (10, 4), (5, 2), (3, 3), (1, 1)):
         _try_split(function, examples, [torch.device("cpu")] * count)
@@ -59,11 +75,13 @@ def _try_split(function, examples, devices):
     result = attempt(watched, X, y, list(devices), given=given)
     if cuts.seen:
         raise Wrong(f"{given}: your code called {cuts.seen[0]}; cut the batch with slices, like X[start:stop]")
-    if not isinstance(result, (list, tuple)) or len(result) != 2:
+    both = listed(result)
+    if both is None or len(both) != 2:
         raise Wrong(f"{given}: expected two lists, the shards of X and those of y; got {typed(result)}")
-    for name, whole, shards in zip("Xy", (X, y), result):
-        if not isinstance(shards, (list, tuple)) or not all(isinstance(shard, torch.Tensor) for shard in shards):
-            raise Wrong(f"{given}: expected a list of tensors for {name}, got {typed(shards)}")
+    for name, whole, answer in zip("Xy", (X, y), both):
+        shards = listed(answer)
+        if shards is None or not all(isinstance(shard, torch.Tensor) for shard in shards):
+            raise Wrong(f"{given}: expected a list of tensors for {name}, got {typed(answer)}")
         if len(shards) != len(devices):
             raise Wrong(f"{given}: expected one shard of {name} for each device, got {many(len(shards), 'shard')}")
         for rank, (want, got) in enumerate(zip(whole.tensor_split(len(devices)), shards)):
@@ -143,9 +161,11 @@ def _try_moments(function, sizes):
     means, variances = [s.mean(0) for s in shards], [s.var(0, correction=0) for s in shards]
     given = f"shards of {', '.join(map(str, sizes))} examples"
     answer = attempt(function, list(sizes), means, variances, given=given)
-    if not isinstance(answer, (tuple, list, torch.Tensor)) or len(answer) != 2:
+    both = answer if isinstance(answer, torch.Tensor | np.ndarray) else listed(answer)
+    if both is None or len(both) != 2:
         raise Wrong(f"{given}: expected two tensors, the mean and the variance, got {brief(answer)}")
-    for name, got, want in zip(("mean", "variance"), answer, (X.mean(0), X.var(0, correction=0))):
+    for name, got, want in zip(("mean", "variance"), both, (X.mean(0), X.var(0, correction=0))):
+        got = torch.as_tensor(got) if isinstance(got, np.ndarray) else got
         if not torch.is_tensor(got) or got.shape != want.shape:
             raise Wrong(f"{given}: expected the {name} as a tensor of shape {list(want.shape)}, got {typed(got)}")
         got = got.to(want.dtype)

@@ -223,6 +223,8 @@ def test_docstrings_are_read_as_paragraphs_code_and_drawings():
     assert last.astext() == "Raises ValueError for less."
     assert (type(example), example["language"]) == (nodes.literal_block, "pycon")
     assert example.astext() == ">>> f(`1`)\n1"
+    _, drawing = api_reference.blocks("A room.\n\n    a ──▶ b\n      │\n")  # the drawing alone is indented
+    assert drawing.astext() == "a ──▶ b\n  │"
     assert api_reference.blocks(None) == []
 
 

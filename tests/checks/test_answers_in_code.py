@@ -235,14 +235,18 @@ def cannon(A, B, copied=True):
 
 
 @pytest.mark.parametrize(("check", "answer"), [
-    (checks.split_batch, split), (checks.mean_gradient, weighted), (checks.joined_moments, squares),
+    (checks.split_batch, split), (checks.split_batch, lambda *given: map(iter, split(*given))),
+    (checks.mean_gradient, weighted), (checks.joined_moments, squares),
     (checks.joined_moments, lambda *given: torch.stack(squares(*given)).float()),
+    (checks.joined_moments, lambda *given: (part.numpy() for part in squares(*given))),
     (checks.bucket_plan, lambda *given: tuple(map(torch.tensor, plan(*given)))),
     (checks.bucket_plan, lambda *given: [range(b[0], b[-1] - 1, -1) for b in plan(*given)]),
     (checks.bucket_hook, hooks(tuple, np.int64)), (checks.bucket_hook, hooks(iter, torch.tensor)),
     (checks.sampler_indices, sampled), (checks.sampler_indices, blocks),
     (checks.sharded_step, lambda *given: list(stepped(False, *given))),
     (checks.sharded_step, lambda p, *rest: stepped(False, p.float(), *rest)),
+    (checks.sharded_step, lambda *given: (part.numpy() if torch.is_tensor(part) else iter(part)
+                                          for part in stepped(False, *given))),
     (checks.share_memory, aliased), (checks.qkv_rows, rows),
     (checks.qkv_rows, lambda *given: torch.tensor(rows(*given)).float()), (checks.split_loss, loss),
     (checks.split_loss, lambda parts, targets: loss([part.float() for part in parts], targets).numpy()),

@@ -70,6 +70,10 @@ def test_steps_in_another_order_and_numpy_integers_are_right():
     assert checks.recursive_doubling(lambda world_size: doubling(world_size, far_first=True, number=np.int64))
 
 
+def test_steps_that_are_sets_or_made_one_by_one_are_right():
+    assert checks.recursive_doubling(lambda world_size: map(set, doubling(world_size)))
+
+
 def test_ranks_that_add_in_different_orders_are_told_so():
     def around(world_size):
         distances = [2**k for k in range(world_size.bit_length() - 1)]

@@ -4,6 +4,8 @@
 EDITS = [
     ("each rank has its own order", "manual_seed(epoch)", "manual_seed(epoch + 100 * rank)"),
     ("nothing is shuffled", "torch.randperm(n, generator=numbers)", "torch.arange(n)"),
+    ("each epoch begins at another example, and no order is shuffled", "torch.randperm(n, generator=numbers)",
+     "torch.arange(epoch, n + epoch).remainder(n)"),
     ("the last places stay empty", "order[place % n]", "order[min(place, n)]"),
     ("always the last example fills up", "order[place % n]", "order[min(place, n - 1)]"),
     ("ranks differ in how much they get", "each * world_size, world_size", "n, world_size"),
