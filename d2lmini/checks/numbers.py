@@ -86,8 +86,8 @@ def send_largest(function):
 def _try_sent(given, due, k, answer):
     if not isinstance(answer, tuple | list) or len(answer) != 3:
         raise Wrong(f"{given}: expected (values, places, unsent), got {typed(answer)}")
-    values, places, left = map(listed, answer)
-    if None in (values, places, left) or len(left) != len(due):
+    values, places, left = ([number(item) for item in listed(part) or [None]] for part in answer)
+    if None in (*values, *places, *left) or len(left) != len(due):
         raise Wrong(f"{given}: expected three lists or tensors, unsent as long as the gradient, got {typed(answer)}")
     if len(set(places) & set(range(len(due)))) != k or len(values) != k or len(places) != k:
         raise Wrong(f"{given}: expected {k} values with a place each, got {brief(values)} for {brief(places)}")

@@ -250,6 +250,7 @@ def cannon(A, B, copied=True):
     (checks.share_memory, aliased), (checks.qkv_rows, rows),
     (checks.qkv_rows, lambda *given: torch.tensor(rows(*given)).float()), (checks.split_loss, loss),
     (checks.split_loss, lambda parts, targets: loss([part.float() for part in parts], targets).numpy()),
+    (checks.split_loss, lambda parts, targets: loss([torch.from_numpy(part.numpy()) for part in parts], targets)),
     (checks.update_staleness, staleness), (checks.update_staleness, lambda w: np.array(staleness(w))),
     (checks.update_staleness, lambda w: torch.tensor(staleness(w)).float()), (checks.possible_layouts, cuts),
     (checks.possible_layouts, lambda *given: frozenset(cuts(*given))),
