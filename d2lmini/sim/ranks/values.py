@@ -117,13 +117,7 @@ def _text(tensor):
 
 def flat(tensors):
     """Return the tensors of nested lists in one list."""
-    found = []
-    for tensor in tensors:
-        if isinstance(tensor, (list, tuple)):
-            found += flat(tensor)
-        else:
-            found.append(tensor)
-    return found
+    return [tensor for item in tensors for tensor in (flat(item) if isinstance(item, (list, tuple)) else [item])]
 
 
 def nbytes(tensors):
