@@ -79,7 +79,7 @@ class Plan:
         self.aliases = [_source(schema, r) for r in schema.returns]
         self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
         self.reshapes = torch.Tag.inplace_view in tags or schema.name in rules.RESHAPES or (
-            any(argument.kwarg_only for argument in written))  # ``out=``
+            any(argument.kwarg_only for argument in written) and func.namespace != "fsdp")  # ``out=``
         self.random = torch.Tag.nondeterministic_seeded in tags
         returns_numbers = any("Tensor" not in str(r.type) for r in schema.returns)
         self.indexes = rules.name(func) in rules.INDEXING

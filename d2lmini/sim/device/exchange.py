@@ -21,7 +21,9 @@ def become(tensor, value):
         if tensor.grad is not None:
             clock, state.clock = state.clock, None  # CUDA's would stay where it is; torch lets ours not
             try:
-                new.grad = tensor.grad.to(new.device)
+                gradient, data = tensor.grad.to(new.device), new.data
+                new.data = gradient  # whose shape FSDP1's whole parameters have not: they keep their shard's
+                new.grad, new.data = gradient, data
             finally:
                 state.clock = clock
         exchange(tensor, new)

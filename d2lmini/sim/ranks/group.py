@@ -200,14 +200,14 @@ class SimGroup(dist.ProcessGroup):
         return self._kept(self._exchange.post(self._place, call, self._owner, source, target, tag))
 
     def _call(self, name, sent, received, act, nbytes=None, results=None):
-        tensors = list(values.flat([sent, received, results or []]))
-        for tensor in tensors:
-            if type(tensor) is SimTensor and tensor._index != self._owner.device:
-                raise ValueError(f"{name}: expected tensors on sim:{self._owner.device}, the device of rank "
-                                 f"{self._owner.number}, got one on {tensor.device}")  # fmt: skip
+        tensors, own = values.flat([sent, received, results or []]), self._owner.device
+        devices = {tensor._index for tensor in tensors if type(tensor) is SimTensor}
+        if not devices <= {own}:
+            raise ValueError(f"{name}: expected tensors on sim:{own}, the device of rank {self._owner.number}, got one "
+                             f"on sim:{max(devices - {own})}")  # fmt: skip
         same = {"type": str(tensors[0].dtype).removeprefix("torch.")} if tensors else {}
         nbytes = values.nbytes(tensors) if nbytes is None else nbytes
-        on_host = not self._owner.on_device and not any(type(tensor) is SimTensor for tensor in tensors)
+        on_host = not self._owner.on_device and not devices
         reals = [values.real(sent), values.real(received)]
         return Call(name, *reals, same, act, nbytes, received if results is None else results, on_host)
 

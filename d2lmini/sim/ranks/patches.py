@@ -138,7 +138,8 @@ def _batch_isend_irecv(p2p_op_list):
         return _batch(p2p_op_list)
     rank.in_batch = True
     try:
-        return _batch(p2p_op_list)
+        with rank.clock.one_launch() if rank.clock else contextlib.nullcontext():
+            return _batch(p2p_op_list)
     finally:
         rank.in_batch = False
 

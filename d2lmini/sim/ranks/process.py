@@ -23,6 +23,8 @@ except ImportError:  # torch does without, and so do simulated ranks
 
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
              "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")  # fmt: skip
+_texts = os.environ._data  # as the operating system has them: reading `os.environ` decodes them every time
+_KEYS = {os.environ.encodekey(name): name for name in VARIABLES}
 _handlers = DTensor._op_dispatcher._custom_op_handlers  # of the operations that DTensor runs in another way
 
 
@@ -35,7 +37,7 @@ def no_groups():
 def _shared_by_instances():
     """Return the classes of Hugging Face's accelerate that keep one state a process for all their instances."""
     accelerate = sys.modules.get("accelerate.state")
-    names = ("PartialState", "AcceleratorState", "GradientState")
+    names = ("PartialState", "AcceleratorState", "GradientState") if accelerate else ()
     return [getattr(accelerate, name) for name in names if hasattr(accelerate, name)]
 
 
@@ -50,7 +52,8 @@ class Process:
         self.leave()
         if environment is not None:
             self._gpus, self._first = gpus, first
-            self._environment, self._shared = environment, {}
+            self._environment = [os.environ.encodevalue(environment[name]) for name in VARIABLES]
+            self._shared = {}
             self._groups, self._tracker, self._profiled = no_groups(), Tracker(), set()
             if numpy:
                 self._numpy = numpy.random.MT19937()
@@ -64,7 +67,7 @@ class Process:
         self._tracker, self._handlers = _random._rng_tracker, _handlers.copy()
         self._excepthook, self._profiled = sys.excepthook, SimpleProfiler.profiling  # what FSDP1 is timing
         self._gpus, self._first = state.gpus, getattr(state.clock, "first", 0)
-        self._environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+        self._environment = [_texts.get(key) for key in _KEYS]
         self._shared = {owner: owner._shared_state for owner in _shared_by_instances()}
 
     def enter(self):
@@ -79,12 +82,11 @@ class Process:
         state.gpus = self._gpus
         if hasattr(state.clock, "first"):
             state.clock.first = self._first
-        for name in VARIABLES:
-            text = self._environment.get(name)
+        for (key, name), text in zip(_KEYS.items(), self._environment):
             if text is None:
                 os.environ.pop(name, None)
-            elif os.environ.get(name) != text:
-                os.environ[name] = text
+            elif _texts.get(key) != text:
+                os.environ[name] = os.environ.decodevalue(text)
         for owner in _shared_by_instances():
             owner._shared_state = self._shared.setdefault(owner, {})
         if _handlers != self._handlers:  # inside `loss_parallel` in one rank, outside in another

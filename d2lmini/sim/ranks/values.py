@@ -5,6 +5,7 @@ A call holds the real tensors that its rank gives, `sent`, and those that it wan
 
 import torch
 
+from d2lmini.sim.device.tensor import SimTensor
 from d2lmini.sim.ranks.errors import MismatchError
 from d2lmini.sim.ranks.reductions import combine
 
@@ -115,12 +116,8 @@ def _text(tensor):
 
 
 def flat(tensors):
-    """Yield the tensors of nested lists."""
-    for tensor in tensors:
-        if isinstance(tensor, (list, tuple)):
-            yield from flat(tensor)
-        else:
-            yield tensor
+    """Return the tensors of nested lists in one list."""
+    return [tensor for item in tensors for tensor in (flat(item) if isinstance(item, (list, tuple)) else [item])]
 
 
 def nbytes(tensors):
@@ -132,4 +129,4 @@ def real(tensors):
     """Return nested lists of tensors with those on simulated GPUs replaced by the ones that hold their values."""
     if isinstance(tensors, (list, tuple)):
         return [real(tensor) for tensor in tensors]
-    return getattr(tensors, "_real", tensors).detach()
+    return tensors._real if type(tensors) is SimTensor else tensors.detach()

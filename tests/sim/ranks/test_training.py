@@ -18,7 +18,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.distributed.fsdp import FullStateDictConfig, FullyShardedDataParallel, StateDictType
 from torch.distributed.fsdp._fully_shard._fsdp_common import _chunk_with_empty
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor, randn
 from torch.nn.functional import dropout
@@ -146,10 +146,18 @@ def test_what_fsdp1_keeps_once_a_process_each_rank_has_for_itself():
         scaler.scale(model(torch.ones(2, 3, device="sim")).sum()).backward()
         scaler.step(optimizer)
         state = FullyShardedDataParallel.optim_state_dict(model, optimizer)["state"]
-        return [state[name]["exp_avg"].cpu() for name in ("weight", "bias")]
+        config = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
+        with FullyShardedDataParallel.state_dict_type(model, StateDictType.FULL_STATE_DICT, config):
+            saved = model.state_dict()
+        with FullyShardedDataParallel.summon_full_params(model):
+            weight = model.weight.detach().cpu()
+        return [state[name]["exp_avg"].cpu() for name in ("weight", "bias")], saved, weight
 
     sim.enable(2)
-    for average, shape in zip(sim.spawn(run)[0], [(3, 3), (3,)], strict=True):
+    (averages, saved, weight), (_, none, _) = sim.spawn(run)
+    assert (saved["weight"].device.type, none) == ("cpu", {})
+    assert torch.equal(saved["weight"], weight)
+    for average, shape in zip(averages, [(3, 3), (3,)], strict=True):
         torch.testing.assert_close(average, torch.full(shape, 0.2))  # a tenth of each gradient, which is 2
 
 
