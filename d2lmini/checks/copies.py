@@ -46,9 +46,10 @@ def _count(shape):
 def _try_pack(function, name, tensors, device):
     given, device = f"{name}, to {device}", torch.device(device)
     got, spans = attempt_traced(lambda tensors: function(tensors, device), tensors, given=given)
-    if not isinstance(got, (list, tuple)) or len(got) != len(tensors):
+    arrived = listed(got)
+    if arrived is None or len(arrived) != len(tensors):
         raise Wrong(f"{given}: expected a list of {many(len(tensors), 'tensor')}, got {brief(got)}")
-    for i, (want, one) in enumerate(zip(tensors, got)):
+    for i, (want, one) in enumerate(zip(tensors, arrived)):
         if not isinstance(one, torch.Tensor) or one.device != device:
             raise Wrong(f"{given}: tensor {i} is not on {device}, you returned {getattr(one, 'device', brief(one))}")
         if one.shape != want.shape or one.dtype != want.dtype:

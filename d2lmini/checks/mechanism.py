@@ -13,6 +13,7 @@ import copy
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from numbers import Real
 
 import torch
@@ -101,7 +102,7 @@ def number(value):
     """Return the one number that an answer is, whoever made it: Python, NumPy or torch; None where it is no number."""
     if getattr(value, "ndim", None) == 0:
         value = value.item()
-    return value if isinstance(value, Real) and not isinstance(value, bool) else None
+    return value if isinstance(value, Real | Decimal) and not isinstance(value, bool) else None
 
 
 def listed(value):

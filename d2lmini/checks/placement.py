@@ -5,16 +5,16 @@ from collections import namedtuple
 import torch
 
 from d2lmini import sim
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, typed
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many, typed
 from d2lmini.checks.traced import attempt_traced
 
 
 @check
 def move(function):
     """``function(batch, device)``: the tensors of nested lists, tuples and dicts on `device`, none copied in vain."""
-    if not sim.is_enabled():
+    if not sim.is_enabled() or torch.sim.device_count() < 2:
         sim.enable(2)
-    for device in (torch.device("cpu"), torch.device("sim", 0)):
+    for device in map(torch.device, ("cpu", "sim:0", "sim:1")):
         for name, batch in _batches().items():
             got = attempt(function, batch, device, given=f"{name}, to {device}")
             _compare(f"{name}, to {device}", batch, got, device)
@@ -90,4 +90,4 @@ def _try_norms(function, count):
         raise Wrong(f"{given}: expected the norms {brief(want)}, got {brief(got.cpu())}")
     waits = sum(span.kind == "wait" for span in spans)
     if waits:
-        raise Wrong(f"{given}: the host waited {waits} times; .item(), float(), print and .cpu() make it wait")
+        raise Wrong(f"{given}: the host waited {many(waits, 'time')}; .item(), float(), print and .cpu() make it wait")

@@ -7,6 +7,9 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("what stands in a dict is left alone", "key: move(value, device)", "key: value"),
     ("the last item is dropped (off by one)", "for item in batch]", "for item in batch[:-1]]"),
     ("a named tuple is made like any other", "named = hasattr(batch, \"_make\")", "named = False"),
+    ("always the first GPU", "batch.to(device)", "batch.to(device.type)"),
+    ("a tensor on another GPU stays", "return batch.to(device)",
+     "return batch if batch.device.type == device.type else batch.to(device)"),
     ("memory there, and no numbers", "return batch.to(device)",
      "return batch if batch.device == device else torch.zeros_like(batch, device=device)"),
 ]  # fmt: skip

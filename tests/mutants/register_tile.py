@@ -42,3 +42,17 @@ def register_tile(A, B, C, tile):
             for p in range(k):
                 sums[i : i + tile, j : j + tile] += A[i : i + tile, p : p + 1] * B[p : p + 1, j : j + tile]
     C[:, :] = sums
+
+
+def register_tile(A, B, C, tile):
+    """The first tile is stored at once; all other sums stay in registers until the end."""
+    (m, n), k = C.shape, A.shape[1]
+    kept = []
+    for i in range(0, m, tile):
+        for j in range(0, n, tile):
+            rows, columns = slice(i, i + tile), slice(j, j + tile)
+            kept.append((rows, columns, sum(A[rows, p : p + 1] * B[p : p + 1, columns] for p in range(k))))
+            if len(kept) == 1:
+                C[rows, columns] = kept[0][2]
+    for rows, columns, total in kept[1:]:
+        C[rows, columns] = total
