@@ -243,8 +243,8 @@ def test_enable_again():
         assert torch.sim.device_count() == 2
     for wrong in ({"gpus": 0}, {"gpus": 129}, {"gpus": 2**70},
                   {"gpus": 1.5}, {"gpu": "no such"}, {"machine": "no such"}, {"memory": -1},
-                  {"machine": "DGX-1-V100", "gpus": 3}, {"link": "no such"}):  # fmt: skip
-        with pytest.raises(ValueError, match=r"GPU|machine|link|number"):
+                  {"machine": "DGX-1-V100", "gpus": 3}, {"link": "no such"}, {"way": "fast"}):  # fmt: skip
+        with pytest.raises(ValueError, match=r"GPU|machine|link|number|fast"):
             sim.enable(**wrong)
         assert torch.sim.device_count() == 2
     sim.enable(machine="DGX-1-V100")
