@@ -65,21 +65,6 @@ def test_prediction_agrees_with_the_simulated_clock(algorithm, machine, world_si
         assert clock <= model * 1.001
 
 
-@pytest.mark.parametrize("algorithm", ["naive", "tree", "ring"])
-def test_prediction_where_the_host_stages_every_copy(algorithm):
-    machine = machines.build(4, "GTX 1080")
-    for n in (1, 1_000_003):
-        clock = simulated(machine, 4, n, algorithm)
-        assert clock == pytest.approx(predict(schedules.ALLREDUCE[algorithm](4), n, machine), rel=0.02)
-
-
-def test_early_starts_are_left_out_of_the_model():
-    """Seven ranks on the DGX-1: ranks that sit out the folding step go ahead, so the model is late by up to a sixth."""
-    machine, schedule = machines.MACHINES["DGX-1-V100"], schedules.allreduce_halving_doubling(7)
-    clock = simulated(machine, 7, 2_500_000, "halving-doubling")
-    assert 0.8 < clock / predict(schedule, 2_500_000, machine) < 0.95
-
-
 @pytest.mark.parametrize(("machine", "world_size"), [
     *(("8xH200", world_size) for world_size in range(4, 9)), ("DGX-1-V100", 4), ("DGX-1-V100", 5),
 ])  # fmt: skip

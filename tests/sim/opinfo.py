@@ -14,6 +14,8 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_map
 
 DEVICE = "sim:1"
+# Importing it forbids every later test of the process to choose how exactly products are computed.
+torch.backends.m.__allow_nonbracketed_mutation_flag = True
 # It looks through the whole stack before every sample, for the name of a test of torch's own: nine tenths of the time.
 common_utils.extract_test_fn = lambda: None
 

@@ -147,31 +147,6 @@ def test_files_name_cuda(cuda, tmp_path, where, index):
     assert loaded.device == (torch.device("cpu") if index is None else torch.device("cuda", index))
 
 
-def test_data_parallel_and_a_pinning_loader(cuda):
-    net = nn.DataParallel(nn.Linear(3, 2).cuda(), device_ids=[0, 1])
-    data = torch.utils.data.TensorDataset(torch.randn(8, 3))
-    for (x,) in torch.utils.data.DataLoader(data, batch_size=4, pin_memory=True):
-        assert x.is_pinned()
-        assert net(x.cuda(non_blocking=True)).device == torch.device("cuda:0")
-    net(x).sum().backward()
-    assert net.module.weight.grad.device == torch.device("cuda:0")
-
-
-def test_backward_by_hand_looks_where_gradients_are(cuda):
-    class Wrong(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 1
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return gradient.to("cuda:1")
-
-    x = torch.ones(2, device="cuda:0", requires_grad=True)
-    with pytest.raises(RuntimeError, match=r"expected device .*:0 but got cuda:1"):
-        Wrong.apply(x).sum().backward()
-
-
 def test_ddp_and_a_mesh_on_ranks(cuda):
     def program(rank):
         dist.init_process_group("nccl")

@@ -42,16 +42,6 @@ def test_a_chain_reads_its_input_once_and_writes_its_last_result():
     assert kernels(lambda: (x * 2).relu_()) == [("mul+relu_", 2 * BYTES)]
 
 
-def test_a_chain_takes_the_time_of_one_such_kernel():
-    x = ones(N)
-    with sim.trace() as chain:
-        (x + 1).relu().tanh()
-    torch.sim.synchronize(0)
-    with sim.trace() as one:
-        x.tanh()
-    assert chain.seconds == one.seconds
-
-
 @pytest.mark.parametrize("between", [
     lambda y: y.view(1024, 1024) @ y.view(1024, 1024),
     lambda y: torch.sim.synchronize(0),
@@ -98,17 +88,6 @@ def test_what_is_read_again_later_is_written_by_then():
     moved = kernels(step)
     assert moved[0] == ("add+tanh", 2 * BYTES)
     assert moved[2] == ("add", 3 * BYTES)  # the reading, the writing that was left out before, and its own result
-
-
-def test_products_cost_what_they_do_without_fusing():
-    seconds = []
-    for way in ("C++", "compiled"):
-        sim.enable(1, gpu="A100-SXM4-40GB", shapes_only=True, way=way)
-        a = ones(1024, 1024)
-        with sim.trace() as trace:
-            a @ a
-        seconds.append(trace.seconds)
-    assert seconds[0] == seconds[1]
 
 
 def test_a_compiled_function_is_fused_on_an_eager_machine():

@@ -38,17 +38,6 @@ def test_views_detached_tensors_and_storages_are_not_counted_again():
     assert used() == 0
 
 
-def test_in_place_work_takes_nothing_and_copies_take_their_size():
-    x = torch.ones(1000, device="sim:1")
-    x.add_(1).mul_(2)[5:].zero_()
-    assert used() == 4096
-    y = x.double()
-    assert used() == 4096 + 8192
-    z = x.to("sim:2")
-    assert (used(), used(2)) == (4096 + 8192, 4096)
-    del x, y, z
-
-
 def test_growing_and_replacing_a_storage():
     x = torch.ones(128, device="sim:1")
     x.resize_(1024)
@@ -153,13 +142,6 @@ def test_what_fits_is_not_refused():
     del same
     with pytest.raises(torch.OutOfMemoryError):
         full + 1.0
-
-
-def test_a_network_that_did_not_fit_can_be_made_smaller_and_run():
-    net = torch.nn.Linear(1000, 1000, device="sim:0")
-    with pytest.raises(torch.OutOfMemoryError):
-        net(torch.ones(4000, 1000, device="sim:0"))
-    net(torch.ones(100, 1000, device="sim:0")).sum().backward()
 
 
 def test_threads_keep_the_count_right():

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torch.nn.parallel import comm, gather, parallel_apply, replicate, scatter
+from torch.nn.parallel import comm
 
 from d2lmini import sim
 
@@ -41,33 +41,6 @@ def test_devices_by_name_buffers_and_another_output_device():
     many = nn.DataParallel(net, device_ids=[torch.device("sim:1"), "sim:2"], output_device=0)
     assert str(many(torch.randn(8, 5)).device) == "sim:0"
     assert net[0].num_batches_tracked.item() == 1  # the first replica's buffers are the module's own
-
-
-def test_training_takes_the_same_steps():
-    net, data = network(), torch.randn(6, 5, generator=torch.Generator().manual_seed(1))
-    alone = copy.deepcopy(net)
-    many = nn.DataParallel(net.to("sim:0"), device_ids=[0, 2])
-    for model in (alone, many):
-        optimizer = torch.optim.Adam(model.parameters())
-        for _ in range(5):
-            optimizer.zero_grad()
-            model(data).pow(2).sum().backward()
-            optimizer.step()
-    for a, b in zip(alone.parameters(), net.parameters(), strict=True):
-        torch.testing.assert_close(b.cpu(), a)
-
-
-def test_the_parts():
-    x = torch.arange(10.0).reshape(5, 2).requires_grad_()
-    chunks = scatter((x, {"x": x}), [1, 3])
-    assert [tuple(c[0].shape) for c in chunks] == [(3, 2), (2, 2)]
-    assert [str(c[1]["x"].device) for c in chunks] == ["sim:1", "sim:3"]
-    replicas = replicate(nn.Linear(2, 1).to("sim:1"), [1, 3])
-    outs = parallel_apply(replicas, [c[0] for c in chunks], devices=[1, 3])
-    together = gather(outs, 0)
-    together.sum().backward()
-    assert (together.shape, str(together.device)) == ((5, 1), "sim:0")
-    assert x.grad.tolist() == replicas[0].weight.tolist() * 5
 
 
 def test_collective_copies():
@@ -112,10 +85,3 @@ def test_an_error_in_a_replica_names_its_place():
 
     with pytest.raises(KeyError, match="in replica 1 on device 1"):
         nn.DataParallel(Faulty(), device_ids=[0, 1])(torch.ones(4, 1))
-
-
-def test_autocast_reaches_the_replicas():
-    many = nn.DataParallel(network().to("sim:0"), device_ids=[0, 1])
-    with torch.autocast("sim", dtype=torch.float16):
-        assert many(torch.ones(4, 5)).dtype == torch.float16
-    assert many(torch.ones(4, 5)).dtype == torch.float32

@@ -92,15 +92,3 @@ def test_tensors_neither_gain_nor_lose_their_numbers():
     assert x.tolist() == [1, 1]
     del x
     sim.enable(1, shapes_only=True)
-
-
-def test_the_way_a_step_is_run_decides_what_the_host_spends():
-    taken = {}
-    for way in ("eager", "compiled"):
-        sim.enable(1, way=way)
-        with sim.trace() as trace:
-            torch.ones(4, device="sim")
-        taken[way] = trace.seconds
-    assert taken["compiled"] < taken["eager"]
-    with pytest.raises(ValueError, match="choose one of eager"):
-        sim.enable(1, way="fast")

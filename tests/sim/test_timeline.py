@@ -72,16 +72,6 @@ def test_bytes_of_every_wire_a_copy_crosses(clock):
     assert trace.link_bytes() == {"PCIe gpu0 in": 110, "PCIe gpu0 out": 7, "PCIe gpu1 in": 7}
 
 
-def test_waits_of_the_host_are_seen(clock):
-    with clock.trace() as trace:
-        do(clock)
-        clock.synchronize()
-        clock.synchronize()
-    waits = [span for span in trace.spans if span.kind == "wait"]
-    assert [span.name for span in waits] == ["synchronize"]
-    assert waits[0].end == next(span.end for span in trace.spans if span.kind == "operation")
-
-
 def test_work_of_the_host_and_beside_it_is_told_from_waiting(clock, tmp_path):
     with clock.trace() as trace:
         clock.advance(1e-6, "reading")
@@ -154,12 +144,3 @@ def test_figure_has_a_line_for_each_row_and_a_bar_for_each_span(clock):
     assert [label.get_text() for label in axes.get_yticklabels()] == ["host", "gpu0 stream 0", "PCIe gpu0 in"]
     assert sum(len(bars.get_paths()) for bars in axes.collections) == len(trace.spans)
     assert axes.get_xlabel() == "simulated time on 2 × GTX 1080, PCIe3-x16 (ms)"
-
-
-def test_text_names_the_machine_and_says_simulated(clock):
-    with clock.trace() as trace:
-        do(clock)
-        clock.copy(None, 0, 1234567, True, True)
-    lines = str(trace).splitlines()
-    assert lines[0].startswith("simulated on 2 × GTX 1080, PCIe3-x16: ")
-    assert lines[-1] == "  PCIe gpu0 in: 1,234,567 bytes"
