@@ -40,6 +40,9 @@ def sim_gpus(request):
 
 @pytest.fixture(autouse=True)
 def _sim_gpus_of_a_marked_test(request):
+    if {marker.name for marker in request.node.iter_markers()}.issuperset(("sim_gpus", "sim_ranks")):
+        pytest.fail("expected one of the markers sim_gpus and sim_ranks, got both: sim_ranks makes the GPUs too",
+                    pytrace=False)  # fmt: skip
     if request.node.get_closest_marker("sim_ranks") and not _runs_on_ranks(request):
         pytest.fail("sim_ranks runs plain functions and methods on ranks, neither async ones nor those of a "
                     "unittest.TestCase: call sim.spawn inside the test", pytrace=False)  # fmt: skip

@@ -1,9 +1,11 @@
 """Programs written for CUDA run unmodified on simulated GPUs, and torch is afterwards as it was."""
 
+import io
+
 import pytest
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import nn, ones, tensor
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
 from d2lmini import sim
@@ -41,6 +43,8 @@ def test_nothing_stays_replaced():
 @pytest.mark.parametrize("make", [
     lambda: torch.ones(3, device="cuda:1"),
     lambda: torch.tensor([1.0, 1.0, 1.0], device=torch.device("cuda", 1)),
+    lambda: ones(3, device="cuda:1"),
+    lambda: tensor([1.0, 1.0, 1.0], device=torch.device("cuda", 1)),
     lambda: torch.ones(3).cuda(1),
     lambda: torch.ones(3).to("cuda:1"),
     lambda: torch.ones(3).to(1),
@@ -179,3 +183,14 @@ def test_fsdp_moves_a_model_with_buffers_as_it_is_mostly_written(cuda, version):
 
     for found in sim.spawn(program):
         assert found == pytest.approx(outputs("cpu", nn.Identity()), abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+@pytest.mark.parametrize(("read", "kind", "word"), [
+    (torch.from_dlpack, BufferError, "DLPack"),
+    (lambda x: x.__cuda_array_interface__, AttributeError, "simulated"),
+    (lambda x: torch.jit.save(torch.jit.trace(nn.PReLU().cuda(), x), io.BytesIO()), NotImplementedError, "jit"),
+])  # fmt: skip
+def test_no_other_library_gets_the_hosts_memory_for_cudas(cuda, read, kind, word):
+    with pytest.raises(kind, match=word):
+        read(torch.ones(3).cuda())

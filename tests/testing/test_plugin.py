@@ -114,9 +114,14 @@ async def test_awaited():
 class TestOfUnittest(unittest.TestCase):
     def test_method(self):
         pass
+
+@pytest.mark.sim_gpus(4)
+@pytest.mark.sim_ranks(2)
+def test_of_both_markers():
+    pass
 """)
-    done.assert_outcomes(skipped=1, errors=2)
-    done.stdout.fnmatch_lines(["*call sim.spawn inside the test*"])
+    done.assert_outcomes(skipped=1, errors=3)
+    done.stdout.fnmatch_lines(["*call sim.spawn inside the test*", "*one of the markers*got both*"])
 
 
 @pytest.mark.process

@@ -42,7 +42,8 @@ def refused(name):
     def new(cls, *args, **kwargs):
         raise NotImplementedError(refusal(name))
 
-    return type(name, (), {"__new__": new, "__doc__": refusal(name)})
+    # Where dynamo of torch 2.15 looks for what a decorator wraps.
+    return type(name, (), {"__new__": new, "__doc__": refusal(name), "__wrapped__": new})
 
 
 amp = SimpleNamespace(

@@ -24,6 +24,8 @@ def _live(thing):
 class Stream:
     """A queue of work on one device, by default a new one on the current device."""
 
+    device_type = int(torch._C._autograd.DeviceType.PrivateUse1)  # torch.Stream has a number too
+
     def __init__(self, device=None, priority=0, *, _queue=None):
         self.device_index = index_of(device)
         self.priority, self._scopes = priority, []

@@ -10,7 +10,7 @@ import torch
 from d2lmini.sim.device.dispatch import follow, handles
 from d2lmini.sim.device.random import draw
 from d2lmini.sim.device.shapes import made
-from d2lmini.sim.device.state import state
+from d2lmini.sim.device.state import meant, state
 from d2lmini.sim.device.storage import is_pinned
 from d2lmini.sim.device.tensor import SimTensor, numbers, own, wrap
 
@@ -199,7 +199,7 @@ def set_(func, args, kwargs):
         rest[0] = getattr(source, "_real", source)
     if source is not None:
         here = source._index if type(source) is SimTensor else getattr(source, "_sim", None)
-        if here is None and source.device.type == "sim":
+        if here is None and meant(source.device).type == "sim":
             raise NotImplementedError(
                 f"expected no code in C++ that reads the memory of a tensor, as torch.jit.save does, got one on "
                 f"{source.device}: use Tensor.cpu() or Module.cpu() first"
@@ -229,12 +229,14 @@ def resize_(func, args, kwargs):
     return x
 
 
-_kernels = {
+FROM_NOTHING = {
     "empty.memory_format": _empty,
     "empty_strided": _empty_strided,
     "_efficientzerotensor": _efficientzerotensor,
     "tril_indices": _triangle(torch.tril_indices),
     "triu_indices": _triangle(torch.triu_indices),
+}
+_kernels = FROM_NOTHING | {
     "_copy_from": _copy_from,
     "_copy_from_and_resize": _copy_from_and_resize,
     "_to_copy": _no_tensor_dispatch_to_copy,

@@ -73,6 +73,13 @@ class SimTensor(torch.Tensor):
         """Refuse: no other library knows this device."""
         raise BufferError(f"expected a tensor on the CPU for DLPack, got one on {self.device}: use Tensor.cpu() first")
 
+    __dlpack_device__ = __dlpack__  # asked first
+
+    @property
+    def __cuda_array_interface__(self):
+        """Refuse: other libraries would take the host's memory for CUDA's."""
+        raise AttributeError(f"expected memory of CUDA's, got one on simulated {self.device}: use Tensor.cpu() first")
+
     def data_ptr(self):
         """Return an address that is unique to these bytes, for comparing."""
         return self._real.data_ptr()

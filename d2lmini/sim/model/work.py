@@ -26,8 +26,8 @@ _REDUCTIONS = ("sum", "mean", "norm", "softmax", "pool", "max", "min", "loss", "
 _GATHERS = ("embedding", "index_select", "gather", "index", "take")
 _FILLS = ("fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_")
 # Shape, type and storage change hands, but no kernel runs. Views are found from the operation's own declaration.
-_FREE = ("empty", "detach", "lift", "unsafe_view", "resize_", "set_", "local_scalar_dense", "record_stream", "is_",
-         "sym_", "efficientzerotensor", "new_empty", "alias", "record_function")  # fmt: skip
+_FREE = ("empty", "detach", "lift", "unsafe_view", "resize_", "set_", "local_scalar_dense", "record_", "is_",
+         "sym_", "efficientzerotensor", "new_empty", "alias")  # fmt: skip
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
 _conv_tf32, _precision = torch._C._get_cudnn_allow_tf32, torch._C._get_float32_matmul_precision
 _starts = {}  # per operation, whether it is free, and its `circumstances`

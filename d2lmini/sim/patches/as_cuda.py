@@ -9,6 +9,7 @@ take a device are given a simulated one instead, and the attributes that name a 
 
 import contextlib
 import functools
+import warnings
 
 import torch
 from torch._subclasses import FakeTensor
@@ -17,6 +18,7 @@ from torch.utils import _device
 
 from d2lmini.sim.device import api, api_instead
 from d2lmini.sim.device.api_streams import Stream
+from d2lmini.sim.device.copies_and_factories import FROM_NOTHING
 from d2lmini.sim.device.random import SimGenerator
 from d2lmini.sim.device.state import meant, state
 from d2lmini.sim.patches.for_a_while import replaced
@@ -44,12 +46,26 @@ def as_cuda():
     if state.as_cuda:
         yield
         return
-    with replaced(_entries()):
+    with replaced(_entries()), _kernels():
         state.as_cuda = True
         try:
             yield
         finally:
             state.as_cuda = False
+
+
+@contextlib.contextmanager
+def _kernels():
+    """Make tensors for torch's own functions too, of which a program took hold before: ``from torch import zeros``."""
+    library = torch.library.Library("aten", "IMPL", "CUDA")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # builds with CUDA have kernels there, and warn
+        for name, kernel in FROM_NOTHING.items():
+            library.impl(name, _translating(kernel))
+    try:
+        yield
+    finally:
+        library._destroy()
 
 
 def _entries():

@@ -29,6 +29,8 @@ def torch_for_ranks():
     """Let torch be as ranks need it inside, and as it was afterwards."""
     if NAME not in dist.Backend.backend_list:  # what is known stays known, as the device type does
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["sim", "cpu"])
+        # From torch 2.15 on groups get a recorder, which C++ code attaches to groups of C++ alone.
+        getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add(NAME)
     process = Process()
     torch._C._distributed_c10d._set_thread_isolation_mode(True)
     state.backward_ended = _backward_ended
