@@ -23,9 +23,10 @@ Sizes are those of nccl-tests: the whole buffer, before a reduce_scatter and aft
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from d2lmini.hardware.catalog import find, gpu_named
+from d2lmini.hardware.catalog import find, gpu_named, nvlink
+from d2lmini.hardware.gpus import GPUS
 from d2lmini.hardware.machines import MACHINES, build, cluster
 from d2lmini.hardware.ring_rates import busiest_seconds_per_byte, group
 
@@ -88,7 +89,7 @@ def seconds(operation, machine, gpus, nbytes):
 def row_seconds(gpu, op_name, nccl_dtype, num_gpus, nbytes):
     """Return the seconds of one row of a table of measurements, named as nccl-tests and nvidia-smi name things.
 
-    Up to 8 GPUs are one node; more are nodes of the card's machine in `MACHINES`, joined by its network.
+    Up to 8 GPUs are one node; more are nodes of the card's machine in `MACHINES`, or its generation's, with a network.
     Raises ValueError, with the choices, for an unknown card, operation or type, and for GPUs that fill no whole nodes.
     """
     if nccl_dtype not in DTYPES:
@@ -243,7 +244,10 @@ def _machine_of(card, gpus):
         return build(gpus, card)
     if gpus % 8:
         raise ValueError(f"expected whole nodes of 8 GPUs, got {gpus}")
-    nodes = [node for node in MACHINES.values() if node.gpu.name == card and node.adapters]
+    alike = [node for node in MACHINES.values() if node.adapters and node.gpu.generation == GPUS[card].generation]
+    nodes = [node for node in alike if node.gpu.name == card]
+    if nvlink(GPUS[card]):
+        nodes += [replace(node, gpu=GPUS[card]) for node in alike if node.count == 8]
     if not nodes:
         known = sorted({node.gpu.name for node in MACHINES.values() if node.adapters})
         raise ValueError(f"no machine with {card} and a network is known: choose one of {', '.join(known)}")
