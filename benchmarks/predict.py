@@ -101,19 +101,19 @@ def collective(row):
     return {"simulated": seconds * 1e3, "stack": "NCCL", "band": band, "assumed": assumed}
 
 
-def _collective_seconds(gpu, name, dtype, gpus, nbytes, node=None):
+def _collective_seconds(gpu, name, dtype, gpus, nbytes, node=None, algorithm=None):
     """Return the seconds of a collective, its name and type in NCCL's or in PyTorch's words.
 
-    node: the name in `MACHINES` of the nodes of more than 8 GPUs, by default of the card's own.
+    node: the name in `MACHINES` of the nodes of more than 8 GPUs, by default of the card's own. algorithm: NCCL's,
+    there, by default its own choice.
     """
     words = re.sub(r"[^a-z]", "", name.lower()).removesuffix("perf").replace("intotensor", "")
     operation = next((known for known in collective_costs.OPERATIONS if known.replace("_", "") == words), name)
     dtype = dtype.lower() if dtype.lower() in collective_costs.DTYPES else DTYPES.get(dtype.lower(), dtype)
     if node is None or gpus <= 8:
         return collective_costs.row_seconds(gpu, operation, dtype, gpus, nbytes)
-    rings = "ring" if operation == "all_reduce" and gpus > 16 else None
     machine = cluster(MACHINES[node], -(-gpus // 8))
-    return collective_costs.estimate(operation, machine, gpus, nbytes, algorithm=rings).seconds
+    return collective_costs.estimate(operation, machine, gpus, nbytes, algorithm=algorithm).seconds
 
 
 def _bytes(nbytes):
@@ -155,11 +155,11 @@ def _link(row):
         raise ValueError(f"expected at least 2 GPUs for a bandwidth, got {gpus}")
     nbytes = int(found[1]) * UNITS.get(found[2], 1)
     node = runs.P5 if gpus > 8 and runs.on_p5(row["system"], gpu) else None
-    seconds = _collective_seconds(gpu, row["network"], "float", gpus, nbytes, node)
-    if node:
-        assumed = "; ".join(filter(None, (assumed, f"nodes are {node}; NCCL's rings on more than two of them, as "
-                                          "Amazon's tuner has it for 32 to 128 GPUs and 256 MB")))  # fmt: skip
     reduces = re.sub(r"[^a-z]", "", row["network"].lower()) == "allreduce"
+    rings = "ring" if node and reduces and gpus > 16 and "HF cluster" in row["system"] else None
+    seconds = _collective_seconds(gpu, row["network"], "float", gpus, nbytes, node, rings)
+    tuned = rings and "NCCL's rings, as Amazon's tuner has it for 32 to 128 GPUs and 256 MB"
+    assumed = "; ".join(filter(None, (assumed, node and f"nodes are {node}", tuned))) or None
     bus = 1 if row["metric"].startswith("algbw") else (2 if reduces else 1) * (gpus - 1) / gpus
     band = f"{row['network']} {'over nodes' if gpus > 8 else 'in a node'}"
     return {"simulated": bus * nbytes / seconds / 1e9, "stack": "NCCL", "band": band, "assumed": assumed}

@@ -136,7 +136,7 @@ def _gpt2(**sizes):
         def loss(out):
             return cross_entropy(out.flatten(0, 1).float(), tokens.flatten())
 
-        return GPT2(words=50304, **sizes), tokens, loss, tokens.numel()
+        return GPT2(words=run.stack.words, **sizes), tokens, loss, tokens.numel()
 
     return prepare
 

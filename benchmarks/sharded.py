@@ -53,14 +53,14 @@ class Row:
 TITAN = "pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md"
 PLAYBOOK = "nanotron/ultrascale-playbook, assets/data/benchmarks"
 _SOME = "Llama 3.2's shape, 3 sequences; its source ran 3 to 20"
-_SHAPE = "Llama 3.2's shape, one sequence a GPU, no accumulation; DGX H100's network"
+_SHAPE = "Llama 3.2's shape, one sequence a GPU, no accumulation"
 ROWS = [
     Row("Llama-3.1-8B, 8 H100", "FSDP2", 5762, 82.4, TITAN, "power limit of 500 W not modelled", META, Llama, 2, 8192),
     Row("Llama-3.1-8B, 8 H100, compiled", "FSDP2", 6667, 77.0, TITAN, "power limit of 500 W not modelled",
         META, Llama, 2, 8192, "compiled"),
     Row("1B, 8 H100", "DDP", 40149.94, None, f"{PLAYBOOK}/dp_scaling.html", _SHAPE, H100, ONE_B, 1, 4096),
-    Row("1B, 64 H100", "DDP", 31112.23, None, f"{PLAYBOOK}/dp_scaling.html", _SHAPE, cluster(MACHINES["DGX-H100"], 8),
-        ONE_B, 1, 4096),
+    Row("1B, 64 H100", "DDP", 31112.23, None, f"{PLAYBOOK}/dp_scaling.html", f"{_SHAPE}; nodes are p5.48xlarge",
+        cluster(MACHINES["p5.48xlarge"], 8), ONE_B, 1, 4096),
     Row("3B, 2 H100", "TP", 13923.18, None, f"{PLAYBOOK}/tp_scaling.html", _SOME,
         build(2, "H100-SXM5-80GB"), THREE_B, 3, 4096),
     Row("3B, 8 H100", "TP", 10903.32, None, f"{PLAYBOOK}/tp_scaling.html", _SOME,

@@ -5,7 +5,7 @@ prediction; where nothing is known the row is refused, with what there is to cho
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -21,7 +21,7 @@ class Stack:
     channels_last: pictures in 16-bit runs are ordered so. fused_attention: one kernel. hidden: the share of backward
     beside which gradients are summed. peer: whether the GPUs reach each other's memory. nodes: the one of `MACHINES`
     that clusters consist of, by default the maker's own. lists: whether SGD steps over lists of tensors, as PyTorch
-    does from 2.0 on.
+    does from 2.0 on. words: of GPT-2, whose own 50,257 are no multiple of 8.
     loaders: for a card's first letters, how many processes decode pictures in inference, and the pictures a second of
     each. batches: for a network and a precision, {a card's GiB: its batch} where a row tells none; 0 GiB is any card.
     """
@@ -35,6 +35,7 @@ class Stack:
     peer: bool = True
     nodes: str | None = None
     lists: bool = False
+    words: int = 50304
     loaders: dict = field(default_factory=dict, hash=False)
     batches: dict = field(default_factory=dict, hash=False)
 
@@ -55,6 +56,8 @@ _LAMBDA_BATCHES = {
     )
     for name, batches in (("AMP", in_16_bits), ("FP16", in_16_bits), ("FP32", in_32), ("TF32", in_32))
 }
+_NANO = Stack("PyTorch 2.0, torch.compile", "compiled", "its README, train.py", fused_attention=True, lists=True,
+              batches={("GPT-2 124M", "bf16"): {0: 12}})
 STACKS = {
     "DeepLearningExamples": Stack(
         "PyTorch 1.8, NGC container of 2021", "eager, 2021",
@@ -68,8 +71,9 @@ STACKS = {
         "PyTorch, NGC container, Lambda", "eager, 2021", _LAMBDA, False, hidden=0, peer=False, batches=_LAMBDA_BATCHES,
     ),
     "llm.c": Stack("llm.c: C and CUDA", "compiled", "its README; its kernels are fused by hand", fused_attention=True),
-    "nanoGPT": Stack("PyTorch 2.0, torch.compile", "compiled", "its README, train.py", fused_attention=True, lists=True,
-                     batches={("GPT-2 124M", "bf16"): {0: 12}}),
+    "torch 2.0 nightly": replace(_NANO, words=50257, source="nanoGPT before 3 February 2023, when its author made the "
+                                 "words 50,304 (x.com/karpathy/status/1621578354024677377)"),
+    "nanoGPT": _NANO,
     "nanotron": Stack("PyTorch, nanotron", "eager", "its network: aws-ofi-nccl; one sequence a GPU, no accumulation: "
                       "assumed", fused_attention=True, nodes="p5.48xlarge", lists=True,
                       batches={("Llama-like 1B", "bf16"): {0: 1}}),
@@ -89,7 +93,8 @@ def stack(system, source):
 
 # -- cards -----------------------------------------------------------------------------------------------------------
 
-_IDLE = r"nvidia|geforce|tesla|quadro|rtx|gtx|lambda(cloud)?|tensor core|hbm\w*|nvlink|gpus?|gen ?\d|\b\d+ ?[x×] ?"
+_IDLE = (r"nvidia|geforce|tesla|quadro|rtx|gtx|lambda(cloud)?|tensor core|hbm\w*|nvlink|gpus?|gen ?\d|\b\d+ ?[x×] ?|"
+         r"\b(dell|smc|1cc|[dh]gx)\b")  # fmt: skip; makers and sellers of machines
 _REFUSED = {  # cards that tables name, and why the catalog lacks them
     "mi3": "no share of an AMD card's figures was fitted, and its matrix cores have other tiles",
     "nvl": "no data sheet of the H100 NVL was at hand: other tables give three rates for its tensor cores",

@@ -16,6 +16,7 @@ class Shares:
     product, and of adding up a product whose k was split. conv, conv_tensor, attention: shares of peak FLOP/s of
     convolutions, counted directly, on ordinary cores and on tensor cores, and of fused attention; algorithms that
     multiply less make up for what the ordinary cores lose. Fast tensor cores reach less: see `costs.CONV_OPERANDS`.
+    Attention is FlashAttention-2, PyTorch's kernel: 50 to 73 % of an A100 (Dao, arXiv:2307.08691), the least taken.
     stream, gather: shares of the memory's bandwidth of operations that read in order, and of those whose rows the
     data choose.
     fitted: the measurements behind them.
@@ -43,9 +44,10 @@ SHARES = {
     "Ampere": Shares(0.908, 0.704, 0.358, 3.6e-6, 1.8e-6, 1, 0.9, 0.5, 0.92, 0.5,
                      "products: one half of 800 bfloat16 products on A100; the others: training on RTX 3090, one half "
                      "of Lambda's rows"),
-    "Hopper": Shares(0.855, 0.85, 0.809, 2.5e-6, 2.8e-6, 1, 0.855, 0.5, 0.91, 0.5,
+    "Hopper": Shares(0.855, 0.85, 0.809, 2.5e-6, 2.8e-6, 1, 0.855, 0.31, 0.91, 0.5,
                      "products: one half of 300 bfloat16 products on H100; conv_tensor: taken from them, for what it "
-                     "feeds limits a convolution first; the others: BERT on H100, Lambda's rows"),
+                     "feeds limits a convolution first; attention: FlashAttention-2, forward and backward, on H100 "
+                     "(Shah et al., arXiv:2407.08608); the others: BERT on H100, Lambda's rows"),
 }  # fmt: skip
 GENERATIONS = {"Fermi": "Kepler", "Kepler": "Kepler", "Maxwell": "Kepler", "Pascal": "Kepler", "Volta": "Volta",
                "Turing": "Volta", "Ampere": "Ampere", "Ada": "Ampere", "Hopper": "Hopper",

@@ -69,7 +69,7 @@ def test_what_is_not_known_is_missed_with_what_there_is(wrong):
     ("NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"), ("LambdaCloud 8xV100 16GB", "V100-SXM2-16GB"),
     ("h200_sxm", "H200-SXM5-141GB"), ("GTX 1080", "GTX 1080"), ("1080Ti", "GTX 1080 Ti"), ("P100", "P100-PCIe-16GB"),
     ("B200", "B200-SXM-180GB"), ("GH200 96GB", "GH200-96GB"), ("A10", "A10"), ("RTX 6000Ada", "RTX 6000 Ada"),
-    ("Lambda 8x H100 80GB PCIe Gen5", "H100-PCIe-80GB"),
+    ("Lambda 8x H100 80GB PCIe Gen5", "H100-PCIe-80GB"), ("1CC 8x H100 80GB SXM5", "H100-SXM5-80GB"),
 ])  # fmt: skip
 def test_cards_as_vendors_and_tables_write_them(name, meant):
     assert runs.card(name) == meant
@@ -148,6 +148,20 @@ def test_a_cluster_of_amazons_pays_for_its_network():
         near, far = predict.predict([row | {"count": count, "system": name} for name in ("DGX", "HF cluster")])
         assert far["simulated"] <= slower * near["simulated"]
         assert ("p5" in far["assumed"]) == (count == "128")
+
+
+def test_rings_over_nodes_are_taken_for_the_cluster_that_was_seen_to_take_them():
+    """A ring of 64 nodes has 126 hops of 75 µs between nodes; a tree, 12."""
+    row = RUN | {"gpu": "H100", "network": "all_reduce", "batch": "1 MB", "metric": "busbw_GB_s", "count": "512"}
+    rings, own = predict.predict([row | {"system": name} for name in ("HF cluster", "p5.48xlarge")])
+    assert own["simulated"] > 4 * rings["simulated"]
+    assert ("rings" in rings["assumed"], "rings" in own["assumed"]) == (True, False)
+
+
+def test_unpadded_words_slow_gpt2_down():
+    row = RUN | {"network": "GPT-2 124M", "batch": "12", "precision": "bf16", "metric": "tokens_per_s"}
+    early, later = predict.predict([row | {"source": f"nanoGPT, {when}"} for when in ("torch 2.0 nightly", "2024")])
+    assert 1.05 < later["simulated"] / early["simulated"] < 1.25
 
 
 def test_data_parallel_runs_of_any_count_are_told_their_nodes():

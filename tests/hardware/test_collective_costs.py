@@ -180,6 +180,7 @@ def test_one_gpu_has_nothing_to_do():
 def test_rows_of_a_table():
     assert row_seconds("H100-80GB-HBM3", "all_reduce", "half", 8, MIB) == seconds("all_reduce", H100, 8, MIB)
     assert row_seconds("A100-SXM4-80GB", "alltoall", "half", 16, MIB) == seconds("alltoall", cluster(A100, 2), 16, MIB)
+    assert row_seconds("V100-SXM2-32GB", "alltoall", "half", 16, MIB) == seconds("alltoall", cluster(DGX1, 2), 16, MIB)
 
 
 @pytest.mark.parametrize(("row", "message"), [
@@ -188,7 +189,7 @@ def test_rows_of_a_table():
     (("H200", "all_reduce", "quarter", 8, 8), "unknown type 'quarter': choose one of .*half"),
     (("H200", "all_reduce", "half", 0, 8), "integer of at least 1, got 0"),
     (("H200", "all_reduce", "half", 12, 8), "whole nodes of 8 GPUs, got 12"),
-    (("B200", "all_reduce", "half", 16, 8), "B200-SXM-180GB .* choose one of .*A100-SXM4-80GB"),
+    (("L40S", "all_reduce", "half", 16, 8), "L40S .* choose one of .*A100-SXM4-80GB"),
     (("H200", "all_reduce", "half", 8, -1), "negative, got -1"),
 ])  # fmt: skip
 def test_rows_that_cannot_be_are_refused_in_one_line(row, message):
