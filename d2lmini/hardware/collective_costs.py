@@ -10,23 +10,19 @@ A candidate costs  start + hops · α + bytes that pass a link ÷ β + bytes tha
 BELIEVES of it: the tables in its source, src/graph/tuning.cc (2.28). What it then TAKES was fitted to 441 published
 rows: 2 to 8 A100-SXM4-80GB and H100 (80 GB HBM3), 512 B to 512 MiB. No row crosses nodes or PCIe: there a hop is as
 long, and on PCIe as much longer than over NVLink, as NCCL believes. A network of a longer latency than InfiniBand's
-adds that to each hop, as NCCL does with what a network's plugin tells. Over 2 to 32 nodes of Amazon's p5, 32 MiB and
-more, it is then 10 % off on 45 all_reduces and 11 % on 35 alltoalls, in the median, on none of which it was fitted
-(github.com/crazyguitar/aws-gpu-communication-benchmark). Two p6-b200 needed 55 µs for 512 bytes, not the 75 of a hop
-and more (github.com/dstackai/dstack/pull/3961): small buffers over Amazon's network are priced too high.
+adds that to each hop. Over 2 to 32 nodes of Amazon's p5, from 32 MiB on, 45 all_reduces are 10 % off and 35 alltoalls
+11 % (github.com/crazyguitar/aws-gpu-communication-benchmark): no constant was fitted to them, but that NCCL chooses
+for itself there was decided with them in sight. Small buffers over that network are priced too high.
 
-The median error is 3 to 8 % for each card in each of three bands (to 64 KiB, to 8 MiB, above). A fit to the rows of
-4 GPUs alone, with the H100's 8 for the switch, was 2 to 12 % off on those of 2 and 8; one to all_reduce and alltoall
-was 3 to 8 % off on all_gather and reduce_scatter: benchmarks/fit_collectives.py does all three.
-
-Sizes are those of nccl-tests: the whole buffer, before a reduce_scatter and after an all_gather.
+The median error is 3 to 8 % for each card in each of three bands (to 64 KiB, to 8 MiB, above). Fits to fewer
+rows were 2 to 12 % off on the others: benchmarks/fit_collectives.py. Sizes are nccl-tests': the
+whole buffer, before a reduce_scatter and after an all_gather.
 """
 
 import math
 from dataclasses import dataclass, replace
 
-from d2lmini.hardware.catalog import find, gpu_named, nvlink
-from d2lmini.hardware.gpus import GPUS
+from d2lmini.hardware.catalog import GPUS, find, gpu_named, nvlink
 from d2lmini.hardware.machines import MACHINES, build, cluster
 from d2lmini.hardware.ring_rates import busiest_seconds_per_byte, group
 

@@ -200,10 +200,8 @@ def set_(func, args, kwargs):
     if source is not None:
         here = source._index if type(source) is SimTensor else getattr(source, "_sim", None)
         if here is None and meant(source.device).type == "sim":
-            raise NotImplementedError(
-                f"expected no code in C++ that reads the memory of a tensor, as torch.jit.save does, got one on "
-                f"{source.device}: use Tensor.cpu() or Module.cpu() first"
-            )
+            raise NotImplementedError(f"expected no C++ code that reads a tensor's memory, as torch.jit.save does, got "
+                                      f"one on {source.device}: use Tensor.cpu() or Module.cpu() first")  # fmt: skip
         if here != getattr(x, "_index", None):
             raise RuntimeError(
                 f"Attempted to set the storage of a tensor on device \"{x.device}\" to a storage on different device "
