@@ -7,6 +7,7 @@ twice; the second counts. Some minutes in all.
 """
 
 import argparse
+import gc
 import json
 from dataclasses import dataclass, replace
 from functools import partial
@@ -70,6 +71,7 @@ ROWS = [
 
 def simulate(row):
     """Return tokens a second on each GPU, and the peak of a GPU's memory in GiB."""
+    gc.collect()  # the model of the row before, which else is still counted on the GPUs of the same names
     sim.enable(machine=row.machine, shapes_only=True, memory=2**40, way=row.way)
     seconds, peak = sim.spawn(_train, (row,))[0]
     shared = row.machine.count if row.kind == "TP" else 1  # all GPUs of a tensor-parallel group see the same tokens
