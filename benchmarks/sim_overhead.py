@@ -3,10 +3,10 @@
 Run `python benchmarks/sim_overhead.py` from the repository's root; `--json FILE` writes the figures. What an operation
 takes longer than on the CPU is given as a multiple of what a class takes longer that does nothing but unwrap and wrap:
 so much costs it to stand between torch and its tensors at all. The wanted: at most 1.3 with clock and counting off, 2.2
-with both on, but for "w * b": torch asks a device written in Python two questions more, 4 µs of C++ without which it
-would meet both. With both on a step of LeNet on 256 images within 1.15 of the CPU's, one of a tiny GPT-2 within 4, 2
-and 1.5 for a width of 32, 128 and 256; no memory more after 10,000 steps of a small network than after 1,000.
-Everything here is measured on this machine's wall clock; the clock of the simulated GPUs runs, but is not read.
+with both on, which "w * b" for backward misses (1.6 and 2.6 on an AMD EPYC): there torch asks a device that is written
+in Python two questions more. With both on a step of LeNet on 256 images within 1.15 of the CPU's, one of a tiny GPT-2
+within 4, 2 and 1.5 for a width of 32, 128 and 256; no memory more after 10,000 steps of a small network than after
+1,000. Everything here is measured on this machine's wall clock; the clock of the simulated GPUs runs, but is not read.
 """
 
 import argparse
