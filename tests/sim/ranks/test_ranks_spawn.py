@@ -17,6 +17,7 @@ from torch.distributed import _functional_collectives as functional
 from torch.distributed import distributed_c10d
 
 from d2lmini import sim
+from d2lmini.hardware import MACHINES, cluster
 from d2lmini.sim import RankError
 
 pytestmark = pytest.mark.usefixtures("gpus")
@@ -200,3 +201,12 @@ def test_ranks_work_without_a_clock():
         return future.wait().tolist()
 
     assert sim.spawn(total) == [[12.0, 12.0]] * 3
+
+
+def test_a_tensor_of_another_node_is_not_lost_when_gpus_are_taken_away():
+    sim.enable(machine=cluster(MACHINES["DGX-H100"], 2))
+    left = sim.spawn(lambda rank: torch.ones(1, device="sim") if rank == 15 else None)[15]
+    with pytest.raises(RuntimeError, match="sim:7"):
+        sim.enable(1)
+    del left
+    sim.enable(1)
