@@ -1,23 +1,29 @@
-// A table that is wider than its place, now or when it is unfolded, is set narrow, then narrower: see book.css.
+// A table that is wider than its place, now or when it is unfolded, is set narrow, then narrower, and on a phone, where
+// words would break, its rows are stacked: see book.css.
 addEventListener("DOMContentLoaded", () => {
-  // No line begins with a unit, or with the second factor of a product.
-  document.querySelectorAll("article table.dataframe td").forEach(cell => {
-    if (!cell.childElementCount)
-      cell.textContent = cell.textContent.replace(/ (?=×)|(?<=×) |(?<=\d) (?=[^\d(→])/g, "\u00a0");
-  });
-  // A long name in a table breaks behind a dot, a bracket or an underscore.
-  document.querySelectorAll("article td code .pre").forEach(name => {
-    name.innerHTML = name.innerHTML.replace(/[._(]/g, "$&<wbr>");
-  });
-  const widths = new Map();
+  const phone = matchMedia("(max-width: 719px)"), widths = new Map();
+  // Rows of numbers are compared down their columns, so only what is mostly text is stacked.
+  const isText = table => {
+    const cells = [...table.querySelectorAll("tbody tr:first-child td:nth-child(n + 3)")];
+    return cells.length && !cells.some(cell => cell.matches(".text-right, [style*=right]"));
+  };
+  const kinds = table => phone.matches && isText(table) ? ["narrow", "stacked"] : ["narrow", "narrower", "broken"];
   const fit = places => places.forEach(({ target }) => {
     if (widths.get(target) === target.clientWidth) return; // it has only become higher
     widths.set(target, target.clientWidth);
-    const tables = [...target.querySelectorAll(":scope > table")];
-    tables.forEach(table => table.classList.remove("narrow", "narrower"));
-    for (const kind of ["narrow", "narrower"])
-      if (target.scrollWidth > target.clientWidth) tables.forEach(table => table.classList.add(kind));
+    target.querySelectorAll(":scope > table").forEach(table => {
+      table.classList.remove("narrow", "narrower", "broken", "stacked");
+      for (const kind of kinds(table))
+        if (table.offsetWidth > target.clientWidth) table.classList.add(kind);
+    });
   });
   const watch = new ResizeObserver(places => requestAnimationFrame(() => fit(places)));
-  document.querySelectorAll("article table").forEach(table => watch.observe(table.parentElement));
+  document.querySelectorAll("article table").forEach(table => {
+    const headings = [...table.querySelectorAll("thead th")];
+    // What a stacked cell shows before itself; and its roles, which are lost where it is no longer set as a table.
+    table.querySelectorAll("tbody tr").forEach(row => [...row.cells].forEach((cell, i) => {
+      cell.dataset.heading = headings[i]?.textContent ?? "";
+    }));
+    watch.observe(table.parentElement);
+  });
 });

@@ -132,7 +132,7 @@ MACHINES = {machine.name: machine for machine in (
             "SHARCNET's cluster monk: two GPUs behind a PCIe switch, InfiniBand QDR", gpus_per_switch=2,
             peer_over_host_link=True, network=LINKS["InfiniBand-QDR"], adapters=1),
     Machine("DGX-1-V100", "2017-09", GPUS["V100-SXM2-16GB"], 8, LINKS["PCIe3-x16"],
-            "NVIDIA DGX-1 with Tesla V100 system architecture white paper, 2017; pairs: `nvidia-smi topo -m`",
+            "NVIDIA DGX-1 with Tesla V100 system architecture white paper, 2017; pairs: nvidia-smi topo -m",
             gpus_per_switch=2, pairs=tuple(_CUBE_MESH.items()), pair_link=LINKS["NVLink2"],
             network=LINKS["InfiniBand-EDR"], adapters=4),
     Machine("DGX-A100", "2020-11", GPUS["A100-SXM4-80GB"], 8, LINKS["PCIe4-x16"],

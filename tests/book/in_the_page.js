@@ -58,8 +58,24 @@ window.book = (() => {
     }).map(image => `letters under 9 px: ${image.alt}`);
     const tables = [...article().querySelectorAll("table:not(:has(.math))")].filter(table =>
       table.parentElement.scrollWidth > table.parentElement.clientWidth).map(table => `scrolls: ${table.innerText.slice(0, 60)}`);
-    return [...labels, ...tables];
+    return [...labels, ...tables, ...brokenWords()];
   };
+
+  // Words of a table that go on in the next line without a sign.
+  const brokenWords = () => [...article().querySelectorAll("table :is(td, th)")].flatMap(cell => {
+    const found = [], texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), range = document.createRange();
+    const lines = (text, from, length) => {
+      range.setStart(text, from);
+      range.setEnd(text, from + length);
+      return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size;
+    };
+    while (texts.nextNode()) {
+      const text = texts.currentNode, read = cell.checkVisibility() && style(cell).writingMode === "horizontal-tb";
+      for (const word of text.parentElement.closest(".math") || !read ? [] : text.data.matchAll(/[\p{L}\p{N}]{2,}/gu))
+        if (lines(text, word.index, word[0].length) > 1) found.push(`broken: ${word[0]} in ${cell.textContent.slice(0, 60)}`);
+    }
+    return found;
+  });
 
   // What a printed page lacks: hidden, or cut off at its right edge.
   const lost = () => {

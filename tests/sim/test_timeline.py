@@ -144,3 +144,13 @@ def test_figure_has_a_line_for_each_row_and_a_bar_for_each_span(clock):
     assert [label.get_text() for label in axes.get_yticklabels()] == ["host", "gpu0 stream 0", "PCIe gpu0 in"]
     assert sum(len(bars.get_paths()) for bars in axes.collections) == len(trace.spans)
     assert axes.get_xlabel() == "simulated time on 2 × GTX 1080, PCIe3-x16 (ms)"
+
+
+def test_a_bar_too_short_to_see_has_an_edge_of_its_own_colour(clock):
+    with clock.trace() as trace:
+        clock.advance(1e-9, "short")
+        clock.advance(1e-6, "long")
+    [bars] = trace.draw(Figure().subplots()).collections
+    [[face], [short, long]] = bars.get_facecolor(), bars.get_edgecolor()
+    assert tuple(short) == tuple(face)
+    assert tuple(long) == (1, 1, 1, 1)

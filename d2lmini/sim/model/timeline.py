@@ -33,7 +33,7 @@ class Span(namedtuple("Span", "kind place row name start end nbytes")):
 
 
 COLOURS = {"operation": "tab:blue", "copy": "tab:orange", "launch": "tab:green", "work": "tab:red",
-           "communication": "tab:purple", "wait": "lightgrey"}  # fmt: skip
+           "communication": "tab:purple", "wait": "0.58"}  # fmt: skip
 NAMES = {"operation": "operation on the GPU", "copy": "copy on a link", "launch": "launch by the host",
          "work": "work of the host", "communication": "collective", "wait": "wait of the host"}  # fmt: skip
 
@@ -114,8 +114,10 @@ class Trace:
             for kind, colour in COLOURS.items():
                 spans = [s for s in self.spans if (s.place, s.row, s.kind) == (place, row, kind)]
                 bars = [((s.start - self.begin) / unit, (s.end - s.start) / unit) for s in spans]
+                # A bar's white edge parts it from the next; one that would vanish in it has an edge of its own colour.
+                edges = [colour if (s.end - s.start) * _PARTS < longest else "white" for s in spans]
                 if bars:
-                    style = {"color": colour, "edgecolor": "white", "linewidth": 0.3, "label": NAMES[kind]}
+                    style = {"facecolor": colour, "edgecolors": edges, "linewidth": 0.4, "label": NAMES[kind]}
                     axes.broken_barh(bars, (line - 0.4, 0.8), **style)
         axes.set_yticks(range(len(rows)), [f"{place} {_row_name(place, row)}".strip() for place, row in rows])
         axes.invert_yaxis()
@@ -136,6 +138,7 @@ class Trace:
         return sorted((s.start, s.end) for s in self.spans if s.place == place and s.kind == "operation")
 
 
+_PARTS = 400  # of a timeline's length: a bar shorter than one is about as wide as a line
 _UNITS = ((PS, "s"), (PS // 10**3, "ms"), (PS // 10**6, "µs"))
 
 
