@@ -8,7 +8,7 @@ from d2lmini.data_parallel import by_hand, gradients
 
 
 def replicas(count, dtype=torch.float64):
-    """Parameters of 6, 2, 8 and 4 numbers, the last in float32; a digit of each gradient but the third counts a rank."""
+    """Parameters of 6, 2, 8 and 4 numbers, the last in float32; the third lacks gradients, whose digits count ranks."""
     made = []
     for rank in range(count):
         module = nn.ParameterList([nn.Parameter(torch.zeros(n, dtype=dtype)) for n in (6, 2, 8)])
