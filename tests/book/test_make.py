@@ -79,77 +79,62 @@ def test_the_book_is_built_again_only_when_a_source_changed(project):
 
 def test_a_failed_build_is_not_taken_for_a_book(project):
     Path("broken").touch()
-    assert make("book")[0] != 0
-    assert make("book")[0] != 0
+    assert [make("book")[0] == 0 for _ in range(2)] == [False, False]
     os.remove("broken")
-    assert make("book")[0] == 0
-    assert builds() == 3
+    assert (make("book")[0], builds()) == (0, 3)
 
 
-@pytest.mark.parametrize("version", ["2, 7, 18", "3, 9, 25"])
-def test_an_old_python_is_refused_before_anything_is_made(project, version):
+@pytest.mark.parametrize("version", ["2, 7, 18", "3, 9, 25", None])
+def test_an_old_or_missing_python_is_named_before_anything_is_made(project, version):
     shutil.rmtree(".venv")
     fake = f"import sys; sys.version_info = ({version}, 'final', 0); exec(sys.argv[1])"
     old = script(project / "oldpython", f'#!/bin/sh\nexec {sys.executable} -c "{fake}" "$2"\n')
-    status, _, error = make("book", f"PYTHON={old}")
+    status, _, error = make("book", f"PYTHON={old if version else 'no-such-python'}")
     assert status != 0
-    assert version.replace(", ", ".") in error.splitlines()[0]
+    assert (version or "no-such-python").replace(", ", ".") in error.splitlines()[0]
     assert not Path(".venv").exists()
 
 
-def test_a_missing_python_is_named(project):
-    shutil.rmtree(".venv")
-    status, _, error = make("book", "PYTHON=no-such-python")
-    assert status != 0
-    assert "no-such-python" in error
-
-
-def test_a_python_without_venv_says_what_to_install(project, monkeypatch, capsys):
-    shutil.rmtree(".venv")
+def without_venv(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "ensurepip", None)
+    return folder
+
+
+def of_another_folder(folder, monkeypatch):
+    script(folder / "other" / "bin" / "python", "#!/bin/sh\nexit 0\n")
+    (folder / "here").mkdir()
+    (folder / "here" / ".venv").symlink_to(folder / "other")
+    (folder / "other" / ".installed").write_text(str(folder))
+    return folder / "here"
+
+
+def with_a_colon(folder, monkeypatch):
+    if sys.version_info < (3, 11):
+        pytest.skip("venv takes the colon")
+    (folder / "a:b").mkdir()
+    return folder / "a:b"
+
+
+@pytest.mark.parametrize(("prepare", "word"), [
+    (without_venv, "python3-venv"), (of_another_folder, "link"), (with_a_colon, "separator")])  # fmt: skip
+def test_where_no_environment_can_be_made_one_line_says_why_and_all_stays(tmp_path, monkeypatch, capsys, prepare, word):
+    monkeypatch.chdir(prepare(tmp_path, monkeypatch))
+    before = sorted(tmp_path.rglob("*"))
     assert setup_venv.main() == 1
-    error = capsys.readouterr().err
-    assert len(error.splitlines()) == 1
-    assert "python3-venv" in error
-    assert not Path(".venv").exists()
-
-
-def test_the_environment_of_another_folder_is_left_alone(tmp_path, monkeypatch, capsys):
-    other, here = tmp_path / "other", tmp_path / "here"
-    script(other / "bin" / "python", "#!/bin/sh\nexit 0\n")
-    here.mkdir()
-    (here / ".venv").symlink_to(other)
-    (other / ".installed").write_text(str(tmp_path))
-    monkeypatch.chdir(here)
-    assert setup_venv.main() == 1
-    assert "link" in capsys.readouterr().err
-    assert (other / "bin" / "python").exists()
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="venv takes the colon")
-def test_a_folder_that_can_hold_no_venv_is_one_line(tmp_path, monkeypatch, capsys):
-    folder = tmp_path / "a:b"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    assert setup_venv.main() == 1
-    error = capsys.readouterr().err
-    assert len(error.splitlines()) == 1
-    assert "separator" in error
+    (error,) = capsys.readouterr().err.splitlines()
+    assert word in error
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_half_made_environment_is_made_again(project):
-    assert setup_venv.works()
-    setup_venv.UNFINISHED.touch()
-    assert not setup_venv.works()
-    setup_venv.UNFINISHED.unlink()
-    setup_venv.STAMP.write_text("/somewhere/else")  # the folder was moved: the scripts in it name the old one
-    assert not setup_venv.works()
-    setup_venv.STAMP.unlink()
-    assert setup_venv.works()
-    script(setup_venv.PYTHON, "#!/bin/sh\nexit 1\n")  # no pip
-    assert not setup_venv.works()
-    setup_venv.PYTHON.unlink()
-    assert not setup_venv.works()
+    for change, works in [
+        (lambda: None, True), (setup_venv.UNFINISHED.touch, False), (setup_venv.UNFINISHED.unlink, True),
+        (lambda: setup_venv.STAMP.write_text("/somewhere/else"), False),  # moved: its scripts name the old folder
+        (setup_venv.STAMP.unlink, True), (lambda: script(setup_venv.PYTHON, "#!/bin/sh\nexit 1\n"), False),  # no pip
+        (setup_venv.PYTHON.unlink, False),
+    ]:  # fmt: skip
+        change()
+        assert setup_venv.works() == works
 
 
 def test_help_names_every_target(project):

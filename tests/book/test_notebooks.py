@@ -72,14 +72,10 @@ def test_file_is_valid_and_small(path):
 
 
 @each_page
-def test_every_cell_was_executed_in_order(path):
+def test_every_cell_was_executed_in_order_and_failed_where_it_should(path):
     # nbval compares nothing in a cell without a count.
     counts = [cell.execution_count for cell in code_cells(path)]
     assert counts == list(range(1, len(counts) + 1)), "run make chapters"
-
-
-@each_page
-def test_errors_are_where_they_are_meant(path):
     for cell in code_cells(path):
         raised = any(output.output_type == "error" for output in cell.outputs)
         assert raised == tagged(cell, "raises-exception"), f"a stored error, or a missing one, in: {cell.source}"
@@ -96,32 +92,21 @@ def test_measured_cells_assert_what_must_hold(path):
 
 
 @each_page
-def test_no_check_is_switched_off(path):
+def test_nbval_checks_every_cell(path):
     for cell in code_cells(path):
         assert not tagged(cell, "nbval-skip"), f"nbval does not run this cell: {cell.source}"
         assert "NBVAL_" not in cell.source, f"use the cell's tags, which the book does not show: {cell.source}"
+        assert not cell.source.rstrip().endswith(";"), f"for nbval, _ = ... silences the output of: {cell.source}"
 
 
 @each_page
-def test_no_cell_ends_in_a_semicolon(path):
-    # It does not silence the output for nbval; `_ = ...` does.
-    for cell in code_cells(path):
-        assert not cell.source.rstrip().endswith(";"), cell.source
-
-
-@each_page
-def test_outputs_show_nothing_of_the_machine(path):
+def test_outputs_show_nothing_of_the_machine_and_hold_no_live_widgets(path):
     for cell in code_cells(path):
         for text in texts(cell):
             for what, pattern in MACHINE.items():
                 assert not pattern.search(text), f"{what} in the output of: {cell.source}"
             if not tagged(cell, "nbval-ignore-output"):
                 assert not TIME.search(text), f"a time, which no other run will show, in the output of: {cell.source}"
-
-
-@each_page
-def test_outputs_hold_no_live_widgets(path):
-    for cell in code_cells(path):
         kinds = {kind for output in cell.outputs for kind in output.get("data", {})}
         assert not any("widget" in kind for kind in kinds), f"run make chapters: {cell.source}"
 

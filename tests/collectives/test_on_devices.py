@@ -19,24 +19,19 @@ quick = settings(max_examples=25)
 
 
 def telling(world_size, n, dtype=torch.int64):
-    """Return one vector a rank whose sum tells which ranks were counted, and at which position.
-
-    Up to 15 ranks, digit r of the first element's sum counts rank r; above that, bit r does, modulo 2**64.
-    """
-    base = 10 if world_size <= 15 else 2
+    """Return one vector a rank whose sum tells which ranks were counted, and at which position."""
+    base = 10 if world_size <= 15 else 2  # digit r of the first element's sum counts rank r; or bit r, modulo 2**64
     marks = torch.tensor(base).pow(torch.arange(world_size))  # 2**63 wraps to −2**63
     return [((torch.arange(n) + 1) * mark).to(dtype) for mark in marks]
 
 
 def small(world_size, n, dtype):
     """Return vectors whose sums are exact in every type."""
-    place = torch.arange(n)
-    return [((place + rank) % 3 - 1).to(dtype) for rank in range(world_size)]
+    return [((torch.arange(n) + rank) % 3 - 1).to(dtype) for rank in range(world_size)]
 
 
 @pytest.fixture
 def switched():
-    """Eight H200 behind a switch, simulated, with a clock."""
     sim.enable(machine="8xH200")
     yield [torch.device("sim", i) for i in range(8)]
     sim.disable()
@@ -60,11 +55,10 @@ def test_fewer_elements_than_ranks_and_remainders(algorithm, world_size):
 def test_every_type(dtype, algorithm):
     for world_size, n in ((1, 3), (2, 7), (3, 2), (4, 7), (7, 10)):
         data = small(world_size, n, dtype)
-        want = torch.stack(data).sum(0)
+        want = torch.stack(data).sum(0).to(dtype)
         allreduce(data, algorithm)
         for tensor in data:
-            assert tensor.dtype == dtype
-            torch.testing.assert_close(tensor, want.to(dtype), rtol=0, atol=0)
+            torch.testing.assert_close(tensor, want, rtol=0, atol=0)
 
 
 @each_algorithm
@@ -100,66 +94,47 @@ def test_a_rank_may_send_what_it_receives_into(kind, order):
              schedules.Send(1, 2, 0, 1, "copy"))  # fmt: skip
     step = tuple(sends[i] for i in order)
     sim.enable(3)
-    data = [tensor.to(kind if kind == "cpu" else f"sim:{rank}") for rank, tensor in enumerate(telling(3, 5))]
     first, second, third = telling(3, 5)
+    data = [x.to(kind if kind == "cpu" else f"sim:{rank}") for rank, x in enumerate(telling(3, 5))]
     executor.execute(schedules.Schedule("around", 3, 1, (step,)), data)
     data = [tensor.cpu() for tensor in data]
     sim.disable()
     assert all(map(torch.equal, data, [first + third, first + second, second]))
 
 
-def test_rows_of_one_matrix_are_apart_and_nothing_else_is_shared():
-    rows = torch.arange(12.0).reshape(3, 4)
-    want = rows.sum(0)
-    allreduce(list(rows))
-    assert torch.equal(rows, want.expand(3, 4))
-    columns = torch.arange(12.0).reshape(4, 3)
-    want = columns.sum(1, keepdim=True)
-    allreduce(list(columns.unbind(1)))  # interleaved in memory, without a common element
-    assert torch.equal(columns, want.expand(4, 3))
+@pytest.mark.parametrize("way", [0, 1])  # rows; columns, which are interleaved in memory without a common element
+def test_parts_of_one_matrix_are_apart(way):
+    matrix = torch.arange(12.0).reshape(3, 4)
+    want = matrix.sum(way, keepdim=True).expand(3, 4).clone()
+    allreduce(list(matrix.unbind(way)))
+    assert torch.equal(matrix, want)
 
 
 # -- the other collectives -------------------------------------------------------------------------------------------
 
 
-def chunk(tensor, rank, world_size):
-    return tensor.tensor_split(world_size)[rank]
-
-
 @quick
 @given(world_size=st.integers(1, 24), n=st.integers(0, 60), seed=st.integers(0, 10**6))
-def test_collectives_with_a_root(world_size, n, seed):
+def test_the_other_collectives(world_size, n, seed):
     root, old = seed % world_size, telling(world_size, n)
+    total, root_old = torch.stack(old).sum(0), [old[root]] * world_size
 
-    def fresh():
-        return [tensor.clone() for tensor in old]
+    def after(make, *root):
+        data = [tensor.clone() for tensor in old]
+        on_devices.run(make(world_size, *root), data)
+        return data
 
-    data = fresh()
-    on_devices.run(schedules.broadcast(world_size, root), data)
-    assert all(torch.equal(tensor, old[root]) for tensor in data)
-    data = fresh()
-    on_devices.run(schedules.reduce(world_size, root), data)
-    assert torch.equal(data[root], torch.stack(old).sum(0))
-    data = fresh()
-    on_devices.run(schedules.scatter(world_size, root), data)
-    assert all(torch.equal(chunk(data[r], r, world_size), chunk(old[root], r, world_size)) for r in range(world_size))
-    assert torch.equal(data[root], old[root])
-    data = fresh()
-    on_devices.run(schedules.gather(world_size, root), data)
-    assert torch.equal(data[root], torch.cat([chunk(old[r], r, world_size) for r in range(world_size)]))
+    def chunks(tensors):
+        """Return each rank's own chunk of its tensor."""
+        return [tensor.tensor_split(world_size)[rank] for rank, tensor in enumerate(tensors)]
 
-
-@quick
-@given(world_size=st.integers(1, 24), n=st.integers(0, 60))
-def test_collectives_without_a_root(world_size, n):
-    old = telling(world_size, n)
-    data = [tensor.clone() for tensor in old]
-    on_devices.run(schedules.all_gather(world_size), data)
-    want = torch.cat([chunk(old[r], r, world_size) for r in range(world_size)])
-    assert all(torch.equal(tensor, want) for tensor in data)
-    data, total = [tensor.clone() for tensor in old], torch.stack(old).sum(0)
-    on_devices.run(schedules.reduce_scatter(world_size), data)
-    assert all(torch.equal(chunk(data[r], r, world_size), chunk(total, r, world_size)) for r in range(world_size))
+    scattered, every_chunk = after(schedules.scatter, root), torch.cat(chunks(old))
+    assert all(map(torch.equal, after(schedules.broadcast, root), root_old))
+    assert torch.equal(after(schedules.reduce, root)[root], total)
+    assert all(map(torch.equal, [*chunks(scattered), scattered[root]], [*chunks(root_old), old[root]]))
+    assert torch.equal(after(schedules.gather, root)[root], every_chunk)
+    assert all(torch.equal(tensor, every_chunk) for tensor in after(schedules.all_gather))
+    assert all(map(torch.equal, chunks(after(schedules.reduce_scatter)), chunks([total] * world_size)))
 
 
 # -- buckets ---------------------------------------------------------------------------------------------------------
@@ -171,10 +146,8 @@ def test_collectives_without_a_root(world_size, n):
     world_size=st.integers(1, 5), bucket_bytes=st.integers(1, 300),
 )  # fmt: skip
 def test_buckets_sum_every_tensor(shapes, world_size, bucket_bytes):
-    replicas = [
-        [small(world_size, math.prod(shape), dtype)[rank].reshape(shape) for shape, dtype in shapes]
-        for rank in range(world_size)
-    ]
+    replicas = [[small(world_size, math.prod(shape), dtype)[rank].reshape(shape) for shape, dtype in shapes]
+                for rank in range(world_size)]  # fmt: skip
     want = [torch.stack(same).sum(0) for same in zip(*replicas)]
     buckets = plan_buckets(replicas[0], bucket_bytes)
     assert len(allreduce_buckets(replicas, bucket_bytes)) == len(buckets)
@@ -196,13 +169,11 @@ def test_a_bucket_is_as_full_as_it_can_be():
 
 def test_buckets_change_nothing_when_ranks_disagree():
     replicas = [[torch.ones(2), torch.ones(3)], [torch.ones(2), torch.ones(4)]]
-    with pytest.raises(ValueError, match="rank 1: expected tensors like"):
-        allreduce_buckets(replicas)
+    for sets, options, says in ((replicas, (), "rank 1: expected tensors like"), (replicas[:1], (0,), "got 0"),
+                                 ([replicas[0], replicas[1][:1]], (), "rank 1: expected tensors like")):  # fmt: skip
+        with pytest.raises(ValueError, match=says):
+            allreduce_buckets(sets, *options)
     assert all(torch.equal(tensor, torch.ones_like(tensor)) for tensors in replicas for tensor in tensors)
-    with pytest.raises(ValueError, match="rank 1: expected tensors like"):
-        allreduce_buckets([replicas[0], replicas[1][:1]])
-    with pytest.raises(ValueError, match="got 0"):
-        allreduce_buckets(replicas[:1], 0)
 
 
 # -- what does not fit -----------------------------------------------------------------------------------------------
@@ -223,11 +194,10 @@ def test_the_rank_that_does_not_fit_is_named(tensors, says):
         allreduce(tensors)
 
 
-def test_two_ranks_on_one_gpu(switched):
-    with pytest.raises(ValueError, match=r"rank 1: .* own, got sim:3"):
-        allreduce([torch.ones(2, device="sim:3") for _ in range(2)])
-    with pytest.raises(ValueError, match=r"rank 1: .* sim, got cpu"):
-        allreduce([torch.ones(2, device="sim:3"), torch.ones(2)])
+@pytest.mark.parametrize(("device", "says"), [("sim:3", r"own, got sim:3"), ("cpu", r"sim, got cpu")])
+def test_two_ranks_on_one_gpu(switched, device, says):
+    with pytest.raises(ValueError, match=f"rank 1: .* {says}"):
+        allreduce([torch.ones(2, device="sim:3"), torch.ones(2, device=device)])
 
 
 @pytest.mark.parametrize(("algorithm", "options", "says"), [
@@ -278,11 +248,10 @@ def test_messages_of_a_step_run_at_the_same_time_and_steps_follow(switched):
 
 def test_launching_each_message_costs_the_host(switched):
     once, each = run_on(switched, 64, "ring"), run_on(switched, 64, "ring", launches="each")
-    launches = 14 * 8 + 7 * 8
     assert each.seconds > once.seconds
-    assert each.seconds >= launches * 3.8e-6
-    before = sim.now()
+    assert each.seconds >= (14 * 8 + 7 * 8) * 3.8e-6
     run_on(switched[:1], 64, "ring")
+    before = sim.now()
     torch.ones(3, device="sim:0").add_(1)
     assert sim.now() > before, "launches cost again afterwards"
 
@@ -295,12 +264,10 @@ def test_work_before_and_after_is_ordered(switched):
         data[1].mul_(2)
         ledger = allreduce(data)
         data[0].mul_(3)
-    spans = {span.name: span for span in trace.spans if span.kind == "operation" and span.name == "mul_"}
+    doubled, tripled = (span for span in trace.spans if (span.name, span.kind) == ("mul_", "operation"))
     copies = [span for span in trace.spans if span.kind == "copy"]
-    first, last = min(span.start for span in copies), max(span.end for span in copies)
-    doubled = next(s for s in trace.spans if (s.name, s.place, s.kind) == ("mul_", "gpu1", "operation"))
-    assert doubled.end <= first
-    assert spans["mul_"].start >= last
+    assert doubled.end <= min(span.start for span in copies)
+    assert tripled.start >= max(span.end for span in copies)
     assert ledger.seconds > 0
     assert (data[0] == 9).all()
 
@@ -330,10 +297,8 @@ def test_peak_memory_is_the_buffer_and_one_message(switched):
 def test_no_clock_no_times():
     ledger = on_devices.run(schedules.broadcast(4), [torch.zeros(3, dtype=torch.float64) for _ in range(4)])
     assert (ledger.sent(), ledger.received()) == ([48, 0, 24, 0], [0, 24, 24, 24])
-    assert ledger.link_bytes() == {"memory": 72}
-    assert ledger.seconds is ledger.clock is None
+    assert (ledger.link_bytes(), ledger.seconds, ledger.clock) == ({"memory": 72}, None, None)
     assert {(m.link, m.start, m.end) for m in ledger.messages} == {("memory", None, None)}
     sim.enable(3, clock=False)
-    ledger = allreduce([torch.ones(3, device=f"sim:{rank}") for rank in range(3)])
-    assert ledger.seconds is None
+    assert allreduce([torch.ones(3, device=f"sim:{rank}") for rank in range(3)]).seconds is None
     sim.disable()

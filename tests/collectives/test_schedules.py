@@ -5,6 +5,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
+import torch
 
 from d2lmini.collectives import schedules
 from d2lmini.collectives.schedules import Schedule, Send, check, messages, offsets
@@ -57,13 +58,6 @@ def test_a_ring_follows_its_order():
     assert pairs == {(0, 2), (2, 3), (3, 1), (1, 0)}
 
 
-@each_count
-def test_hierarchies_of_every_shape(world_size):
-    for per_node in range(1, world_size + 1):
-        if world_size % per_node == 0:
-            check(schedules.allreduce_hierarchical(world_size, per_node), "all-reduce")
-
-
 # -- steps and bytes -------------------------------------------------------------------------------------------------
 
 
@@ -96,10 +90,11 @@ def test_formulas_of_naive_tree_and_halving_doubling(world_size):
 
 
 @each_count
-def test_hierarchical_formulas(world_size):
+def test_hierarchies_of_every_shape(world_size):
     n = 2 * world_size
     for local in (k for k in range(1, world_size + 1) if world_size % k == 0):
         schedule, nodes = schedules.allreduce_hierarchical(world_size, local), world_size // local
+        check(schedule, "all-reduce")
         assert len(schedule.steps) == 2 * (local - 1) + 2 * (nodes - 1)
         assert sent(schedule, n) == [2 * (world_size - 1) * n // world_size] * world_size
         across = Counter()
@@ -128,13 +123,11 @@ def test_schedules_of_one_name_have_other_marks_unless_they_are_equal():
         assert hash(make(5, 3)) == hash(made[3])
 
 
-def test_offsets_are_those_of_tensor_split():
-    torch = pytest.importorskip("torch")
-    for n in (0, 1, 5, 6, 7, 64, 100):
-        for chunks in (1, 2, 3, 7, 64):
-            parts = [part.tolist() for part in torch.arange(n).tensor_split(chunks)]
-            cuts = offsets(n, chunks)
-            assert [list(range(a, b)) for a, b in pairwise(cuts)] == parts
+@pytest.mark.parametrize("n", [0, 1, 5, 6, 7, 64, 100])
+def test_offsets_are_those_of_tensor_split(n):
+    for chunks in (1, 2, 3, 7, 64):
+        parts = [part.tolist() for part in torch.arange(n).tensor_split(chunks)]
+        assert [list(range(a, b)) for a, b in pairwise(offsets(n, chunks))] == parts
 
 
 def test_empty_chunks_are_not_sent():
@@ -173,19 +166,16 @@ def mutants(schedule):
     size, chunks = schedule.world_size, schedule.chunks
     for t, step in enumerate(schedule.steps):
         for i, send in enumerate(step):
-            others = [*step[:i], *step[i + 1 :]]
-            at = f"step {t}, send {i}: "
+            others, at = [*step[:i], *step[i + 1 :]], f"step {t}, send {i}: "
+            following = (send.start + 1) % chunks
+            changes = [{"op": {"copy": "reduce", "reduce": "copy"}[send.op]}, {"dst": send.src}, {"dst": size},
+                       {"stop": chunks + 1}, {"src": send.dst, "dst": send.src}]  # fmt: skip
+            if chunks > 1 and (send.start, send.stop) != (0, chunks):
+                changes.append({"start": following, "stop": following + 1})
+            for change in changes:
+                yield at + str(change), replaced(schedule, t, [*others, send._replace(**change)])
             yield at + "dropped", replaced(schedule, t, others)
             yield at + "sent twice at once", replaced(schedule, t, [*step, send])
-            other = send._replace(op={"copy": "reduce", "reduce": "copy"}[send.op])
-            yield at + "other op", replaced(schedule, t, [*others, other])
-            yield at + "to itself", replaced(schedule, t, [*others, send._replace(dst=send.src)])
-            yield at + "to a rank that does not exist", replaced(schedule, t, [*others, send._replace(dst=size)])
-            yield at + "past the last chunk", replaced(schedule, t, [*others, send._replace(stop=chunks + 1)])
-            yield at + "backward", replaced(schedule, t, [*others, send._replace(src=send.dst, dst=send.src)])
-            if chunks > 1 and (send.start, send.stop) != (0, chunks):
-                shifted = send._replace(start=(send.start + 1) % chunks, stop=(send.start + 1) % chunks + 1)
-                yield at + "shifted by one chunk", replaced(schedule, t, [*others, shifted])
             again = [*schedule.steps[: t + 1], (send,), *schedule.steps[t + 1 :]]
             yield at + "sent once more", Schedule(schedule.name, size, chunks, tuple(again))
 
@@ -199,7 +189,7 @@ def passes(schedule, collective):
     return True
 
 
-@pytest.mark.parametrize("world_size", [2, 3, 4, 6, 7, 8])
+@pytest.mark.parametrize("world_size", [2, 3, 4, 7])  # with and without ranks beside a power of two
 @each_allreduce
 def test_check_rejects_every_mutant(name, world_size):
     accepted = [what for what, mutant in mutants(schedules.ALLREDUCE[name](world_size)) if passes(mutant, "all-reduce")]

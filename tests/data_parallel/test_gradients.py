@@ -8,10 +8,7 @@ from d2lmini.data_parallel import by_hand, gradients
 
 
 def replicas(count, dtype=torch.float64):
-    """Modules with parameters of 6, 2, 8 and 4 numbers, the third without a gradient and the last in float32.
-
-    Rank r's gradients are 10^r times their position, so that each digit counts one rank.
-    """
+    """Parameters of 6, 2, 8 and 4 numbers, the last in float32; the third lacks gradients, whose digits count ranks."""
     made = []
     for rank in range(count):
         module = nn.ParameterList([nn.Parameter(torch.zeros(n, dtype=dtype)) for n in (6, 2, 8)])
@@ -43,10 +40,10 @@ def test_buckets_hold_what_fits_of_one_type(bucket_bytes, sizes):
 
 
 def test_a_gradient_that_some_lack_counts_as_zero_there():
-    modules = replicas(3)
+    modules, counted = replicas(3), [101.0 * i for i in range(1, 7)]
     modules[1][0].grad = None
     gradients.reduce(modules, by_hand.allreduce, 0)
-    assert [module[0].grad.tolist() for module in modules] == [[101.0 * i for i in range(1, 7)]] * 3
+    assert [module[0].grad.tolist() for module in modules] == [counted] * 3
 
 
 def test_a_gradient_in_another_order_of_memory_keeps_its_places():

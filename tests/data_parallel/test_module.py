@@ -19,14 +19,13 @@ def gpus():
     return [torch.device("sim", i) for i in range(4)]
 
 
-def small_net(seed=0):
-    torch.manual_seed(seed)
+def small_net():
+    torch.manual_seed(0)
     return nn.Sequential(nn.Conv2d(2, 3, 3), nn.Tanh(), nn.Flatten(), nn.Linear(48, 4)).double()
 
 
 def images(n):
-    generator = torch.Generator().manual_seed(n)
-    return torch.rand(n, 2, 6, 6, generator=generator, dtype=torch.float64)
+    return torch.rand(n, 2, 6, 6, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
 
 
 def gradients(module, X):
@@ -46,12 +45,10 @@ def assert_same(ours, theirs):
 @pytest.mark.parametrize("n", [1, 2, 5, 8, 11])
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_it_is_torchs_and_that_of_one_device(gpus, n, k):
-    X = images(n)
-    alone = gradients(small_net(), X)
+    X, device_ids = images(n), list(range(k))
     ours = gradients(DataParallel(small_net(), gpus[:k]), X.to(gpus[0]))
-    theirs = gradients(nn.DataParallel(small_net().to(gpus[0]), device_ids=list(range(k))), X.to(gpus[0]))
-    assert_same(ours, alone)
-    assert_same(ours, theirs)
+    assert_same(ours, gradients(small_net(), X))
+    assert_same(ours, gradients(nn.DataParallel(small_net().to(gpus[0]), device_ids), X.to(gpus[0])))
 
 
 @pytest.mark.cuda
@@ -72,14 +69,13 @@ def test_what_forward_sees(gpus, n, k, sizes):
     class Watched(nn.Linear):
         def forward(self, X):
             assert X.device == self.weight.device
-            seen.append((X.device.index, len(X), X[:, 0].tolist()))
+            seen.append((X.device.index, X[:, 0].tolist()))
             return super().forward(X)
 
     X = torch.arange(10.0 * n).reshape(n, 10)
     Y = DataParallel(Watched(10, 5), gpus[:k])(X.to(gpus[0]))
     assert (Y.device, list(Y.shape)) == (gpus[0], [n, 5])
-    assert [(device, size) for device, size, _ in sorted(seen)] == list(enumerate(sizes))
-    assert [row for *_, rows in sorted(seen) for row in rows] == X[:, 0].tolist()
+    assert sorted(seen) == [(i, rows[:, 0].tolist()) for i, rows in enumerate(X.split(sizes))]
 
 
 def test_nests_are_split_and_gathered(gpus):
@@ -91,20 +87,20 @@ def test_nests_are_split_and_gathered(gpus):
     X, y, z = torch.arange(10.0).reshape(5, 2), torch.arange(5.0), torch.ones(5)
     out = DataParallel(Nest(), gpus[:2])((X, y), 3.0, named={"z": z, "note": "kept"})
     assert out["scaled"].cpu().equal(3 * X)
-    assert out["both"][0].cpu().equal(X.sum(1) + y)
-    assert out["both"][1].tolist() == [3.0, 2.0]  # one number a replica
-    assert isinstance(out["both"], tuple)
+    sums, numbers = out["both"]
+    assert (type(out["both"]), sums.tolist(), numbers.tolist()) == (tuple, (X.sum(1) + y).tolist(), [3, 2])
     (first,) = split([torch.tensor(1.0), None], gpus)  # nothing to split: one replica
     assert first[0].device == gpus[0]
 
 
-def test_bad_input_is_named(gpus):
-    with pytest.raises(ValueError, match="one length"):
-        split((torch.ones(3), torch.ones(4)), gpus)
-    with pytest.raises(TypeError, match="str"):
-        gather(["a", "b"], gpus[0])
-    with pytest.raises(ValueError, match="device"):
-        DataParallel(nn.Flatten(), [])
+@pytest.mark.parametrize(("call", "kind", "word"), [
+    (lambda gpus: split((torch.ones(3), torch.ones(4)), gpus), ValueError, "one length"),
+    (lambda gpus: gather(["a", "b"], gpus[0]), TypeError, "str"),
+    (lambda gpus: DataParallel(nn.Flatten(), []), ValueError, "device"),
+])  # fmt: skip
+def test_bad_input_is_named(gpus, call, kind, word):
+    with pytest.raises(kind, match=word):
+        call(gpus)
 
 
 def test_replicas_share_nothing_but_what_autograd_joins():
@@ -125,15 +121,15 @@ def test_buffers_of_the_first_replica_last_and_modes_reach_the_others(gpus):
 
         def forward(self, X):
             self.calls += len(X)
-            autocast, current = torch.is_autocast_enabled("sim"), torch.sim.current_device()
-            modes.append((self.training, torch.is_grad_enabled(), autocast, current))
+            modes.append((torch.sim.current_device(), self.training, torch.is_grad_enabled(),
+                          torch.is_autocast_enabled("sim")))  # fmt: skip
             return X
 
     modes, module = [], DataParallel(Counts(), gpus[:2]).eval()
     with torch.no_grad(), torch.autocast("sim", torch.bfloat16):
         module(torch.ones(5, 1))
     assert module.module.calls.item() == 3
-    assert sorted(modes) == [(False, False, True, 0), (False, False, True, 1)]
+    assert sorted(modes) == [(0, False, False, True), (1, False, False, True)]
 
 
 def test_batch_normalisation_over_all_devices_is_that_of_one(gpus):

@@ -17,18 +17,15 @@ WIDTHS = (3, 5, 2, 4)
 
 
 def nets(devices):
-    torch.manual_seed(0)
-    first = nn.Sequential(*(nn.Linear(a, b) for a, b in pairwise(WIDTHS))).double()
     made = []
     for device in devices:
-        net = nn.Sequential(*(nn.Linear(a, b) for a, b in pairwise(WIDTHS))).double()
-        net.load_state_dict(first.state_dict())
-        made.append(net.to(device))
+        torch.manual_seed(0)
+        made.append(nn.Sequential(*(nn.Linear(a, b) for a, b in pairwise(WIDTHS))).double().to(device))
     return made
 
 
 def backward(made, step=0):
-    """Give each replica its own data and run backward; return what the sums of the gradients should be."""
+    """Give each replica its own data and run backward."""
     for rank, net in enumerate(made):
         X = torch.arange(6.0, dtype=torch.float64).reshape(2, 3) * 10**rank + step
         net(X.to(next(net.parameters()).device)).sin().sum().backward()
@@ -94,25 +91,21 @@ def test_parameters_without_gradients():
         backward(made)
 
 
-def test_replicas_are_given_back_with_it():
-    parameters = [torch.ones(3, requires_grad=True), torch.ones(2, requires_grad=True)]
-    watched = weakref.ref(parameters[0])
-    reducer = OverlappedAllreduce([parameters])
-    sum(p.sum() for p in parameters).backward()
-    reducer.finish()
-    del reducer, parameters
-    gc.collect()
-    assert watched() is None
-
-
-def test_its_hooks_go_with_it():
+def test_its_hooks_go_with_it_and_so_do_replicas():
     """A model may be trained by one trainer after another."""
     layer, called = nn.Linear(2, 2), []
     layer.weight.register_post_accumulate_grad_hook(called.append)
     for _ in range(3):
         finish = OverlappedAllreduce([list(layer.parameters())], allreduce=lambda tensors: None).finish
     assert [len(p._post_accumulate_grad_hooks) for p in layer.parameters()] == [2, 1]
+    layer(torch.ones(1, 2)).sum().backward()
+    finish()
     del finish
     assert [len(p._post_accumulate_grad_hooks) for p in layer.parameters()] == [1, 0]
     layer(torch.ones(1, 2)).sum().backward()
-    assert called == [layer.weight]
+    assert called == [layer.weight] * 2
+    watched = weakref.ref(layer.bias)
+    called.clear()
+    del layer
+    gc.collect()
+    assert watched() is None

@@ -3,6 +3,7 @@
 import copy
 import threading
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -17,7 +18,6 @@ NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNor
 
 @pytest.fixture(autouse=True)
 def gpus():
-    """Four simulated GPUs."""
     sim.enable(4)
 
 
@@ -73,11 +73,10 @@ def test_conversion_keeps_parameters_and_finds_every_layer():
     assert SyncBatchNorm.convert(converted)[1] is converted[1]
 
 
-def test_what_it_refuses():
-    with pytest.raises(ValueError, match="one value"):
-        SyncBatchNorm(2)(torch.ones(1, 2))
-    with pytest.raises(ValueError, match="expected"):
-        SyncBatchNorm(2)(torch.ones(4, 3))
+@pytest.mark.parametrize(("shape", "word"), [((1, 2), "one value"), ((4, 3), "expected")])
+def test_what_it_refuses(shape, word):
+    with pytest.raises(ValueError, match=word):
+        SyncBatchNorm(2)(torch.ones(shape))
 
 
 def test_turns_are_taken_in_order_and_values_are_exchanged():
@@ -97,20 +96,24 @@ def test_turns_are_taken_in_order_and_values_are_exchanged():
     assert exchange("alone") == ["alone"]
 
 
-@pytest.mark.parametrize("failing", [0, 1, 2])
-def test_an_error_in_one_ends_all(failing):
-    before = set(threading.enumerate())  # one of another file's may end meanwhile
+@pytest.fixture
+def before():
+    """The threads that there were: one of another file's may end meanwhile; no other may be left."""
+    before = set(threading.enumerate())
+    yield before
+    assert not set(threading.enumerate()) - before
 
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_an_error_in_one_ends_all(before, failing):
     def work(rank):
         exchange(rank)
         if rank == failing:
             raise KeyError(f"rank {rank}")
         exchange(rank)
-        return rank
 
     with pytest.raises(KeyError, match=f"rank {failing}"):
         together([partial(work, rank) for rank in range(3)])
-    assert not set(threading.enumerate()) - before
 
 
 @pytest.mark.parametrize(("calls", "told"), [
@@ -118,8 +121,8 @@ def test_an_error_in_one_ends_all(failing):
     ((3, 3, 2), "rank 2 has returned, and rank 0 waits"), ((2, 2, 3), "rank 0 has returned, and rank 2 waits"),
     ((0, 0, 5), "rank 0 has returned, and rank 2 waits"),
 ])  # fmt: skip
-def test_a_rank_that_exchanges_less_often_is_named(calls, told):
-    before, done = set(threading.enumerate()), []
+def test_a_rank_that_exchanges_less_often_is_named(before, calls, told):
+    done = []
 
     def work(rank):
         for _ in range(calls[rank]):
@@ -128,25 +131,20 @@ def test_a_rank_that_exchanges_less_often_is_named(calls, told):
 
     with pytest.raises(RuntimeError, match=f"^{told}"):
         together([partial(work, rank) for rank in range(3)])
-    assert not set(threading.enumerate()) - before
     assert done == [rank for rank in done if calls[rank] == min(calls)]
 
 
-def test_an_interrupt_lets_all_go(monkeypatch):
-    before, join, go = set(threading.enumerate()), threading.Thread.join, threading.Event()
-
-    def interrupted(self, timeout=None):
-        raise KeyboardInterrupt
+def test_an_interrupt_lets_all_go(monkeypatch, before):
+    join, go = threading.Thread.join, threading.Event()
 
     def work(rank):
         exchange(rank)
         go.wait(30)
         exchange(rank)
 
-    monkeypatch.setattr(threading.Thread, "join", interrupted)
+    monkeypatch.setattr(threading.Thread, "join", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         together([partial(work, rank) for rank in range(3)])
     go.set()
     for thread in set(threading.enumerate()) - before:
         join(thread, 30)
-        assert not thread.is_alive()

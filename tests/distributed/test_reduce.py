@@ -28,15 +28,11 @@ def test_what_cannot_be_reduced_is_refused_and_ranks_that_disagree_are_named():
         assert all(word in line for word, line in zip(words, said, strict=True)), said
 
 
-def test_ranks_that_disagree_are_named_though_no_kind_of_call_is_new():
-    with pytest.raises(RankError, match=r"the ranks disagree in call 2: ranks 0, 1 .*; rank 2 ring of \[2, 3\]"):
-        run(ranks.disagree, 3, "another order", True)
-
-
-@pytest.mark.parametrize(("known", "told"), [
-    (False, r"TimeoutError: call 0 \(ring of \[4\] float32\) waited 3 s for rank 2"),
-    (True, r"LostRankError: call 2 \(ring of \[4\] float32\): rank \d (timed out .*|lost) rank 2"),
+@pytest.mark.parametrize(("how", "known", "told"), [
+    ("another order", True, r"disagree in call 2: ranks 0, 1 .*; rank 2 ring of \[2, 3\]"),
+    ("missing", False, r"TimeoutError: call 0 \(ring of \[4\] float32\) waited 3 s for rank 2"),
+    ("missing", True, r"LostRankError: call 2 \(ring of \[4\] float32\): rank \d (timed out .*|lost) rank 2"),
 ])  # fmt: skip
-def test_a_rank_that_is_missing_is_named(known, told):
+def test_a_rank_that_disagrees_or_is_missing_is_named_also_where_no_kind_of_call_is_new(how, known, told):
     with pytest.raises(RankError, match=told):
-        run(ranks.disagree, 3, "missing", known)
+        run(ranks.disagree, 3, how, known)

@@ -94,20 +94,16 @@ def test_what_a_new_process_cannot_import_is_said_in_one_line(monkeypatch):
     def local(rank):
         return rank
 
-    for fn in (local, lambda rank: rank):
-        with pytest.raises(ValueError, match="inside another function"):
-            run(fn, 2)
-    with pytest.raises(ValueError, match="can be pickled"):
-        run(hello, 2, [lambda: 0])
-    with pytest.raises(ValueError, match="function"):
-        run("rank_functions:hello", 2)
-    for nprocs in (0, -1, 1.5):
-        with pytest.raises(ValueError, match="1 or more"):
-            run(hello, nprocs)
     monkeypatch.setattr(module_level, "__module__", "__main__")
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)  # as in a notebook
-    with pytest.raises(ValueError, match="notebook"):
-        run(module_level, 2)
+    for arguments, says in [
+        ((local, 2), "inside another function"), ((lambda rank: rank, 2), "inside another function"),
+        ((hello, 2, [lambda: 0]), "can be pickled"), (("rank_functions:hello", 2), "function"),
+        ((hello, 0), "1 or more"), ((hello, -1), "1 or more"), ((hello, 1.5), "1 or more"),
+        ((module_level, 2), "notebook"),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=says):
+            run(*arguments)
 
 
 SCRIPT = """

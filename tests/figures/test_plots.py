@@ -52,16 +52,11 @@ def test_animator_collects_one_line_a_value():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["train", "test"]
 
 
-def test_animator_takes_single_values_and_no_legend():
+def test_animator_takes_single_values_and_no_legend_and_shows_nothing_outside_a_notebook(capsys):
     animator = plots.Animator()
     animator.add(1, 2)
     animator.add(2, None)
     assert (animator.X, animator.Y) == ([[1]], [[2]])
     assert animator.describe() == "y against x: line 1 from 2 to 2"
     assert animator.figure().axes[0].get_legend() is None
-
-
-def test_nothing_is_shown_outside_a_notebook(capsys):
-    assert not plots.in_notebook()
-    plots.Animator().add(1, 1)
-    assert capsys.readouterr() == ("", "")
+    assert (plots.in_notebook(), capsys.readouterr()) == (False, ("", ""))

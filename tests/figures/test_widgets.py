@@ -4,6 +4,7 @@ import io
 import re
 from html import unescape
 from itertools import product
+from types import SimpleNamespace
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
@@ -35,16 +36,6 @@ def frames_of(html):
 
 def svg_of(frame):
     return unquote(re.search(r'src="data:image/svg\+xml,([^"]*)"', frame)[1])
-
-
-class Html:
-    def _repr_html_(self):
-        return "<b>bold</b>"
-
-
-class Svg:
-    def _repr_svg_(self):
-        return "<svg xmlns='http://www.w3.org/2000/svg'><text>50 % &amp; #1</text></svg>"
 
 
 def test_page_holds_every_combination_in_order():
@@ -104,11 +95,10 @@ def test_pictures_have_alternatives():
 
 
 def test_draw_may_return_html_svg_or_text():
-    results = [Html(), Svg(), "a < b"]
+    html, svg = "<b>bold</b>", "<svg xmlns='http://www.w3.org/2000/svg'><text>50 % &amp; #1</text></svg>"
+    results = [SimpleNamespace(_repr_html_=lambda: html), SimpleNamespace(_repr_svg_=lambda: svg), "a < b"]
     frames = [content for _, content in frames_of(explore(lambda i: results[i], i=range(3))._repr_html_())]
-    assert frames[0] == "<b>bold</b>"
-    assert svg_of(unescape(frames[1])) == Svg()._repr_svg_()
-    assert frames[2] == "<pre>a &lt; b</pre>"
+    assert (frames[0], svg_of(unescape(frames[1])), frames[2]) == (html, svg, "<pre>a &lt; b</pre>")
 
 
 def test_pyplot_figures_are_closed():

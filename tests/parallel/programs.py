@@ -5,6 +5,7 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
 from d2lmini.models import Llama
+from d2lmini.models.llama import rotation
 from d2lmini.parallel import cut_layer, run_stage, shard
 
 STEPS, BATCH, LENGTH, WORDS, WIDTH = 2, 8, 6, 24, 16
@@ -17,8 +18,7 @@ def model():
 
 
 def tokens():
-    numbers = torch.Generator().manual_seed(1)
-    return torch.randint(WORDS, (BATCH, LENGTH + 1), generator=numbers)
+    return torch.randint(WORDS, (BATCH, LENGTH + 1), generator=torch.Generator().manual_seed(1))
 
 
 def loss_of(scores, text):
@@ -77,8 +77,6 @@ class Stage(torch.nn.Module):
         self.numbers, self.turn_width = (rank * long, (rank + 1) * long), net.head_width
 
     def forward(self, x):
-        from d2lmini.models.llama import rotation
-
         x = self.words(x) if self.words is not None else x
         turn = rotation(x.shape[1], self.turn_width, device=x.device)
         for layer in self.layers:

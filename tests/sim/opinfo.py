@@ -29,13 +29,9 @@ def operations():
     return [op for op in op_db if torch.float32 in op.supported_dtypes("cpu")]
 
 
-# What torch asks to be on the host on CUDA too, or what is not defined: new memory that nobody has written to.
-ON_HOST = {"tensor_split"}
+ON_HOST = {"tensor_split"}  # torch asks for that on CUDA too
 UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
-
-
-# Made from numbers, these are on the host unless a device is named.
-FROM_NUMBERS = {"arange", "linspace", "logspace"}
+FROM_NUMBERS = {"arange", "linspace", "logspace"}  # on the host unless a device is named
 
 
 def _copy(x, device):

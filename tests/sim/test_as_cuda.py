@@ -28,10 +28,7 @@ def test_nothing_stays_replaced():
     with sim.as_cuda(), sim.as_cuda():
         x = torch.ones(2, device="cuda:1")
     assert [dict(vars(owner)) for owner in owners] == before
-    assert x.device == torch.device("sim:1")
-    assert x.is_sim
-    assert not x.is_cuda
-    assert not torch.cuda.is_available()
+    assert (str(x.device), x.is_sim, x.is_cuda, torch.cuda.is_available()) == ("sim:1", True, False, False)
     with pytest.raises((AssertionError, RuntimeError), match="CUDA"):
         torch.ones(2, device="cuda")
     del x
@@ -60,9 +57,7 @@ def test_nothing_stays_replaced():
 def test_whichever_way_a_tensor_gets_there(cuda, make):
     x = make()
     assert x.device == torch.device("cuda:1")
-    assert x.device.type == "cuda"
-    assert x.is_cuda
-    assert (x.get_device(), x.tolist()) == (1, [1, 1, 1])
+    assert (x.device.type, x.is_cuda, x.get_device(), x.tolist()) == ("cuda", True, 1, [1, 1, 1])
     assert torch.cuda.memory_allocated("cuda:1") > 0
     assert "device='cuda:1'" in repr(x)
 
@@ -125,23 +120,24 @@ class Asking(nn.Module):
         return x * (1 + x.is_cuda) + (x.device.type == "cuda") + torch.zeros(3, device=x.device)
 
 
-def test_a_traced_program_sees_cuda_as_an_eager_one_does(cuda):
-    x, expected = torch.ones(3, device="cuda", requires_grad=True), [3, 3, 3]
-    assert Asking()(x).tolist() == expected
-    assert torch.export.export(Asking(), (x,)).module()(x).tolist() == expected
-    assert torch.compile(Asking(), backend="aot_eager")(x).tolist() == expected
+@pytest.mark.parametrize("trace", [
+    lambda net, x: net, lambda net, x: torch.export.export(net, (x,)).module(),
+    lambda net, x: torch.compile(net, backend="aot_eager"),
+], ids=["eager", "exported", "compiled"])  # fmt: skip
+def test_a_traced_program_sees_cuda_as_an_eager_one_does(cuda, trace):
+    x = torch.ones(3, device="cuda", requires_grad=True)
+    assert trace(Asking(), x)(x).tolist() == [3, 3, 3]
 
 
-def test_what_simulated_gpus_lack_says_what_is_instead(cuda):
-    with pytest.raises(NotImplementedError, match="one_launch"):
-        torch.cuda.CUDAGraph()
-    with pytest.raises(NotImplementedError, match="trace"):
-        torch.cuda.utilization()
-    with pytest.raises(NotImplementedError, match="memory_summary"):
-        torch.cuda.memory._record_memory_history()
+@pytest.mark.parametrize(("ask", "instead"), [
+    (lambda: torch.cuda.CUDAGraph(), "one_launch"), (lambda: torch.cuda.utilization(), "trace"),
+    (lambda: torch.cuda.memory._record_memory_history(), "memory_summary"),
+])  # fmt: skip
+def test_what_simulated_gpus_lack_says_what_is_instead(cuda, ask, instead):
+    with pytest.raises(NotImplementedError, match=instead):
+        ask()
     torch.cuda.nvtx.range_push("step")
-    assert not torch.cuda.is_current_stream_capturing()
-    assert torch.cuda.get_device_capability() == (8, 0)
+    assert (torch.cuda.is_current_stream_capturing(), torch.cuda.get_device_capability()) == (False, (8, 0))
 
 
 @pytest.mark.parametrize(("where", "index"), [(None, 1), ("cuda:0", 0), ({"cuda:1": "cuda:0"}, 0), ("cpu", None)])

@@ -2,15 +2,13 @@
 
 import ctypes
 import gc
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
-
-pytestmark = pytest.mark.usefixtures("gpus")
 
 
 def fail(*_):
@@ -21,10 +19,13 @@ def interrupt(*_):
     raise KeyboardInterrupt("mine")
 
 
+def four(device):
+    return [torch.ones(300, device=device, requires_grad=True) for _ in range(4)]
+
+
 def run(device, spoil=lambda y: None, end=lambda y: y.exp()):
     """Go backward through four equal branches, one of them spoilt; all need what the others have still queued."""
-    leaves = [torch.ones(300, device=device, requires_grad=True) for _ in range(4)]
-    branches = [leaf.exp() * 2 for leaf in leaves]
+    branches = [leaf.exp() * 2 for leaf in four(device)]
     spoilt = spoil(branches[2])
     branches[2] = spoilt if isinstance(spoilt, torch.Tensor) else branches[2]
     sum(end(branch).sum() for branch in branches).backward()
@@ -52,7 +53,7 @@ def forgiven(grad):
 
 
 def after_accumulating(device):
-    leaves = [torch.ones(300, device=device, requires_grad=True) for _ in range(4)]
+    leaves = four(device)
     leaves[3].register_post_accumulate_grad_hook(fail)
     sum((leaf.exp() * 2).exp().sum() for leaf in leaves).backward()
 
@@ -67,14 +68,13 @@ def at_the_end(device):
 
 
 def twice(device):
-    leaves = [torch.ones(300, device=device, requires_grad=True) for _ in range(4)]
-    loss = sum(leaf.exp().sum() for leaf in leaves)
+    loss = sum(leaf.exp().sum() for leaf in four(device))
     loss.backward()
     loss.backward()
 
 
 def higher_order(device):
-    leaves = [torch.ones(300, device=device, requires_grad=True) for _ in range(4)]
+    leaves = four(device)
     branches = [leaf.exp() for leaf in leaves]
     branches[1].register_hook(fail)
     torch.autograd.grad(sum((branch * branch).sum() for branch in branches), leaves, create_graph=True)
@@ -150,15 +150,12 @@ def outcome(function, device):
 
 def in_a_thread(function, *args):
     """Return what a function returns in a thread of its own, whose backward has not run before."""
-    results = []
-    thread = threading.Thread(target=lambda: results.append(function(*args)))
-    thread.start()
-    thread.join()
-    return results[0]
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function, *args).result()
 
 
-@pytest.fixture
-def no_collection():
+@pytest.fixture(autouse=True)
+def no_collection(gpus):
     """Python's garbage collection waits: what is not given up at once stays."""
     gc.collect()
     gc.disable()
@@ -170,7 +167,6 @@ def used():
     return [torch.sim.memory_allocated(i) for i in range(4)]
 
 
-@pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize(("kind", "device"), [("hook", "sim:0"), *((kind, "sim:1") for kind in ERRORS)])
 def test_it_is_the_cpus_error_and_leaves_nothing_behind(kind, device):
     expected = in_a_thread(outcome, ERRORS[kind], "cpu")  # in a thread, whose end gives back what the CPU's error keeps
@@ -181,7 +177,6 @@ def test_it_is_the_cpus_error_and_leaves_nothing_behind(kind, device):
     assert used() == [0] * 4
 
 
-@pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize("function", OURS)
 def test_errors_that_a_cpu_has_not_leave_nothing_behind_either(function):
     for run_it in (outcome, partial(in_a_thread, outcome)):
@@ -189,14 +184,12 @@ def test_errors_that_a_cpu_has_not_leave_nothing_behind_either(function):
         assert used() == [0] * 4
 
 
-@pytest.mark.usefixtures("no_collection")
 def test_nothing_stays_when_others_declare_pythons_functions_differently(monkeypatch):
     monkeypatch.setattr(ctypes.pythonapi.Py_DecRef, "argtypes", [ctypes.py_object])  # as numba.cuda does
     assert outcome(ERRORS["hook"], "sim:1") == (KeyError, "'mine'", "why")
     assert used() == [0] * 4
 
 
-@pytest.mark.usefixtures("no_collection")
 def test_the_next_backward_is_right():
     for function in (*ERRORS.values(), *OURS):
         assert outcome(function, "sim:1") is not None
@@ -205,7 +198,6 @@ def test_the_next_backward_is_right():
         assert x.grad.tolist() == [2, 4]
 
 
-@pytest.mark.usefixtures("no_collection")
 def test_an_error_while_tensors_are_kept_keeps_only_those():
     x = torch.ones(300, device="sim:1", requires_grad=True)
     y = x.exp()

@@ -1,6 +1,7 @@
 import random
 import threading
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -59,28 +60,16 @@ class Reports(TorchDispatchMode):
         return out
 
 
-# -- the host and the devices ----------------------------------------------------------------------------------------
-
-
-def test_the_host_goes_on_and_synchronize_waits(clock):
-    do(clock)
-    assert clock.now_ps() == CALL
-    clock.synchronize(0)
-    assert clock.now_ps() == CALL + round(seconds(clock) * PS)
-    clock.synchronize(0)
-    assert clock.now_ps() == CALL + round(seconds(clock) * PS)
-
-
 @pytest.mark.parametrize(("sizes", "waited", "last"), [
     ({0: [1] * 1000}, None, 1),  # launches are all there is to wait for
-    ({0: [4096], 1: [4096]}, None, 4096), ({0: [4096], 1: [1]}, 1, 1),
+    ({0: [4096]}, 0, 4096), ({0: [4096], 1: [4096]}, None, 4096), ({0: [4096], 1: [1]}, 1, 1),
 ])  # fmt: skip
-def test_devices_run_side_by_side_and_only_those_named_are_waited_for(clock, sizes, waited, last):
-    for device, queued in sizes.items():
-        for size in queued:
-            do(clock, device, size)
-    clock.synchronize(waited)
-    assert clock.now_ps() == sum(map(len, sizes.values())) * CALL + round(seconds(clock, last) * PS)
+def test_devices_run_beside_the_host_and_only_those_named_are_waited_for(clock, sizes, waited, last):
+    calls = [do(clock, device, size) for device, queued in sizes.items() for size in queued]
+    assert clock.now_ps() == len(calls) * CALL
+    for _ in range(2):
+        clock.synchronize(waited)
+        assert clock.now_ps() == len(calls) * CALL + round(seconds(clock, last) * PS)
 
 
 def test_host_work_delays_what_is_queued_after_it(clock):
@@ -90,9 +79,6 @@ def test_host_work_delays_what_is_queued_after_it(clock):
     assert clock.now() == pytest.approx(0.25 + CALL_S + seconds(clock))
     with pytest.raises(ValueError, match="forward only"):
         clock.advance(-1)
-
-
-# -- what operations cost --------------------------------------------------------------------------------------------
 
 
 FREE = [
@@ -145,15 +131,12 @@ def test_arithmetic_is_the_counters_where_tiles_are_full():
 
 def test_a_convolution_is_the_product_of_its_patches_and_backward_two():
     x, weight, out = meta(8, 16, 10, 10), meta(32, 8, 3, 3), meta(8, 32, 8, 8)
-    forward = measure(aten.convolution.default, (x, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 2), {}, out)
+    args = (None, [1, 1], [0, 0], [1, 1], False, [0, 0], 2)
+    forward = measure(aten.convolution.default, (x, weight, *args), {}, out)
+    both = measure(aten.convolution_backward.default, (out, x, weight, *args, [True, True, False]), {}, (x, weight))
     assert [tuple(p)[:4] for p in forward.products] == [(2, 8 * 8 * 8, 16, 8 * 9)]
-    back = aten.convolution_backward.default
-    args = (out, x, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 2)
-    both = measure(back, (*args, [True, True, False]), {}, (x, weight, None))
-    one = measure(back, (*args, [False, True, False]), {}, (None, weight, None))
     assert len(both.products) == 2
     assert both.flops == pytest.approx(2 * forward.flops, rel=0.02)
-    assert one.flops == forward.flops
 
 
 def test_pictures_with_channels_last_need_no_reordering_for_the_tensor_cores():
@@ -197,11 +180,6 @@ def test_switches_of_tf32_decide_what_a_product_is_computed_in():
     assert exact[1] != rounded[1]
 
 
-def test_what_a_list_of_tensors_is_changed_by_counts_as_written():
-    ones = [meta(10), meta(20)]
-    assert measure(aten._foreach_add_.List, (ones, ones), {}, None).nbytes == 3 * 120
-
-
 def test_attention_on_the_cpus_kernel_has_arithmetic():
     q, out = meta(1, 2, 64, 64), meta(1, 2, 64, 64)
     call = (aten._scaled_dot_product_flash_attention_for_cpu.default, (q, q, q), {}, (out, meta(1, 2, 64)))
@@ -216,6 +194,7 @@ def test_attention_on_the_cpus_kernel_has_arithmetic():
     (aten.add_.Tensor, (meta(10), meta(10)), meta(10), 120),
     (aten.fill_.Scalar, (meta(10), 1), meta(10), 40),
     (aten.cat.default, ([meta(10), meta(10)],), meta(20), 160),
+    (aten._foreach_add_.List, ([meta(10), meta(20)], [meta(10), meta(20)]), None, 3 * 120),  # changed is written
     (aten.sum.default, (meta(10, dtype=torch.float64),), meta(dtype=torch.float64), 88),
     (aten.embedding.default, (meta(10_000, 4), meta(3, dtype=torch.int64)), meta(3, 4), 2 * 48 + 24),
     (aten.native_batch_norm.default, (meta(8, 2, 4), None, None, None, None, True, 0.1, 1e-5),
@@ -231,21 +210,15 @@ def test_type_is_the_first_floating_operands():
     assert measure(aten.add.Tensor, (words, words), {}, words).dtype == "int64"
 
 
-# -- copies ----------------------------------------------------------------------------------------------------------
-
-
-def test_pinned_copies_leave_the_host_free_unless_they_block(clock):
-    clock.copy(None, 0, 10**9, pinned=True, blocking=False)
-    assert clock.now_ps() == LAUNCH
-    clock.copy(0, None, 10**9, pinned=True, blocking=True)
-    assert clock.now() == pytest.approx(LAUNCH_S + 2 * (ALPHA + 1e9 / RATE))
-
-
-def test_pageable_copies_are_slower_and_the_host_always_waits_unless_there_is_nothing_to_copy(clock):
-    clock.copy(None, 0, 0, pinned=False, blocking=True)
-    assert clock.now_ps() == 0
-    clock.copy(None, 0, 10**9, pinned=False, blocking=False)
-    assert clock.now() == pytest.approx(LAUNCH_S + ALPHA + 2e9 / RATE)
+@pytest.mark.parametrize(("ways", "nbytes", "pinned", "blocking", "waited"), [
+    ([(None, 0)], 10**9, True, [False], LAUNCH_S),
+    ([(None, 0), (0, None)], 10**9, True, [False, True], LAUNCH_S + 2 * (ALPHA + 1e9 / RATE)),
+    ([(None, 0)], 10**9, False, [False], LAUNCH_S + ALPHA + 2e9 / RATE), ([(None, 0)], 0, False, [True], 0),
+])  # fmt: skip
+def test_the_host_waits_for_copies_that_block_and_for_pageable_ones(clock, ways, nbytes, pinned, blocking, waited):
+    for way, blocks in zip(ways, blocking):
+        clock.copy(*way, nbytes, pinned, blocks)
+    assert clock.now() == pytest.approx(waited)
 
 
 def between(machine, nbytes):
@@ -258,13 +231,10 @@ def between(machine, nbytes):
     return ends.pop() / PS - LAUNCH_S
 
 
-def test_copies_between_peers_take_one_hop_and_nobody_waits():
-    assert between(build(2, "GTX 1080", peer=True), 10**9) == pytest.approx(ALPHA + 1e9 / RATE)
-
-
-def test_staging_in_chunks_keeps_both_ways_busy_and_needs_a_large_copy():
+def test_peers_copy_in_one_hop_and_staging_in_chunks_keeps_both_ways_busy():
     """Two ways, one after the other, for one chunk; for a thousand little more than one way."""
     staged, peers = build(2, "GTX 1080"), build(2, "GTX 1080", peer=True)
+    assert between(peers, 10**9) == pytest.approx(ALPHA + 1e9 / RATE)
     assert between(staged, STAGING_BYTES) >= 2 * between(peers, STAGING_BYTES)
     assert 1 < between(staged, 1000 * STAGING_BYTES) / between(peers, 1000 * STAGING_BYTES) < 1.2
 
@@ -317,14 +287,11 @@ def test_streams_wait_for_events_and_for_each_other(running):
         b.wait_event(a.record_event())
         do(running)
     c.wait_stream(a)
-    product = round(seconds(running) * PS)
-    ends = {}
-    for name, stream in (("b", b), ("c", c), ("a", a)):
-        before = running.now_ps()
+    product, ends = round(seconds(running) * PS), []
+    for stream in (b, c, a):
         stream.synchronize()
-        ends[name] = running.now_ps()
-        assert ends[name] >= before
-    assert ends == {"b": CALL + product, "c": CALL + 2 * product, "a": CALL + 2 * product}
+        ends.append(running.now_ps())
+    assert ends == [CALL + product, CALL + 2 * product, CALL + 2 * product]
 
 
 def test_a_device_has_finished_when_its_streams_have_waited(running):
@@ -339,10 +306,9 @@ def test_a_device_has_finished_when_its_streams_have_waited(running):
 def test_an_event_that_was_never_recorded_holds_nobody_up(running):
     event, stream = torch.sim.Event(), torch.sim.Stream(0)
     event.wait(stream)
-    event.synchronize()
-    stream.synchronize()
-    assert running.now_ps() == 0
-    assert event.query()
+    for waited in (event, stream):
+        waited.synchronize()
+    assert (running.now_ps(), event.query()) == (0, True)
 
 
 def test_elapsed_time_is_the_devices_in_milliseconds(running):
@@ -356,14 +322,9 @@ def test_elapsed_time_is_the_devices_in_milliseconds(running):
     end.synchronize()
     assert start.elapsed_time(end) == pytest.approx(10 * seconds(running) * 1e3 + CALL_S * 1e3, rel=1e-9)
     assert end.elapsed_time(start) == -start.elapsed_time(end)
-
-
-def test_elapsed_time_refuses_events_without_times(running):
-    timed, untimed = torch.sim.Event(enable_timing=True), torch.sim.Event()
-    with pytest.raises(ValueError, match="enable_timing=True"):
-        timed.elapsed_time(untimed)
-    with pytest.raises(ValueError, match="must be recorded"):
-        timed.elapsed_time(timed)
+    for other, says in ((torch.sim.Event(), "enable_timing=True"), (torch.sim.Event(True), "must be recorded")):
+        with pytest.raises(ValueError, match=says):
+            start.elapsed_time(other)
 
 
 def test_polling_ends(running):
@@ -395,10 +356,7 @@ def test_a_short_operation_still_starts_after_a_shorter_launch_gap(clock):
     assert first == CALL + round(seconds(clock, 1) * PS) >= CALL + round(KERNEL_S * PS)
 
 
-# -- threads ---------------------------------------------------------------------------------------------------------
-
-
-def in_threads(clock, work, count):
+def in_threads(work, count):
     threads = [threading.Thread(target=work, args=(i,)) for i in range(count)]
     for thread in threads:
         thread.start()
@@ -408,33 +366,25 @@ def in_threads(clock, work, count):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_threads_on_their_own_devices_give_one_result(seed):
-    clock, chance = Clock(build(4, "GTX 1080")), random.Random(seed)
+    """That of the slowest, had each device been worked by the main thread of a clock of its own."""
+    chance = random.Random(seed)
     pauses = [[chance.random() / 500 for _ in range(5)] for _ in range(4)]
+    clock, *alone = clocks = [Clock(build(4, "GTX 1080")) for _ in range(5)]
 
-    def work(device):
+    def work(clock, device):
         for pause in pauses[device]:
             time.sleep(pause)
             do(clock, device, size=64 * (device + 1))
             clock.copy(device, None, 1000 * (device + 1), False, True)
 
-    do(clock)
+    for each in clocks:
+        do(each)
+    for device, own in enumerate(alone):
+        work(own, device)
     with clock.trace() as trace:
-        in_threads(clock, work, 4)
-    assert clock.now_ps() == slowest_alone()
+        in_threads(partial(work, clock), 4)
+    assert clock.now_ps() == max(own.now_ps() for own in alone)
     assert [span.place for span in trace.spans if span.kind == "operation"].count("gpu3") == 5
-
-
-def slowest_alone():
-    """The time at which the slowest of the devices would end, each worked by the main thread of a clock of its own."""
-    ends = []
-    for device in range(4):
-        clock = Clock(build(4, "GTX 1080"))
-        do(clock)
-        for _ in range(5):
-            do(clock, device, size=64 * (device + 1))
-            clock.copy(device, None, 1000 * (device + 1), False, True)
-        ends.append(clock.now_ps())
-    return max(ends)
 
 
 def test_a_thread_starts_at_its_makers_time_and_hands_its_own_back(clock):
@@ -445,15 +395,14 @@ def test_a_thread_starts_at_its_makers_time_and_hands_its_own_back(clock):
         seen.append(clock.now())
         clock.advance(i)
 
-    in_threads(clock, work, 3)
-    assert seen == [1, 1, 1]
-    assert clock.now() == 3
+    in_threads(work, 3)
+    assert (seen, clock.now()) == ([1, 1, 1], 3)
 
 
 def test_current_stream_is_each_threads_own(clock):
     side, seen = clock.stream(0), []
     clock.set_stream(side)
-    in_threads(clock, lambda i: seen.append(clock.current_stream(0)), 1)
+    in_threads(lambda i: seen.append(clock.current_stream(0)), 1)
     assert seen == [clock.default_stream(0)]
     assert clock.current_stream(0) is side
 

@@ -10,19 +10,14 @@ from torch.nn.parallel import comm
 from d2lmini import sim
 
 pytestmark = pytest.mark.usefixtures("gpus")
-SUBSETS = [[0], [2, 0, 3], [3, 1], None]
-
-
-def network():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
 
 
 @pytest.mark.parametrize("n", [1, 4, 11])
-@pytest.mark.parametrize("ids", SUBSETS, ids=str)
+@pytest.mark.parametrize("ids", [[0], [2, 0, 3], [3, 1], None], ids=str)
 def test_data_parallel(ids, n):
-    net, data = network(), torch.arange(5.0 * n).reshape(n, 5).sin()
-    alone = copy.deepcopy(net)
+    torch.manual_seed(0)
+    alone, data = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3)), torch.arange(5.0 * n).reshape(n, 5).sin()
+    net = copy.deepcopy(alone)
     alone(data).pow(2).sum().backward()
     first = 0 if ids is None else ids[0]
     many = nn.DataParallel(net.to(f"sim:{first}"), device_ids=ids)
@@ -60,10 +55,15 @@ def test_collective_copies():
     comm.scatter(x, out=outs)
     assert [o.tolist() for o in outs] == [[0, 1], [2, 3], [4, 5]]
     assert comm.gather(outs, out=torch.empty(6, dtype=torch.int64)).tolist() == list(range(6))
-    with pytest.raises(RuntimeError, match="sizes to sum up to 6"):
-        comm.scatter(x, [1, 2], chunk_sizes=[5, 2])
-    with pytest.raises(RuntimeError, match=r"invalid size: expected .* at index 1"):
-        comm.gather([torch.ones(2, 2, device="sim:0"), torch.ones(2, 3, device="sim:1")], 0, 0)
+
+
+@pytest.mark.parametrize(("call", "says"), [
+    (lambda: comm.scatter(torch.ones(6, device="sim:0"), [1, 2], chunk_sizes=[5, 2]), "sum up to 6"),
+    (lambda: comm.gather([torch.ones(2, 2 + i, device=f"sim:{i}") for i in range(2)], 0, 0), "invalid size.* index 1"),
+])  # fmt: skip
+def test_copies_that_do_not_fit(call, says):
+    with pytest.raises(RuntimeError, match=says):
+        call()
 
 
 @pytest.mark.parametrize(("buffer_size", "copies"), [(10**6, 1), (8, 2), (1, 3)])

@@ -71,15 +71,12 @@ def test_what_decides_a_results_shape_and_type_decides_the_cost(gpu):
 
 
 def test_a_new_clock_prices_anew():
-    def product():
+    def product(gpu):
+        sim.enable(1, gpu=gpu)
         x = torch.ones(512, 512, device="sim:0")
         return spent(lambda: x @ x)
 
-    sim.enable(1, gpu="GTX 580")
-    slow = product()
-    sim.enable(1, gpu="V100-SXM2-16GB")
-    fast = product()
-    sim.enable(1, gpu="GTX 580")
-    assert product() == slow
-    assert fast[0][1] < slow[0][1]
+    slow, fast, again = map(product, ("GTX 580", "V100-SXM2-16GB", "GTX 580"))
     sim.disable()
+    assert again == slow
+    assert fast[0][1] < slow[0][1]

@@ -49,15 +49,14 @@ def test_a_step_of_shapes_costs_what_the_same_step_of_numbers_costs(make, inputs
 ])  # fmt: skip
 def test_results_of_shapes_are_alike_the_second_time_too(call):
     """Sizes, strides and types, before and after torch's default type changes; each time in memory of its own."""
-    wanted, found = call(torch.ones(3, 4)), []
+    wanted = call(torch.ones(3, 4))
     sim.enable(1, shapes_only=True)
     before = torch.sim.memory_allocated()
     found = [call(torch.ones(3, 4, device="sim")) for _ in range(3)]
-    outs = [torch.utils._pytree.tree_leaves(out) for out in (wanted, *found)]
-    told = [[(t.shape, t.stride(), t.dtype) for t in out] for out in outs]
+    wanted, *outs = map(torch.utils._pytree.tree_leaves, (wanted, *found))
+    told = [[(t.shape, t.stride(), t.dtype) for t in out] for out in (wanted, *outs)]
     assert told[1:] == [told[0]] * 3
-    storages = {t.untyped_storage()._cdata for out in found for t in torch.utils._pytree.tree_leaves(out)}
-    assert len(storages) == 3 * len(outs[0])
+    assert len({t.untyped_storage()._cdata for out in outs for t in out}) == 3 * len(wanted)
     torch.set_default_dtype(torch.float64)
     try:
         assert (torch.ones(2, dtype=torch.int64, device="sim") + 1.5).dtype == torch.float64

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from d2lmini import sim, testing
 
 
-@pytest.fixture(params=["V100-SXM2-16GB", "GTX 1080"])  # joined by NVLink; through the host
+@pytest.fixture(params=["V100-SXM2-16GB", "GTX 1080"], autouse=True)  # joined by NVLink; through the host
 def four(request):
     sim.enable(4, gpu=request.param)
     yield
@@ -19,14 +19,18 @@ def two_collectives(rank):
     dist.broadcast(torch.ones(256, device="sim"), 0)
 
 
-@pytest.mark.usefixtures("four")
-def test_bytes_and_collectives_of_ranks():
+def a_message(rank):
+    x = torch.ones(256, device="sim")
+    {0: lambda: dist.send(x, 3), 3: lambda: dist.recv(x, 0)}.get(rank, bool)()
+
+
+@pytest.mark.parametrize(("run", "collectives", "nbytes"), [(two_collectives, 2, 9 * 1024), (a_message, 0, 1024)])
+def test_bytes_and_collectives_of_ranks(run, collectives, nbytes):
     with testing.costs() as costs:
-        sim.spawn(two_collectives)
-    costs.check(collectives=2, bytes_sent=2 * 3 * 1024 + 3 * 1024)
+        sim.spawn(run)
+    costs.check(collectives=collectives, bytes_sent=nbytes)
 
 
-@pytest.mark.usefixtures("four")
 def test_one_rank_cannot_count_for_all():
     def run(rank):
         with testing.costs():
@@ -36,20 +40,6 @@ def test_one_rank_cannot_count_for_all():
         sim.spawn(run)
 
 
-@pytest.mark.usefixtures("four")
-def test_messages_are_bytes_and_no_collective():
-    def run(rank):
-        if rank == 0:
-            dist.send(torch.ones(256, device="sim"), 3)
-        elif rank == 3:
-            dist.recv(torch.ones(256, device="sim"), 0)
-
-    with testing.costs() as costs:
-        sim.spawn(run)
-    costs.check(collectives=0, bytes_sent=1024)
-
-
-@pytest.mark.usefixtures("four")
 def test_a_copy_between_gpus_is_counted_once_and_one_to_the_host_not():
     x = torch.ones(256, device="sim:1")
     with testing.costs() as costs:
@@ -57,7 +47,6 @@ def test_a_copy_between_gpus_is_counted_once_and_one_to_the_host_not():
     costs.check(bytes_sent=1024, collectives=0, host_waits=1)
 
 
-@pytest.mark.usefixtures("four")
 def test_memory_and_time_are_those_of_the_device():
     kept = torch.ones(1024, device="sim:1")
     with testing.costs() as costs:
@@ -65,12 +54,10 @@ def test_memory_and_time_are_those_of_the_device():
         torch.ones(2048, device="sim:1") + 1
         torch.sim.synchronize(1)
         took = sim.now() - begin
-    assert costs.peak_bytes == kept.nbytes + 2 * 2048 * 4
-    assert costs.seconds == pytest.approx(took)
+    assert (costs.peak_bytes, costs.seconds) == (kept.nbytes + 2 * 2048 * 4, pytest.approx(took))
     costs.check(peak_bytes=costs.peak_bytes, seconds=costs.seconds)
 
 
-@pytest.mark.usefixtures("four")
 @pytest.mark.parametrize(("limits", "word"), [
     ({"host_waits": 0}, "gpu1→host"), ({"bytes_sent": 0}, "1,024"), ({"collectives": 1}, "collectives"),
     ({"peak_bytes": 1023}, "in use"), ({"seconds": 0.0}, "seconds"),
@@ -83,12 +70,12 @@ def test_a_check_that_fails_says_what_came(limits, word):
     costs.check(host_waits=1, bytes_sent=1024, collectives=0)
 
 
-@pytest.mark.usefixtures("four")
 def test_a_check_before_the_end_is_refused():
     with testing.costs() as costs, pytest.raises(RuntimeError, match="after"):
         costs.check(host_waits=0)
 
 
 def test_without_simulated_gpus_nothing_is_counted():
+    sim.disable()
     with pytest.raises(RuntimeError, match="enable"), testing.costs():
         pass

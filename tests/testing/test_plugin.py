@@ -21,7 +21,7 @@ def loaded():
 
 @pytest.fixture
 def run(loaded, pytester, monkeypatch):
-    """Return a function that runs tests with the plugin alone, and returns the outcome."""
+    """A function that runs tests with the plugin alone."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
     def run(source, process=False):
@@ -55,20 +55,6 @@ class TestOfAClass:
 """).assert_outcomes(passed=4)
 
 
-def test_on_ranks_with_fixtures_and_parameters(run):
-    run("""
-@pytest.mark.sim_ranks(3)
-@pytest.mark.parametrize("start", [1.0, 2.0])
-def test_sum(start, tmp_path):
-    x = torch.full((2,), start + dist.get_rank(), device="sim")
-    dist.all_reduce(x)
-    assert x.tolist() == [3 * start + 3] * 2
-    (tmp_path / str(dist.get_rank())).touch()
-    dist.barrier()
-    assert len(list(tmp_path.iterdir())) == 3
-""").assert_outcomes(passed=2)
-
-
 def test_what_fails_on_a_rank_fails_and_says_what(run):
     done = run("""
 @pytest.mark.sim_ranks(2)
@@ -84,7 +70,7 @@ def test_deadlock():
     done.stdout.fnmatch_lines(["*assert 1 == 0*", "*DeadlockError*not called by rank 1*"])
 
 
-def test_a_fixture_may_make_a_model_on_the_gpus(run):
+def test_fixtures_and_parameters_on_gpus_and_on_ranks(run):
     run("""
 @pytest.fixture
 def model(sim_gpus):
@@ -93,7 +79,17 @@ def model(sim_gpus):
 @pytest.mark.parametrize("rows", [1, 2])
 def test_model(model, rows):
     assert model(torch.ones(rows, 2, device="sim:1")).shape == (rows, 1)
-""").assert_outcomes(passed=2)
+
+@pytest.mark.sim_ranks(3)
+@pytest.mark.parametrize("start", [1.0, 2.0])
+def test_sum(start, tmp_path):
+    x = torch.full((2,), start + dist.get_rank(), device="sim")
+    dist.all_reduce(x)
+    assert x.tolist() == [3 * start + 3] * 2
+    (tmp_path / str(dist.get_rank())).touch()
+    dist.barrier()
+    assert len(list(tmp_path.iterdir())) == 3
+""").assert_outcomes(passed=4)
 
 
 def test_ranks_skip_a_test_and_do_not_pass_what_they_cannot_run(run):
