@@ -132,19 +132,12 @@ def test_a_bad_size_is_told_before_anything_is_read(value, load):
         load(8, resize=value)
 
 
-@pytest.mark.parametrize(
-    ("images", "labels", "keyword"),
-    [
-        (U8.float(), torch.arange(4), "float32"),
-        (U8[:, 0], torch.arange(4), "images"),
-        (U8.numpy(), torch.arange(4), "ndarray"),
-        (U8, [0, 1, 2, 3], "list"),
-        (U8, torch.arange(3), "3 labels"),
-        (U8, torch.arange(4).reshape(4, 1), "labels"),
-        (U8, torch.arange(4.0), "float32"),
-        (U8[:0], torch.arange(0), "got 0"),
-    ],
-)
+@pytest.mark.parametrize(("images", "labels", "keyword"), [
+    (U8.float(), torch.arange(4), "float32"), (U8[:, 0], torch.arange(4), "images"),
+    (U8.numpy(), torch.arange(4), "ndarray"), (U8, [0, 1, 2, 3], "list"), (U8, torch.arange(3), "3 labels"),
+    (U8, torch.arange(4).reshape(4, 1), "labels"), (U8, torch.arange(4.0), "float32"),
+    (U8[:0], torch.arange(0), "got 0"),
+])  # fmt: skip
 def test_bad_data_is_one_line(images, labels, keyword):
     with pytest.raises(ValueError, match=keyword) as error:
         Batches(images, labels, 2)
