@@ -45,6 +45,7 @@ try:
     from d2lmini.hardware.catalog import gpu_named, host_link
     from d2lmini.hardware.gpus import GPUS
     from d2lmini.timing import human
+    from d2lmini.trainer.errors import first_line
 except ModuleNotFoundError as absent:
     sys.exit(missing(absent))
 
@@ -218,7 +219,7 @@ def main(words=None):
         print(missing(error), file=sys.stderr)
         return 1
     except (RuntimeError, ValueError, OSError, MemoryError) as error:
-        print(f"benchmarks/gpu.py: error: {str(error).splitlines()[0]}", file=sys.stderr)
+        print(f"benchmarks/gpu.py: error: {first_line(error)}", file=sys.stderr)
         return 1
     return 0
 

@@ -19,6 +19,7 @@ from d2lmini.data.datasets import Batches, load_data_digits
 from d2lmini.measuring import transfers
 from d2lmini.models.lenet import LeNet
 from d2lmini.timing import Measurement, Timer, measure, take_turns
+from d2lmini.trainer.errors import first_line
 from d2lmini.trainer.trainer import Trainer
 
 WARMUP = 3  # epochs: with CUDA graphs a size of batch is compiled in the first, recorded in the second, then replayed
@@ -71,7 +72,7 @@ def compiled(batches, device, asked):
             epoch()
             ways[f"Trainer, data on the device, {name}"] = epoch
         except Exception as error:
-            failed.append(f"{way}: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
+            failed.append(f"{way}: {first_line(error)}")
     return ways, failed
 
 
@@ -159,7 +160,7 @@ def compared(row, copied, stepped, most, count):
             sim.enable(1, gpu=gpu, link=link)
         rows = _compared(copied, stepped, most, count)
     except RuntimeError as error:
-        return {"note": f"simulating one {gpu} failed: {str(error).splitlines()[0]}", "rows": []}
+        return {"note": f"simulating one {gpu} failed: {first_line(error)}", "rows": []}
     return {"note": f"simulated on one {gpu} behind {link}, the link of the card's generation", "rows": rows}
 
 

@@ -129,30 +129,30 @@ def load_data_digits(batch_size, resize=28, seed=0):
     return _iterators((images[:n], labels[:n]), (images[n:], labels[n:]), batch_size, seed)
 
 
-def load_data_mnist(batch_size, resize=None, root=None, seed=0):
+def load_data_mnist(batch_size, resize=None, seed=0):
     """Return (train_iter, test_iter) over MNIST: 60,000 and 10,000 images [1, 28, 28], or [1, resize, resize].
 
-    `root`: a folder with the four IDX files, gzipped or unpacked. If None, the folder that the environment variable
-    D2LMINI_DATA names, or its subfolder ``mnist``. These are only read. Without either, the files are downloaded once
-    to the cache folder, ``$XDG_CACHE_HOME/d2lmini/mnist`` (``~/.cache/d2lmini/mnist``).
-    Raises ValueError for bad arguments or files (see `d2lmini.data.idx`), FileNotFoundError when a folder that was
-    given lacks a file, DownloadError when a download fails. Source: LeCun, Cortes and Burges.
+    The folder that the environment variable D2LMINI_DATA names, or its subfolder ``mnist``, has the four IDX files,
+    gzipped or unpacked, and is only read. Without it they are downloaded once to the cache folder,
+    ``$XDG_CACHE_HOME/d2lmini/mnist`` (``~/.cache/d2lmini/mnist``).
+    Raises ValueError for bad arguments or files (see `d2lmini.data.idx`), FileNotFoundError when the folder lacks a
+    file, DownloadError when a download fails. Source: LeCun, Cortes and Burges.
     """
-    return _load_idx(MNIST, batch_size, resize, root, seed)
+    return _load_idx(MNIST, batch_size, resize, seed)
 
 
-def load_data_fashion_mnist(batch_size, resize=None, root=None, seed=0):
+def load_data_fashion_mnist(batch_size, resize=None, seed=0):
     """Return (train_iter, test_iter) over Fashion-MNIST: 60,000 and 10,000 images of clothes, like `load_data_mnist`.
 
     Its subfolder is ``fashion_mnist``. The four files have the same names as MNIST's, so keep the two apart. Names of
     the classes: `FASHION_MNIST_LABELS`. Source: Xiao, Rasul and Vollgraf 2017.
     """
-    return _load_idx(FASHION_MNIST, batch_size, resize, root, seed)
+    return _load_idx(FASHION_MNIST, batch_size, resize, seed)
 
 
-def _load_idx(dataset, batch_size, resize, root, seed):
+def _load_idx(dataset, batch_size, resize, seed):
     _check_sizes(batch_size=batch_size, resize=1 if resize is None else resize)
-    files = _files(dataset, root)
+    files = _files(dataset)
     train, test = read_examples(*files[:2]), read_examples(*files[2:])
     if resize is not None:
         train, test = ((_resized(images, resize), labels) for images, labels in (train, test))
@@ -163,25 +163,20 @@ def _iterators(train, test, batch_size, seed):
     return Batches(*train, batch_size, shuffle=True, seed=seed), Batches(*test, batch_size)
 
 
-def _files(dataset, root):
+def _files(dataset):
     """Return the paths of the four files: the reader's folder if there is one, else the cache."""
-    given = os.environ.get("D2LMINI_DATA") or None if root is None else root
-    if given is None:
+    given = os.environ.get("D2LMINI_DATA")
+    if not given:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "d2lmini" / dataset.name
         return [fetch(name, dataset.mirrors, *facts, cache) for name, facts in dataset.files.items()]
     folder = Path(given).expanduser()
-    if root is None and (folder / dataset.name).is_dir():
-        folder = folder / dataset.name
-    paths = [_find(folder, name) for name in dataset.files]
+    folder = folder / dataset.name if (folder / dataset.name).is_dir() else folder
+    either = [(folder / name.removesuffix(".gz"), folder / name) for name in dataset.files]
+    paths = [next((path for path in both if path.is_file()), None) for both in either]
     missing = [name for name, path in zip(dataset.files, paths, strict=True) if path is None]
     if missing:
         raise FileNotFoundError(f"{folder}: expected {', '.join(missing)} (gzipped or unpacked) in this folder")
     return paths
-
-
-def _find(folder, name):
-    paths = (folder / name.removesuffix(".gz"), folder / name)
-    return next((path for path in paths if path.is_file()), None)
 
 
 def _resized(images, size, peak=255):

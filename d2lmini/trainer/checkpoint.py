@@ -148,11 +148,12 @@ class Checkpoint:
 
 
 def _save(state, file):
+    summed = seal.Summed(file)
     try:
-        torch.save(state, file)
+        torch.save(state, summed)
     except RuntimeError as error:  # torch's, when a write has failed
         raise error.__context__ if isinstance(error.__context__, OSError) else error from None
-    seal.put(file)
+    summed.seal()
     file.flush()
 
 

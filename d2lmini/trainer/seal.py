@@ -14,12 +14,22 @@ COMMENT = len(TITLE) + 8  # bytes: the title and a CRC-32 in hex
 CHUNK = 2**24
 
 
-def put(file):
-    """Seal the archive that lies in a binary file, open for reading too."""
-    size = file.seek(-2, os.SEEK_END)
-    seal = _of(file, size)
-    file.seek(size)
-    file.write(seal)
+class Summed:
+    """A binary file for an archive to be written to, which sums up what passes: it need not be read again."""
+
+    def __init__(self, file):
+        """Begin at the start of an empty file."""
+        self.file, self.flush, self.crc = file, file.flush, 0
+
+    def write(self, data):
+        """Write on, and sum; torch.save asks for this and for `flush`."""
+        self.crc = zlib.crc32(data, self.crc)
+        return self.file.write(data)
+
+    def seal(self):
+        """Put the seal in place of the two zeros that end the archive."""
+        self.file.seek(-2, os.SEEK_END)
+        self.file.write(_with(self.crc))
 
 
 def flaw(path):
@@ -38,13 +48,17 @@ def is_sealed(path):
 
 
 def _of(file, size):
-    """Return the seal for the first `size` bytes of a file."""
+    """Return the seal for the first `size` bytes of a file and the two zeros that followed them."""
     crc, left = 0, size
     file.seek(0)
     while left:
         data = file.read(min(CHUNK, left))
         crc, left = zlib.crc32(data, crc), left - len(data)
-    return COMMENT.to_bytes(2, "little") + TITLE + b"%08x" % zlib.crc32(bytes(2), crc)
+    return _with(zlib.crc32(bytes(2), crc))
+
+
+def _with(crc):
+    return COMMENT.to_bytes(2, "little") + TITLE + b"%08x" % crc
 
 
 def _found(file):

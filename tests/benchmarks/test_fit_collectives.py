@@ -1,25 +1,19 @@
 """The fit of the collectives' constants finds constants that are known."""
 
 import csv
-import importlib.util
-from pathlib import Path
 
+import fit_collectives
 import pytest
 
 from d2lmini.hardware import collective_costs
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "fit_collectives.py"
-
 
 @pytest.fixture
 def fitting():
-    spec = importlib.util.spec_from_file_location("fit_collectives", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    before = {constant: module.get(constant) for constant in module.CONSTANTS}
-    yield module
+    before = {constant: fit_collectives.get(constant) for constant in fit_collectives.CONSTANTS}
+    yield fit_collectives
     for constant, value in before.items():
-        module.put(constant, value)
+        fit_collectives.put(constant, value)
 
 
 def test_the_fit_finds_the_constants_that_made_the_rows(fitting, tmp_path, capsys, monkeypatch):

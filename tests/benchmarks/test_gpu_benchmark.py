@@ -1,19 +1,16 @@
 """The benchmark of a real card, run in small on simulated GPUs, and what it must not write."""
 
 import json
-import sys
 from pathlib import Path
 
-import pytest
-import torch
-
-from d2lmini import sim
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import epoch
 import gpu
 import gpu_parts as parts
+import pytest
 import records
+import torch
+
+from d2lmini import sim
 
 SMALL = ["--images", "16", "--batch-size", "16", "--rounds", "6", "--workers", "0", "--steps", "1",
          "--networks", "LeNet", "--allreduce-bytes", "4096"]  # fmt: skip

@@ -1,17 +1,13 @@
 """Records: what is written is read again, bad files are refused in one line, the figures show what is there."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-from d2lmini.figures.plots import svg
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import record_figures
 import records
 from records import quantity
+
+from d2lmini.figures.plots import svg
 
 
 def seconds(value):

@@ -1,19 +1,15 @@
 import csv
 import json
-import sys
 from functools import partial
-from pathlib import Path
 
-import pytest
-import torch
-
-from d2lmini.models import GPT2, resnet50
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import predict
+import pytest
 import runs
 import stacks
+import torch
 from networks import vgg16
+
+from d2lmini.models import GPT2, resnet50
 
 RUN = {"system": "DGX A100", "gpu": "A100-80GB", "count": "1", "network": "ResNet-50 inference", "precision": "TF32",
        "batch": "1", "metric": "images_per_s", "value": "96", "source": "NVIDIA/DeepLearningExamples"}  # fmt: skip

@@ -1,12 +1,8 @@
 import json
-import sys
-from pathlib import Path
 
 import pytest
-import torch
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import table7
+import torch
 from networks import NETWORKS
 
 

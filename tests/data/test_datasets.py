@@ -132,19 +132,12 @@ def test_a_bad_size_is_told_before_anything_is_read(value, load):
         load(8, resize=value)
 
 
-@pytest.mark.parametrize(
-    ("images", "labels", "keyword"),
-    [
-        (U8.float(), torch.arange(4), "float32"),
-        (U8[:, 0], torch.arange(4), "images"),
-        (U8.numpy(), torch.arange(4), "ndarray"),
-        (U8, [0, 1, 2, 3], "list"),
-        (U8, torch.arange(3), "3 labels"),
-        (U8, torch.arange(4).reshape(4, 1), "labels"),
-        (U8, torch.arange(4.0), "float32"),
-        (U8[:0], torch.arange(0), "got 0"),
-    ],
-)
+@pytest.mark.parametrize(("images", "labels", "keyword"), [
+    (U8.float(), torch.arange(4), "float32"), (U8[:, 0], torch.arange(4), "images"),
+    (U8.numpy(), torch.arange(4), "ndarray"), (U8, [0, 1, 2, 3], "list"), (U8, torch.arange(3), "3 labels"),
+    (U8, torch.arange(4).reshape(4, 1), "labels"), (U8, torch.arange(4.0), "float32"),
+    (U8[:0], torch.arange(0), "got 0"),
+])  # fmt: skip
 def test_bad_data_is_one_line(images, labels, keyword):
     with pytest.raises(ValueError, match=keyword) as error:
         Batches(images, labels, 2)
@@ -250,30 +243,20 @@ def test_files_are_downloaded_once(server, tmp_path, monkeypatch, load, name):
 
 
 @pytest.mark.parametrize("unpack", [False, True])
-def test_a_given_folder_is_only_read(server, tmp_path, monkeypatch, unpack):
-    folder = put(tmp_path / "mine", unpack=unpack)
-    before = contents(tmp_path)
-    assert_loaded(load_data_mnist(4, root=folder))
-    assert_loaded(load_data_fashion_mnist(4, root=str(folder)))
-    monkeypatch.chdir(folder)
-    assert_loaded(load_data_mnist(4, root=""))  # a folder too, and not the network
-    assert contents(tmp_path) == before
-    assert server.requests == []
-
-
-def test_the_environment_names_the_files_or_a_folder_above_them(server, tmp_path, monkeypatch):
+def test_the_environment_names_the_files_or_a_folder_above_them_which_are_only_read(
+    server, tmp_path, monkeypatch, unpack
+):
     other_images, other_labels, other_files = generate(1)
-    put(tmp_path / "both/mnist")
-    put(tmp_path / "both/fashion_mnist", other_files)
-    put(tmp_path / "both", other_files)
-    put(tmp_path / "direct")
+    put(tmp_path / "both/mnist", unpack=unpack)
+    put(tmp_path / "both/fashion_mnist", other_files, unpack)
+    put(tmp_path / "both", other_files, unpack)
+    put(tmp_path / "direct", unpack=unpack)
     before = contents(tmp_path)
     monkeypatch.setenv("D2LMINI_DATA", str(tmp_path / "both"))
     assert_loaded(load_data_mnist(4))
     assert_loaded(load_data_fashion_mnist(4), other_images, other_labels)
     monkeypatch.setenv("D2LMINI_DATA", str(tmp_path / "direct"))
     assert_loaded(load_data_mnist(4))
-    assert_loaded(load_data_mnist(4, root=tmp_path / "both"), other_images, other_labels)  # before the environment
     assert contents(tmp_path) == before
     assert server.requests == []
 
@@ -282,19 +265,16 @@ def test_the_environment_names_the_files_or_a_folder_above_them(server, tmp_path
 def test_a_missing_file_is_one_line_and_no_request(server, tmp_path, monkeypatch, missing):
     folder = put(tmp_path / "mine", {name: content for name, content in FILES.items() if name != missing})
     for root in (folder, tmp_path / "nowhere"):
+        monkeypatch.setenv("D2LMINI_DATA", str(root))
         with pytest.raises(FileNotFoundError, match=missing) as error:
-            load_data_mnist(4, root=root)
+            load_data_mnist(4)
         assert str(root) in str(error.value)
         assert "\n" not in str(error.value)
-    monkeypatch.setenv("D2LMINI_DATA", str(folder))
-    with pytest.raises(FileNotFoundError, match=missing):
-        load_data_mnist(4)
     assert server.requests == []
 
 
-def test_resize_and_seed_are_passed_on(server, tmp_path):
-    folder = put(tmp_path / "mine")
-    train_iter, test_iter = load_data_mnist(4, 9, root=folder, seed=3)
+def test_resize_and_seed_are_passed_on(server):
+    train_iter, test_iter = load_data_mnist(4, 9, seed=3)
     assert (train_iter.seed, train_iter.batch_size, test_iter.batch_size) == (3, 4, 4)
     for part, batches in (("train", train_iter), ("t10k", test_iter)):
         assert batches.images.dtype == torch.uint8

@@ -42,15 +42,6 @@ def refused(server, behaviours, folder, **options):
     return text
 
 
-def test_a_file_is_fetched_into_a_new_folder_and_then_no_more(server, tmp_path):
-    folder = tmp_path / "a" / "b"
-    assert_complete(get(server, "good", folder), folder)
-    before = (folder / NAME).stat()
-    assert_complete(get(server, "good", folder), folder)
-    assert (folder / NAME).stat() == before
-    assert server.seen() == ["good"]
-
-
 @pytest.mark.parametrize("old", [b"", BODY[:-1], BODY[:-1] + b"?", BODY + b"?"])
 def test_an_existing_wrong_file_is_replaced_only_by_a_right_one(server, tmp_path, old):
     (tmp_path / NAME).write_bytes(old)

@@ -19,36 +19,24 @@ def meta(*shape):
     return torch.empty(*shape, device="meta")
 
 
-@pytest.mark.parametrize(
-    ("layer", "shape"),
-    [
-        (nn.Linear(7, 5), (3, 7)),
-        (nn.Linear(7, 5, bias=False), (2, 3, 7)),
-        (nn.Linear(1, 1), (1, 1)),
-        (nn.Conv1d(4, 6, 3, stride=2), (2, 4, 11)),
-        (nn.Conv2d(4, 6, (3, 5), padding=(1, 2)), (2, 4, 9, 8)),
-        (nn.Conv2d(4, 6, 3, groups=2, bias=False), (1, 4, 7, 7)),
-        (nn.Conv2d(4, 8, 3, groups=4, dilation=2, stride=3), (5, 4, 13, 11)),
-        (nn.Conv3d(2, 3, 2), (1, 2, 4, 5, 6)),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("layer", "shape"), [
+    (nn.Linear(7, 5), (7,)), (nn.Linear(7, 5, bias=False), (3, 7)), (nn.Linear(1, 1), (1,)),
+    (nn.Conv1d(4, 6, 3, stride=2), (4, 11)), (nn.Conv2d(4, 6, (3, 5), padding=(1, 2)), (4, 9, 8)),
+    (nn.Conv2d(4, 6, 3, groups=2, bias=False), (4, 7, 7)),
+    (nn.Conv2d(4, 8, 3, groups=4, dilation=2, stride=3), (4, 13, 11)), (nn.Conv3d(2, 3, 2), (2, 4, 5, 6)),
+], ids=str)  # fmt: skip
 @pytest.mark.parametrize("batch", [0, 1, 3])
 def test_macs_are_those_of_pytorchs_counter(layer, shape, batch):
-    layer, X = layer.to("meta"), meta(batch, *shape[1:])
-    rows = profile(layer, X)
+    rows = profile(layer.to("meta"), meta(batch, *shape))
     assert rows[0].macs == rows.macs  # these are the counter's
 
 
-@pytest.mark.parametrize(
-    ("make", "shape", "parameters", "gmacs", "digits"),
-    [
-        (lambda: alexnet(groups=2, norm=True, dropout=0.5), (3, 224, 224), 60_965_224, 0.724, 3),
-        (lambda: alexnet(widths=WIDTHS_2014), (3, 224, 224), 61_100_840, 0.71, 2),  # torchvision's documentation
-        (lambda: resnet50(late_stride=True), (3, 224, 224), 25_557_032, 4.09, 2),  # torchvision's documentation
-        (resnet56, (3, 32, 32), 855_770, 0.13, 2),
-    ],
-)
+@pytest.mark.parametrize(("make", "shape", "parameters", "gmacs", "digits"), [
+    (lambda: alexnet(groups=2, norm=True, dropout=0.5), (3, 224, 224), 60_965_224, 0.724, 3),
+    (lambda: alexnet(widths=WIDTHS_2014), (3, 224, 224), 61_100_840, 0.71, 2),  # torchvision's documentation
+    (lambda: resnet50(late_stride=True), (3, 224, 224), 25_557_032, 4.09, 2),  # torchvision's documentation
+    (resnet56, (3, 32, 32), 855_770, 0.13, 2),
+])  # fmt: skip
 def test_published_networks(make, shape, parameters, gmacs, digits):
     with torch.device("meta"):
         model = make()

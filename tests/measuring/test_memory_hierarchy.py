@@ -62,16 +62,11 @@ def clock(monkeypatch):
     return install
 
 
-@pytest.mark.parametrize(
-    ("caches", "free", "largest"),
-    [
-        ((48 * KIB, MIB, 32 * MIB), 2**40, 256 * MIB),
-        ((32 * KIB, 256 * KIB), 2**40, 64 * MIB),  # at least
-        ((32 * KIB, 480 * MIB), 2**40, 512 * MIB),  # at most
-        ((), 2**40, 256 * MIB),
-        ((48 * KIB, MIB, 32 * MIB), 512 * MIB, 128 * MIB),  # a quarter of what is free
-    ],
-)
+@pytest.mark.parametrize(("caches", "free", "largest"), [
+    ((48 * KIB, MIB, 32 * MIB), 2**40, 256 * MIB), ((), 2**40, 256 * MIB),
+    ((32 * KIB, 256 * KIB), 2**40, 64 * MIB), ((32 * KIB, 480 * MIB), 2**40, 512 * MIB),  # at least, at most
+    ((48 * KIB, MIB, 32 * MIB), 512 * MIB, 128 * MIB),  # a quarter of what is free
+])  # fmt: skip
 def test_working_sets_end_in_main_memory(machine, caches, free, largest):
     machine(*caches, free=free)
     sizes = working_sets()

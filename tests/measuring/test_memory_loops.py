@@ -1,7 +1,5 @@
 """The compiled loops: they do what their Python says, on any length, and refuse in one line what they can't do."""
 
-import sys
-
 import numba
 import numpy as np
 import pytest
@@ -45,7 +43,4 @@ def test_what_cannot_be_compiled_is_said_in_one_line(monkeypatch):
     compiled.cache_clear()
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
     with pytest.raises(RuntimeError, match="NUMBA_DISABLE_JIT"):
-        compiled("chase")
-    monkeypatch.setitem(sys.modules, "numba", None)
-    with pytest.raises(RuntimeError, match=r"pip install numba[^\n]*$"):
         compiled("chase")

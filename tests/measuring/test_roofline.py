@@ -7,7 +7,7 @@ import torch
 
 from d2lmini.hardware import catalog, costs
 from d2lmini.measuring import memory_hierarchy, roofline
-from d2lmini.measuring.roofline import Roof, count
+from d2lmini.measuring.roofline import Operation, Roof, count
 
 V100 = catalog.GPUS["V100-SXM2-16GB"]
 
@@ -22,25 +22,18 @@ def test_the_roof_has_a_slope_a_ridge_and_a_flat_part():
     assert [roof.attainable(x) for x in (0, 1, 2, 4, 5, 100)] == [0, 50, 100, 200, 200, 200]
 
 
-@pytest.mark.parametrize("itemsize", [2, 4, 8])
-def test_products_sums_and_additions_are_counted(itemsize):
-    dtype = {2: torch.float16, 4: torch.float32, 8: torch.float64}[itemsize]
-    op = count("product", torch.mm, meta(3, 5, dtype=dtype), meta(5, 7, dtype=dtype))
-    assert (op.flops, op.nbytes, op.kind) == (2 * 3 * 5 * 7, itemsize * (15 + 35 + 21), "gemm")
-    assert op.dtype == str(dtype).removeprefix("torch.")
-    op = count("add", torch.add, meta(100, dtype=dtype), meta(100, dtype=dtype))
-    assert (op.flops, op.nbytes, op.kind) == (100, 3 * 100 * itemsize, "pointwise")
-    op = count("in place", torch.Tensor.add_, meta(100, dtype=dtype), meta(100, dtype=dtype))
-    assert (op.flops, op.nbytes) == (100, 3 * 100 * itemsize)
-    op = count("sum", torch.sum, meta(100, dtype=dtype))
-    assert (op.flops, op.nbytes, op.kind) == (100, 101 * itemsize, "reduction")
-
-
-def test_a_convolution_is_counted_without_rounding_up_to_tiles():
-    op = count("conv", torch.conv2d, meta(2, 3, 10, 12), meta(5, 3, 3, 3))
-    assert op.flops == 2 * (2 * 5 * 8 * 10) * (3 * 3 * 3)
-    assert op.nbytes == 4 * (2 * 3 * 10 * 12 + 5 * 3 * 3 * 3 + 2 * 5 * 8 * 10)
-    assert op.kind == "conv"
+@pytest.mark.parametrize(("function", "shapes", "flops", "numbers", "kind"), [
+    (torch.mm, [(3, 5), (5, 7)], 2 * 3 * 5 * 7, 15 + 35 + 21, "gemm"),
+    (torch.add, [(100,), (100,)], 100, 300, "pointwise"), (torch.Tensor.add_, [(100,), (100,)], 100, 300, "pointwise"),
+    (torch.sum, [(100,)], 100, 101, "reduction"),
+    (torch.conv2d, [(2, 3, 10, 12), (5, 3, 3, 3)], 2 * (2 * 5 * 8 * 10) * (3 * 3 * 3),
+     2 * 3 * 10 * 12 + 5 * 3 * 3 * 3 + 2 * 5 * 8 * 10, "conv"),  # without rounding up to tiles
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+def test_operations_are_counted(function, shapes, flops, numbers, kind, dtype):
+    found = count("an operation", function, *(meta(*shape, dtype=dtype) for shape in shapes))
+    said = "tf32" if kind == "conv" and dtype == torch.float32 else str(dtype).removeprefix("torch.")
+    assert found == Operation("an operation", flops, numbers * dtype.itemsize, kind, said)
 
 
 def test_real_tensors_are_counted_like_those_without_data():

@@ -119,14 +119,12 @@ def refused(error, message, *devices, **options):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("bad", [0, -4, 6, 4.0, "4"])
-def test_sizes_are_whole_numbers(bad):
-    refused(ValueError, f"multiple .* got {bad!r}", "cpu", sizes=[KIB, bad])
-
-
-@pytest.mark.parametrize("sizes", [[KIB], []])
-def test_some_size_must_be_left(sizes):
-    refused(ValueError, "at most 100 bytes", "cpu", sizes=sizes, most=100)
+@pytest.mark.parametrize(("sizes", "says"), [
+    *(([KIB, bad], f"multiple .* got {bad!r}") for bad in (0, -4, 6, 4.0, "4")),
+    ([KIB], "at most 100 bytes"), ([], "at most 100 bytes"),
+])  # fmt: skip
+def test_sizes_are_whole_numbers_and_some_are_left(sizes, says):
+    refused(ValueError, says, "cpu", sizes=sizes, most=100)
 
 
 @pytest.mark.parametrize(("src", "dst", "option"), [

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise allreduce-bytes, which its check must reject."""
-
 # what is wrong, text in the worked solution, text to put in its place
 EDITS = [
     ("device 0 copies to itself", "(devices - 1) * nbytes", "devices * nbytes"),

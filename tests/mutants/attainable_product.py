@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise attainable-product, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("a multiplication and an addition count as one", "2 * m * k * n", "m * k * n"),
     ("the result is not written", "m * k + k * n + m * n", "m * k + k * n"),

@@ -1,5 +1,3 @@
-"""Wrong answers that checks.batch_for must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("rounded down", "math.ceil(", "math.floor("),
     ("not a whole number", "math.ceil(share / (1 - share) * t0 / t1)", "share / (1 - share) * t0 / t1"),

@@ -1,5 +1,3 @@
-"""Wrong answers that checks.bounded_queue must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the queue holds any number", "queued = max(queued + load, room)", "queued = queued + load"),
     ("room when the step before has ended", "room = taken[i - capacity]", "room = ends[i - capacity]"),

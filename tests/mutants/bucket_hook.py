@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise bucket-hook, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the parameters are sent (not the gradients)", "parameters[place].grad for", "parameters[place].detach() for"),
     ("the count is not set back (stale)", "missing[number] = len(buckets[number])\n            gradients", "gradients"),

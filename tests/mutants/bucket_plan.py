@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise bucket-plan, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("from the first to the last", "reversed(range(len(sizes)))", "range(len(sizes))"),
     ("the last gradient is dropped", "range(len(sizes))", "range(len(sizes) - 1)"),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise cannon, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("A is skewed the wrong way", "a[i].roll(-i)", "a[i].roll(i)"),
     ("b stays (stale)", "b.roll(-1, dims=0)", "b"),

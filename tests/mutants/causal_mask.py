@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise causal-mask, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("on the default device", ", device=tokens.device", ""),
     ("the batch in place of the length", "tokens.shape[1]", "tokens.shape[0]"),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise checkpointed-peak, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("all checkpoints stay to the end", "saved[: start + 1 : k]", "saved[::k]"),
     ("the segment's own checkpoint is forgotten", "saved[: start + 1 : k]", "saved[:start:k]"),

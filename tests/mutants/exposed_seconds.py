@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise exposed-seconds, which its check must reject."""
-
 # what is wrong, text in the worked solution, text to put in its place
 EDITS = [
     ("messages overlap one another", "max(free, moment) + seconds", "max(free, moment + seconds)"),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise fewest-servers, which its check must reject."""
-
 EDITS = [
     ("rounded down", "math.ceil(", "math.floor("),
     ("not rounded", "math.ceil(", "("),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise first-gpu-bytes, which its check must reject."""
-
 # what is wrong, text in the worked solution, text to put in its place
 EDITS = [
     ("the first GPU sends to itself as well", "(gpus - 1) * (outputs / gpus", "gpus * (outputs / gpus"),

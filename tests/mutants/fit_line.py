@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise fit-line, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the two change places", "return alpha, 1 / slope", "return 1 / slope, alpha"),
     ("seconds a byte in place of bytes a second", "return alpha, 1 / slope", "return alpha, slope"),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise hiding-batch, which its check must reject."""
-
 # what is wrong, text in the worked solution, text to put in its place
 EDITS = [
     ("rounded down", "math.ceil(", "math.floor("),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise joined-mean, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the ranks' own mean", "    dist.all_reduce(both)\n", ""),
     ("the sum", "both[0] / both[1]", "both[0]"),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise joined-moments, which its check must reject."""
-
 # what is wrong, text in the worked solution, text to put in its place
 EDITS = [
     ("the plain mean of the means", "n * m for n, m in zip(counts, means)", "m for n, m in zip(counts, means)"),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise largest-batch, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("gradients are forgotten", '{"sgd": 2, "momentum": 3, "adam": 4}', '{"sgd": 1, "momentum": 2, "adam": 3}'),
     ("Adam has one number", '"adam": 4', '"adam": 3'),

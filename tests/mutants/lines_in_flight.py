@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise lines-in-flight, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("divided in place of multiplied", "bytes_per_s * latency_s", "bytes_per_s / latency_s"),
     ("bytes in place of lines", " / line", ""),

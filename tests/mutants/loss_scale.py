@@ -1,5 +1,3 @@
-"""Wrong answers that checks.loss_scale must reject."""
-
 # what is wrong, text in the worked solution, text to put in its place
 EDITS = [
     ("half of it", "2.0**math.floor(math.log2(limit / most))", "2.0**math.floor(math.log2(limit / most) - 1)"),

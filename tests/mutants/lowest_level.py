@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise lowest-level, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("what just fits is refused", "<= memory", "< memory"),
     ("gradients are divided from level 1 on", "(2, 2)", "(2, 1)"),

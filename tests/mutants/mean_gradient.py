@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise mean-gradient, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("shards are not weighted", "size * gradient", "gradient"),
     ("the sum is not divided", "total / sum(shard_sizes)", "total"),

@@ -1,5 +1,3 @@
-"""Wrong answers that checks.most_ranks must reject."""
-
 # what is wrong, text in the worked solution, text to put in its place
 EDITS = [
     ("as good counts", "(2 * dense - 1) // message", "2 * dense // message"),

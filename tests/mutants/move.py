@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise move, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("everything is copied", "batch.to(device)", "batch.to(device, copy=True)"),
     ("a tuple becomes a list", "type(batch)(", "list("),

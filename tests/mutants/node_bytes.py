@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise node-bytes, which its check must reject."""
-
 EDITS = [
     ("the ring passes each byte once", "flat = 2 *", "flat = 1 *"),
     ("a ring over nodes in place of ranks", "(ranks - 1) / ranks * nbytes if", "(nodes - 1) / nodes * nbytes if"),

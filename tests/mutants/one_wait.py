@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise one-wait, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the result stays on the device", ".item()", ""),
     ("the sum", ".mean()", ".sum()"),

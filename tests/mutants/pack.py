@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise pack, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("all go to the first GPU", "flat.to(device)", "flat.to('sim:0')"),
     ("the last tensor is dropped (off by one)", "zip(pieces, tensors)", "zip(pieces, tensors[:-1])"),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise pipeline-seconds, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("a step does not wait for its stage", "max(free[stage], ends[needs] if", "(ends[needs] if"),
     ("a step does not wait for what it needs", "max(free[stage], ends[needs] if needs else 0)", "free[stage]"),

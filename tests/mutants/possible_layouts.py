@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise possible-layouts, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("a group of tensor ranks that is smaller than a node lies inside one", "per_node % tensor", "tensor > per_node"),
     ("tensor ranks anywhere", "if per_node % tensor or heads % tensor", "if heads % tensor"),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise prefetch, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("work on the last batch does not wait", "        module.current_stream(device).wait_event(upcoming[1])\n", ""),
     ("memory still in use is given away", "        copying.wait_stream(module.current_stream(device))\n", ""),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise product-norms, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("times its transpose", "matrix @ matrix", "matrix @ matrix.T"),
     ("each norm is fetched", "(matrix @ matrix).norm()", "(matrix @ matrix).norm().cpu().to(matrix.device)"),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise qkv-rows, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("a plain third of the weight", "part * width + row", "row * 3 + part"),
     ("only q", "range(3)", "range(1)"),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise random-cycle, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("place 1 stays (off by one)", "range(n - 1, 0, -1)", "range(n - 1, 1, -1)"),
     ("never place 0", "rng.randrange(i)", "rng.randrange(min(1, i - 1), i)"),

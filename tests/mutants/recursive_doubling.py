@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise recursive-doubling, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("buffers overwrite in place of adding", '"reduce"', '"copy"'),
     ("the same partner every time (double count)", "rank ^ distance", "rank ^ 1"),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise register-tile, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the last row of tiles is dropped", "range(0, m, tile)", "range(0, m - tile + 1, tile)"),
     ("only the last term is kept", "total = total + ", "total = "),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise ring-mean, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the sum is not divided", "        tensor /= size\n", "        pass\n"),
     ("the remainder is dropped", "tensor.tensor_split(size) for",

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise sampler-indices, which its check must reject."""
-
 # what is wrong, text in the worked solution, text to put in its place
 EDITS = [
     ("each rank has its own order", "manual_seed(epoch)", "manual_seed(epoch + 100 * rank)"),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise scaled-rate, which its check must reject."""
-
 EDITS = [
     ("never scaled", "batch / base_batch", "1"),
     ("by the square root", "batch / base_batch", "(batch / base_batch) ** 0.5"),

@@ -1,5 +1,3 @@
-"""Wrong answers that checks.send_largest must reject."""
-
 # what is wrong, text in the worked solution, text to put in its place
 EDITS = [
     ("the unsent is forgotten", "due = gradient + unsent", "due = gradient + 0"),

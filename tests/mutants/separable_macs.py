@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise separable-macs, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the depthwise one has an output for each of the outputs", "inputs * kernel**2", "outputs * kernel**2"),
     ("the kernel is counted along one side", "kernel**2", "kernel"),

@@ -1,5 +1,3 @@
-"""Wrong answers that checks.serial_share must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the parallel share", "stays / (stays + shared)", "shared / (stays + shared)"),
     ("a ratio of the two", "stays / (stays + shared)", "stays / shared"),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise shard-pieces, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("shards are rounded down", "-(-sum(sizes) // ranks)", "sum(sizes) // ranks"),
     ("each parameter is cut by itself", "each = -(-sum(sizes) // ranks)", "each = -(-max(sizes) // ranks)"),

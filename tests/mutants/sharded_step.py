@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise sharded-step, which its check must reject."""
-
 # what is wrong, text in the worked solution, text to put in its place
 EDITS = [
     ("the sum, not the mean", "/ size", "/ 1"),

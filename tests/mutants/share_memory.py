@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise share-memory, which its check must reject."""
-
 # what is wrong, text in the worked solution, text to put in its place
 EDITS = [
     ("only where a tensor itself begins", "t.untyped_storage().data_ptr()", "t.data_ptr()"),

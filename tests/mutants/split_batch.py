@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise split-batch, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("one shard too many is larger (off by one)", "i < larger", "i <= larger"),
     ("labels become floating-point numbers", "y[start:stop].to(device)", "y[start:stop].to(device).float()"),

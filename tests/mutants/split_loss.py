@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise split-loss, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("no largest score is subtracted", "(part - largest).exp()", "part.exp()"),
     ("the largest score is forgotten in the end", "largest[:, 0] + total.log()", "total.log()"),

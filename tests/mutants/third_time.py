@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise third-time, which its check must reject."""
-
 EDITS = [
     ("all of it is shared", "return serial + ", "return "),
     ("the serial part is divided too", "serial + shared / workers", "(serial + shared) / workers"),

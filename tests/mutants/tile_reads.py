@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise tile-reads, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the last, narrow column of tiles is forgotten", "math.ceil(n / tile_n)", "(n // tile_n)"),
     ("no remainders", "math.ceil(n / tile_n)", "n / tile_n"),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise update-staleness, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("a worker's own update counts as one that it has not seen", "seen[worker] = i + 1", "seen[worker] = i"),
     ("a worker's first gradient is fresh", "seen.get(worker, 0)", "seen.get(worker, i)"),

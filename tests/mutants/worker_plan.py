@@ -1,5 +1,3 @@
-"""Wrong answers that checks.worker_plan must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("rounded down", "math.ceil(load / step)", "load // step"),
     ("rounded to the nearest", "math.ceil(load / step)", "max(1, round(load / step))"),

@@ -1,5 +1,3 @@
-"""Wrong answers to the exercise zero-bytes, which its check must reject."""
-
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("level 2 keeps whole gradients between micro-batches", "2: batches + 1", "2: 2"),
     ("level 2 also gathers for every micro-batch", "2: batches + 1", "2: 2 * batches"),

@@ -1,5 +1,3 @@
-"""Wrong answers that checks.zero_point must reject."""
-
 # what is wrong, text in the worked solution, text to put in its place
 EDITS = [
     ("zero is left out, above", "max(x.max().item(), 0.0)", "x.max().item()"),

@@ -1,12 +1,13 @@
 """Systolic arrays: A @ B for all shapes, counts and cycles as the formulas say, and one step a cycle for what moves."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from d2lmini.reuse.array_cost import DATAFLOWS, cost
-from d2lmini.reuse.systolic import Array, multiply, output_stationary_step, skewed, take_weights
+from d2lmini.reuse.systolic import multiply
 
 SHAPES = [(3, 3, 3), (7, 5, 9), (1, 1, 1), (5, 1, 7), (1, 6, 2), (0, 3, 2), (3, 0, 2), (3, 2, 0)]
 ARRAYS = [(2, 3), (4, 2), (1, 5), (8, 8)]
@@ -50,26 +51,10 @@ def test_pieces_follow_directly_unless_moving_in_takes_longer(dataflow):
 
 @each_dataflow
 def test_overlap_changes_when_and_not_what(dataflow):
-    C, did, passes = multiply(*matrices(7, 5, 9), 4, 3, dataflow)
-    slow, did_slowly, passes_slowly = multiply(*matrices(7, 5, 9), 4, 3, dataflow, overlap=False)
-    assert np.array_equal(C, slow)
-    assert did.cycles < did_slowly.cycles
-    assert (did.reads_A, did.reads_B, did.reads_C, did.writes_C) == (
-        did_slowly.reads_A, did_slowly.reads_B, did_slowly.reads_C, did_slowly.writes_C)  # fmt: skip
-    assert passes == passes_slowly
-
-
-@each_dataflow
-def test_with_overlap_all_elements_work_in_the_middle(dataflow):
-    done = [0]
-    multiply(*matrices(9, 9, 9), 3, 3, dataflow, lambda array: done.append(array.products))
-    assert (np.diff(done) == 9).sum() > 9 * 9 - 9
-
-
-def test_cycles_of_a_large_layer():
-    # conv3 on 128 × 128: 54 pieces of weights, of which each streams 169 places.
-    assert cost(169, 384, 2304, 128, 128, "weight").cycles == 53 * 169 + 169 + 3 * 128 - 2
-    assert cost(169, 384, 2304, 128, 128, "weight").utilisation > 0.95
+    (_, did, passes), (_, slowly, the_same) = (multiply(*matrices(7, 5, 9), 4, 3, dataflow, overlap=o) for o in (1, 0))
+    assert did.cycles < slowly.cycles
+    assert replace(did, cycles=0, utilisation=0) == replace(slowly, cycles=0, utilisation=0)
+    assert passes == the_same
 
 
 def test_what_stays_is_read_once():
@@ -104,7 +89,8 @@ def test_passes_of_a_piece_smaller_than_the_array():
 def test_utilisation_is_work_over_room():
     did = multiply(*matrices(3, 3, 3), 3, 3, "weight")[1]
     assert (did.cycles, did.utilisation) == (10, 27 / 90)
-    assert cost(256, 256, 100_000, 256, 256, "output").utilisation > 0.99
+    # conv3 of AlexNet on 128 × 128: 54 pieces of weights, of which each streams 169 places.
+    assert cost(169, 384, 2304, 128, 128, "weight").cycles == 53 * 169 + 169 + 3 * 128 - 2
     assert cost(1, 256, 256, 256, 256, "output").utilisation < 1 / 256
 
 
@@ -117,38 +103,6 @@ def test_every_value_moves_one_neighbour_a_cycle(dataflow):
             assert right_after[:, 1:].tolist() == right[:, :-1].tolist()
         if dataflow == "output" and down_after.count():
             assert down_after[1:].tolist() == down[:-1].tolist()
-
-
-def test_skew_delays_lane_i_by_i():
-    entering = skewed(np.array([[1, 2], [3, 4], [5, 6]]), lanes=3, cycles=5)
-    empty = None
-    assert entering.tolist() == [[1, empty, empty], [3, 2, empty], [5, 4, empty], [empty, 6, empty], [empty] * 3]
-
-
-def test_weights_wait_until_the_mark_comes():
-    array, values = Array(3, 1, dtype=int), np.ma.array([[1], [2], [3]])
-    nothing, no_mark = np.ma.masked_all(1, int), np.zeros(3, bool)
-    for row in values[::-1]:
-        take_weights(array, no_mark, row)
-    assert array.spare.tolist() == values.tolist()
-    assert array.held.count() == 0
-    assert array.passes == 2 + 1
-    take_weights(array, np.array([True, False, False]), values[2])  # the next piece begins while rows 1, 2 still wait
-    assert array.held.tolist() == [[1], [None], [None]]
-    assert array.spare.tolist() == [[3], [2], [3]]
-    take_weights(array, np.array([False, True, True]), nothing)
-    assert array.held.tolist() == values.tolist()
-    assert array.spare.tolist() == [[3], [None], [None]]
-
-
-def test_elements_without_operands_do_nothing():
-    array = Array(2, 2, dtype=int)
-    array.held[:] = 0
-    nothing = np.ma.masked_all(2, int)
-    output_stationary_step(array, np.ma.array([3, 4], mask=[False, True]), nothing)
-    assert (array.products, array.held.tolist()) == (0, [[0, 0], [0, 0]])
-    output_stationary_step(array, nothing, np.ma.array([7, 5], mask=[True, False]))
-    assert (array.products, array.held.tolist()) == (1, [[0, 15], [0, 0]])
 
 
 @pytest.mark.parametrize(("A", "rows", "dataflow", "says"), [

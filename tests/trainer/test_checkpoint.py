@@ -120,8 +120,9 @@ def test_code_is_not_run_even_under_our_seal(file, tmp_path):
     refused(lambda: file.write({"bomb": Bomb()}), "weights_only")  # it cannot be read, so it is not written
     assert names(tmp_path) == []
     with open(file.path, "w+b") as raw:
-        torch.save({"bomb": Bomb()}, raw)
-        seal.put(raw)
+        summed = seal.Summed(raw)
+        torch.save({"bomb": Bomb()}, summed)
+        summed.seal()
     refused(file.read, "weights_only")
     assert names(tmp_path) == ["c.pt"]
 
@@ -150,7 +151,7 @@ def die_at(moment):
 
         return call
 
-    seal.put = dying(seal.put)  # before it, the file is there but for its end
+    seal.Summed.seal = dying(seal.Summed.seal)  # before it, the file is there but for its end
     for name in ("fsync", "link", "replace"):
         setattr(os, name, dying(getattr(os, name)))
 
