@@ -65,7 +65,7 @@ def _rank(rank, function, shards):
 
 
 @check
-def first_step(function):
+def placed_step(function):
     """``function(values, loss, device)``: a weight made of a list, on the device, after a step of SGD of rate 0.1."""
     if not sim.has_clock() or torch.sim.device_count() < 2:
         sim.enable(2)

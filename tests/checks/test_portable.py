@@ -56,7 +56,7 @@ def step_of_a_parameter(values, loss, device):
     (checks.causal_mask, mask_by_infinities), (checks.causal_mask, mask_by_new_ones),
     (checks.one_wait, one_wait_by_a_sum), (checks.one_wait, one_wait_by_a_list),
     (checks.joined_mean, mean_by_two_sums),
-    (checks.first_step, step_by_hand), (checks.first_step, step_of_a_parameter),
+    (checks.placed_step, step_by_hand), (checks.placed_step, step_of_a_parameter),
 ])  # fmt: skip
 def test_other_right_answers_pass(check, answer):
     assert check(answer)
@@ -72,11 +72,11 @@ def moved_after(values, loss, device):
 
 
 @pytest.mark.parametrize(("check", "answer", "says"), [
-    (checks.first_step, moved_after, "sim:1.*did not change"),
-    (checks.first_step, lambda values, loss, device: torch.tensor(values), "did not change"),
-    (checks.first_step, lambda values, loss, device: values, "expected a tensor"),
-    (checks.first_step, lambda values, loss, device: step_by_hand(values, loss, "cpu"), "is on cpu"),
-    (checks.first_step, lambda values, loss, device: 0.8 * torch.tensor(values, device=device), r"\*\*1.*expected"),
+    (checks.placed_step, moved_after, "sim:1.*did not change"),
+    (checks.placed_step, lambda values, loss, device: torch.tensor(values), "did not change"),
+    (checks.placed_step, lambda values, loss, device: values, "expected a tensor"),
+    (checks.placed_step, lambda values, loss, device: step_by_hand(values, loss, "cpu"), "is on cpu"),
+    (checks.placed_step, lambda values, loss, device: 0.8 * torch.tensor(values, device=device), r"\*\*1.*expected"),
     (checks.causal_mask, lambda tokens: mask_by_new_ones(tokens).cpu(), "on meta"),
     (checks.one_wait, lambda losses: sum(losses) / len(losses), "number of Python"),
     (checks.joined_mean, lambda values: values.mean(), "rank"),

@@ -1,4 +1,4 @@
-"""Wrong answers to the exercise first-step, which its check must reject."""
+"""Wrong answers to the exercise placed-step, which its check must reject."""
 
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("on the default device", "device=device, ", ""),
@@ -11,7 +11,7 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
 ]
 
 
-def first_step(values, loss, device):
+def placed_step(values, loss, device):
     """The weight is moved twice, so that the step is taken by a tensor that is not returned."""
     weight = torch.tensor(values, requires_grad=True)
     moved = weight.to(device)
