@@ -1,7 +1,6 @@
 // Where lines may end: never before a unit or the second factor of a product, in a long name behind a sign.
 addEventListener("DOMContentLoaded", () => {
-  const article = document.querySelector("article");
-  const change = (places, skipped, what) => article.querySelectorAll(places).forEach(place => {
+  const change = (places, skipped, what) => document.querySelectorAll(`article :is(${places})`).forEach(place => {
     const texts = document.createTreeWalker(place, NodeFilter.SHOW_TEXT), found = [];
     while (texts.nextNode()) if (!texts.currentNode.parentElement.closest(skipped)) found.push(texts.currentNode);
     found.forEach(what);

@@ -17,7 +17,7 @@ from d2lmini.checks.parallel import (
     zero_bytes,
 )
 from d2lmini.checks.placement import move, product_norms
-from d2lmini.checks.portable import causal_mask, joined_mean, one_wait
+from d2lmini.checks.portable import causal_mask, joined_mean, one_wait, placed_step
 from d2lmini.checks.ranks import exposed_seconds, hiding_batch, sampler_indices, sharded_step
 from d2lmini.checks.replicas import allreduce_bytes, share_memory
 from d2lmini.checks.reuse import cannon, register_tile, tile_reads
@@ -30,7 +30,7 @@ __all__ = [
     "brief", "bucket_hook", "bucket_plan", "cannon", "causal_mask", "check", "checkpointed_peak",
     "exposed_seconds", "fewest_servers", "first_gpu_bytes", "fit_line", "hiding_batch", "joined_mean",
     "joined_moments", "largest_batch", "lines_in_flight", "loss_scale", "lowest_level", "mean_gradient",
-    "most_ranks", "move", "must_refuse", "node_bytes", "one_wait", "pack", "pipeline_seconds",
+    "most_ranks", "move", "must_refuse", "node_bytes", "one_wait", "pack", "pipeline_seconds", "placed_step",
     "possible_layouts", "prefetch", "product_norms", "qkv_rows", "random_cycle", "recursive_doubling",
     "register_tile", "ring_mean", "sampler_indices", "scaled_rate", "send_largest", "separable_macs",
     "serial_share", "shard_pieces", "sharded_step", "share_memory", "split_batch", "split_loss", "third_time",

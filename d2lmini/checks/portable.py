@@ -62,3 +62,29 @@ def joined_mean(function):
 def _rank(rank, function, shards):
     got = function(torch.tensor(shards[rank], device="sim"))
     return got.item() if isinstance(got, torch.Tensor) and got.numel() == 1 else got
+
+
+@check
+def placed_step(function):
+    """``function(values, loss, device)``: a weight made of a list, on the device, after a step of SGD of rate 0.1."""
+    if not sim.has_clock() or torch.sim.device_count() < 2:
+        sim.enable(2)
+    for values in ([1.0, 2.0], [4.0, -1.0, 0.5], [3.0]):
+        for device in ("cpu", "sim:1"):
+            for power, gradient in ((2, [2 * value for value in values]), (1, [1.0] * len(values))):
+                given = f"{brief(values)} on {device}, the loss (w**{power}).sum()"
+                got = attempt(function, values, lambda w, power=power: (w**power).sum(), device, given=given)
+                _stepped(got, torch.tensor(values), torch.tensor(gradient), torch.device(device), given)
+    return "one step was taken, on the device that was asked for"
+
+
+def _stepped(got, start, gradient, device, given):
+    if not isinstance(got, torch.Tensor) or got.shape != start.shape:
+        raise Wrong(f"{given}: expected a tensor of shape {list(start.shape)}, got {brief(got)}")
+    if got.device != device:
+        raise Wrong(f"{given}: the weight is on {got.device}")
+    want, found = start - 0.1 * gradient, got.detach().cpu()
+    if torch.equal(found, start):
+        raise Wrong(f"{given}: the weight did not change; the optimiser must hold the tensor that you return")
+    if not torch.allclose(found.float(), want, rtol=1e-4, atol=1e-6):
+        raise Wrong(f"{given}: expected {brief(want)}, got {brief(found)}")
