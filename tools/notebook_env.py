@@ -15,6 +15,8 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     # A warning of the C++ library would bring the time and a thread into the output.
     "TORCH_CPP_LOG_LEVEL": "ERROR",
+    # Where this is set, each of a hundred processes compiles the package again, and pytest all tests and the package.
+    "PYTHONDONTWRITEBYTECODE": "",
     # A progress bar is of no use in a stored output.
     "TQDM_DISABLE": "1",
     # The stored outputs are those of simulated GPUs, the same on every machine.

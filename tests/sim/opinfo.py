@@ -7,6 +7,7 @@ with its tensors at other addresses, on which some of LAPACK's results depend.
 
 import itertools
 import warnings
+from functools import partial
 
 import torch
 from torch.testing._internal import common_utils
@@ -50,7 +51,9 @@ def _call(op, sample, device):
     return tree_flatten(inputs)[0], tree_flatten(out)[0]
 
 
-def _wrong_tensor(a, b, device):
+def _difference(a, b, device):
+    if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)):
+        return None if (a == b or a != a) and type(a) is type(b) else f"{b!r} for {a!r}"
     if b.device != torch.device(device):
         return f"is on {b.device}"
     a, b = a.detach(), b.detach().cpu()
@@ -65,46 +68,24 @@ def wrong(expected, got, device=DEVICE):
     """Say how two lists of results differ, or return None when they are the same to the last bit."""
     if len(expected) != len(got):
         return f"{len(got)} results for {len(expected)}"
-    for a, b in zip(expected, got, strict=True):
-        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-            difference = _wrong_tensor(a, b, device)
-        else:
-            difference = None if (a == b or a != a) and type(a) is type(b) else f"{b!r} for {a!r}"
-        if difference:
-            return difference
-    return None
+    return next(filter(None, (_difference(a, b, device) for a, b in zip(expected, got))), None)
 
 
 def _gradients(inputs, out):
-    """Return the gradients of all outputs in the inputs, or None when there is nothing to differentiate."""
-    outs = [x for x in out if isinstance(x, torch.Tensor) and x.requires_grad]
-    leaves = [x for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad]
+    """Return the gradients of all outputs in the inputs: none when there is nothing to differentiate."""
+    outs, leaves = ([x for x in given if isinstance(x, torch.Tensor) and x.requires_grad] for given in (out, inputs))
     if not outs or not leaves:
-        return None
+        return []
     seeds = [torch.linspace(-1, 1, x.numel()).reshape(x.shape).to(x.dtype).to(x.device) for x in outs]
-    grads = torch.autograd.grad(outs, leaves, seeds, allow_unused=True)
-    return [g for g in grads if g is not None]
+    return [g.cpu() for g in torch.autograd.grad(outs, leaves, seeds, allow_unused=True) if g is not None]
 
 
-def _close(expected, got):
-    """Gradients agree when torch's own comparison of float32 says so: backward may take another, equal formula."""
+def _try(function, *args):
+    """Return a function's result and None, or None and its error in a line."""
     try:
-        torch.testing.assert_close([g.cpu() for g in got], list(expected), equal_nan=True)
-    except AssertionError as error:
-        return str(error).splitlines()[0]
-    return None
-
-
-def _error(error):
-    return f"{type(error).__name__}: {str(error).splitlines()[0][:160]}"
-
-
-def _cpu(function, *args):
-    """Return the CPU's result, or None where the CPU itself refuses."""
-    try:
-        return function(*args)
-    except Exception:
-        return None
+        return function(*args), None
+    except Exception as error:
+        return None, f"{type(error).__name__}: {str(error).splitlines()[0][:160]}"
 
 
 def _wavers(op, sample, expected):
@@ -118,42 +99,38 @@ def _wavers(op, sample, expected):
 
 
 def compare(op, first=None):
-    """Return (forward, backward): each None when not tested, "" when all samples agree, else the first difference."""
+    """Return (forward, backward): each None when not tested, "" when all samples agree, else the first difference.
+
+    Gradients agree when torch's own comparison of float32 says so: backward may take another, equal formula.
+    """
     grad = op.supports_autograd and torch.float32 in op.supported_backward_dtypes("cpu")
     forward = backward = None
     for sample in itertools.islice(op.sample_inputs("cpu", torch.float32, requires_grad=grad), first):
-        once, again = (_cpu(_call, op, sample, "cpu") for _ in range(2))
-        if once is None or again is None or (wrong(once[1], again[1], "cpu") and op.name not in UNWRITTEN):
+        once, again = (_try(_call, op, sample, "cpu")[0] for _ in range(2))
+        if not once or not again or (wrong(once[1], again[1], "cpu") and op.name not in UNWRITTEN):
             continue
-        try:
-            inputs, out = _call(op, sample, DEVICE)
+        ours, difference = _try(_call, op, sample, DEVICE)
+        if ours:
             at_home = op.name in FROM_NUMBERS and "device" not in sample.kwargs
-            difference = wrong(once[1], out, "cpu" if at_home else DEVICE)
+            difference = next(filter(None, _try(wrong, once[1], ours[1], "cpu" if at_home else DEVICE)), None)
             if difference == "values" and (op.name in UNWRITTEN or _wavers(op, sample, once[1])):
                 continue
-            forward = forward or difference or ""
-        except Exception as error:
-            forward = forward or _error(error)
-            continue
-        expected = _cpu(_gradients, *once) if grad else None
+        forward = forward or difference or ""
+        expected = _try(_gradients, *once)[0] if grad and ours else None
         if expected:
-            try:
-                backward = backward or _close(expected, _gradients(inputs, out)) or ""
-            except Exception as error:
-                backward = backward or _error(error)
+            found, difference = _try(_gradients, *ours)
+            close = partial(torch.testing.assert_close, found, expected, equal_nan=True)
+            backward = backward or difference or _try(close)[1] or ""
     return forward, backward
 
 
 def table(ops, first=None, report=print):
     """Compare all of `ops`, report each that differs, and return the numbers (forward ok, all, backward ok, all)."""
-    counts = [0, 0, 0, 0]
-    for op in ops:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            results = compare(op, first)
-        for way, result in enumerate(results):
-            counts[2 * way] += result == ""
-            counts[2 * way + 1] += result is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = [compare(op, first) for op in ops]
+    for op, both in zip(ops, results):
+        for way, result in zip(("forward", "backward"), both):
             if result:
-                report(f"{'backward' if way else 'forward'} {name(op)}: {result}")
-    return tuple(counts)
+                report(f"{way} {name(op)}: {result}")
+    return tuple(number for way in zip(*results) for number in (way.count(""), len(way) - way.count(None)))

@@ -164,18 +164,11 @@ def test_products_of_8_bit_numbers_are_products():
 
 
 def test_switches_of_tf32_decide_what_a_product_is_computed_in():
-    def work():
-        call = (aten.mm.default, (meta(64, 64), meta(64, 64)), {}, meta(64, 64))
-        return measure(*call).dtype, signature(*call)
-
-    before = torch.get_float32_matmul_precision()
-    try:
-        torch.set_float32_matmul_precision("highest")
-        exact = work()
-        torch.set_float32_matmul_precision("high")
-        rounded = work()
-    finally:
-        torch.set_float32_matmul_precision(before)
+    call, works = (aten.mm.default, (meta(64, 64), meta(64, 64)), {}, meta(64, 64)), []
+    for precision in ("highest", "high", torch.get_float32_matmul_precision()):  # the last is as it was before
+        torch.set_float32_matmul_precision(precision)
+        works.append((measure(*call).dtype, signature(*call)))
+    exact, rounded, _ = works
     assert (exact[0], rounded[0]) == ("float32", "tf32")
     assert exact[1] != rounded[1]
 

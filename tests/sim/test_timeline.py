@@ -1,6 +1,6 @@
 import contextlib
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -104,9 +104,8 @@ def test_spans_come_in_one_order_whatever_threads_do():
         clock = Clock(build(2, "GTX 1080"))
         with clock.trace() as trace:
             for device in order:
-                thread = threading.Thread(target=do, args=(clock, device))
-                thread.start()
-                thread.join()
+                with ThreadPoolExecutor(1) as pool:
+                    pool.submit(do, clock, device)
         return trace.spans
 
     spans = run([0, 1])
