@@ -58,7 +58,8 @@ def constants(machine):
     α and β for each kind of link. κ is the shortest kernel, which every addition pays once; the launch, by the host, is
     paid once for a schedule.
     """
-    links = {hop.link.name: hop.link for hop in _all_hops(machine)}
+    others = (None, *range(1, machine.count))  # the host, and every other GPU
+    links = {hop.link.name: hop.link for other in others for hop in machine.route(0, other)}
     rows = []
     for link in links.values():
         alpha = copy_seconds(0, link)
@@ -68,11 +69,6 @@ def constants(machine):
     gamma = (operation_seconds(1e9, 3e9, machine.gpu, "pointwise") - kappa) / 1e9
     return [*rows, ["1/γ", f"{1 / gamma / 1e9:.0f} GB/s", f"adding on a {machine.gpu.name}"],
             ["κ", f"{kappa * 1e6:.1f} µs", "a kernel"], ["launch", f"{LAUNCH_S * 1e6:.1f} µs", "the host"]]  # fmt: skip
-
-
-def _all_hops(machine):
-    ends = [(0, None), *((0, other) for other in range(1, machine.count))]
-    return [hop for src, dst in ends for hop in machine.route(src, dst)]
 
 
 def busbw(nbytes, seconds, world_size):

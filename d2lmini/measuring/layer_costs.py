@@ -103,7 +103,8 @@ def profile(model, *inputs, **keywords):
     hooks = [hook for name, layer in model.named_modules() if not any(True for _ in layer.children())
              for hook in watch.over(name or "(model)", layer)]  # fmt: skip
     try:
-        with torch.enable_grad(), FlopCounterMode(display=False) as counter, saved_tensors_hooks(watch.keep, _same):
+        with (torch.enable_grad(), FlopCounterMode(display=False) as counter,
+              saved_tensors_hooks(watch.keep, lambda tensor: tensor)):  # fmt: skip
             model(*inputs, **keywords)
     finally:
         for hook in hooks:
@@ -168,10 +169,6 @@ def _storage(tensor):
 def _tensors(values):
     """Return the tensors in any nest of values, each once."""
     return list({id(t): t for t in tree_leaves(values) if isinstance(t, torch.Tensor)}.values())
-
-
-def _same(tensor):
-    return tensor
 
 
 def _numbers(macs, parameters, *sizes):

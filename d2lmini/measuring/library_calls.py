@@ -78,17 +78,8 @@ def products_here(sizes):
     return {n: min(found, key=lambda measurement: measurement.median) for n, found in ways.items()}
 
 
-def measured():
-    """Return what `measure_here` does, from a process that is not held back, and where and when it was measured.
-
-    Raises RuntimeError with the last line of what went wrong.
-    """
-    return run_unheld(measure_here)
-
-
-def measured_products(sizes):
-    """Return what `products_here` does, likewise."""
-    return run_unheld(products_here, tuple(sizes))
+# The same from a process that is not held back, and where and when it was measured: see `run_unheld`.
+measured, measured_products = partial(run_unheld, measure_here), partial(run_unheld, products_here)
 
 
 def _filled(product, n):

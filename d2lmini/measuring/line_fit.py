@@ -78,7 +78,8 @@ def fit(sizes, seconds):
     covariance = variance * np.linalg.inv(rows.T / scale[:, None] @ (rows / scale)) / np.outer(scale, scale)
     times = float(stdtrit(len(n) - 2, (1 + CONFIDENCE) / 2))  # how many standard errors the interval reaches
     alpha_error, slope_error = times * np.sqrt(np.diag(covariance))
-    beta_interval = _inverse(slope - slope_error, slope + slope_error)
+    low, high = slope - slope_error, slope + slope_error
+    beta_interval = float(1 / high), float(1 / low) if low > 0 else float("inf")
     alpha_interval = float(alpha - alpha_error), float(alpha + alpha_error)
     return Fit(alpha, 1 / slope, alpha_interval, beta_interval, tuple(n.tolist()), tuple(t.tolist()))
 
@@ -93,8 +94,3 @@ def _checked(sizes, seconds):
         if not (value > 0 and np.isfinite(value)):
             raise ValueError(f"expected positive times, got {value} s at place {i}, for {n[i]:.0f} bytes")
     return n, t
-
-
-def _inverse(low, high):
-    """Return the interval of 1 ÷ x for x in an interval whose upper end is positive."""
-    return float(1 / high), float(1 / low) if low > 0 else float("inf")

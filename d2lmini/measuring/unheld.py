@@ -19,8 +19,8 @@ HELD = (*SLOWING, "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 TIMEOUT = 300  # seconds
 
 
-def run_unheld(function, *arguments):
-    """Return ``function(*arguments)`` from a process without `HELD`, and where and when it was measured.
+def run_unheld(function, *arguments, **keywords):
+    """Return ``function(*arguments, **keywords)`` from a process without `HELD`, and where and when it was measured.
 
     function: of a module of this package. Raises RuntimeError with the last line of what went wrong there, or when it
     takes longer than `TIMEOUT`.
@@ -28,7 +28,7 @@ def run_unheld(function, *arguments):
     environment = {name: value for name, value in os.environ.items() if name not in HELD}
     path = [str(Path(__file__).resolve().parents[2]), environment.get("PYTHONPATH")]
     environment |= {"PYTHONPATH": os.pathsep.join(filter(None, path)), "D2LMINI_DEVICES": "cpu"}
-    command, call = [sys.executable, "-m", __spec__.name], pickle.dumps((function, arguments))
+    command, call = [sys.executable, "-m", __spec__.name], pickle.dumps((function, arguments, keywords))
     try:
         done = subprocess.run(command, input=call, env=environment, capture_output=True, timeout=TIMEOUT, check=False)
     except subprocess.TimeoutExpired:
@@ -41,6 +41,6 @@ def run_unheld(function, *arguments):
 
 if __name__ == "__main__":
     torch.set_num_threads(host.usable_cores())
-    function, arguments = pickle.load(sys.stdin.buffer)
-    answer = function(*arguments)
+    function, arguments, keywords = pickle.load(sys.stdin.buffer)
+    answer = function(*arguments, **keywords)
     sys.stdout.buffer.write(pickle.dumps((answer, provenance(["cpu"]))))

@@ -1,5 +1,7 @@
 """Residual networks of He, Zhang, Ren and Sun (CVPR 2016): ResNet-50 to 152 for ImageNet, ResNet-56 for CIFAR-10."""
 
+from functools import partial
+
 from torch import nn
 
 
@@ -26,15 +28,11 @@ def _basic(inputs, width, stride):
     return Residual(body, inputs, width, stride)
 
 
-def _bottleneck(inputs, width, stride, late=False):
+def _bottleneck(inputs, width, stride, late):
     first, second = (1, stride) if late else (stride, 1)
     body = nn.Sequential(*_conv(inputs, width, 1, first), nn.ReLU(), *_conv(width, width, 3, second), nn.ReLU(),
                          *_conv(width, 4 * width, 1))  # fmt: skip
     return Residual(body, inputs, 4 * width, stride)
-
-
-def _late_bottleneck(inputs, width, stride):
-    return _bottleneck(inputs, width, stride, late=True)
 
 
 def _stages(block, inputs, grow, depths, width):
@@ -55,7 +53,7 @@ def resnet50(late_stride=False, depths=(3, 4, 6, 3)):
     depths: the blocks of each stage; (3, 4, 23, 3) makes ResNet-101 and (3, 8, 36, 3) ResNet-152.
     """
     stem = [*_conv(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    block = _late_bottleneck if late_stride else _bottleneck
+    block = partial(_bottleneck, late=late_stride)
     return nn.Sequential(*stem, *_stages(block, 64, 4, depths, 64), nn.Linear(2048, 1000))
 
 

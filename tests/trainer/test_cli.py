@@ -95,22 +95,19 @@ def test_one_device_is_the_cpu_and_its_times_are_measured(capsys, tmp_path):
     (None, "auto", None, "cpu"), (1, "auto", None, "cpu"), (3, "auto", None, "sim:0 sim:1 sim:2"),
     (3, "cpu", None, "cpu cpu cpu"), (None, "sim", None, "sim:0 sim:1"), (1, "sim", None, "sim:0"),
     (None, "auto", "sim", "sim:0 sim:1"), (1, "auto", "sim", "sim:0"), (1, "auto", "cpu", "cpu"),
+    (2, "auto", "cpu", RuntimeError), (2, "auto", "real", RuntimeError),  # not replaced by others
 ])  # fmt: skip
 def test_devices_are_those_there_are_or_simulated_ones(monkeypatch, count, kind, forced, expected):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     if forced:
         monkeypatch.setenv("D2LMINI_DEVICES", forced)
+    if expected is RuntimeError:
+        with pytest.raises(RuntimeError, match=f"D2LMINI_DEVICES={forced}"):
+            cli.choose_devices(count, kind, "GTX 1080")
+        return
     assert " ".join(map(str, cli.choose_devices(count, kind, "V100-SXM2-16GB"))) == expected
     if "sim" in expected:
         assert torch.sim.get_device_name(0) == "Simulated V100-SXM2-16GB"
-
-
-@pytest.mark.parametrize("forced", ["cpu", "real"])
-def test_forced_devices_are_not_replaced_by_others(monkeypatch, forced):
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
-    monkeypatch.setenv("D2LMINI_DEVICES", forced)
-    with pytest.raises(RuntimeError, match=f"D2LMINI_DEVICES={forced}"):
-        cli.choose_devices(2, "auto", "GTX 1080")
 
 
 def test_the_trainer_is_the_one_that_was_asked_for():
