@@ -159,7 +159,8 @@ def _link(row):
     rings = "ring" if node and reduces and gpus > 16 and "HF cluster" in row["system"] else None
     seconds = _collective_seconds(gpu, row["network"], "float", gpus, nbytes, node, rings)
     tuned = rings and "NCCL's rings, as Amazon's tuner has it for 32 to 128 GPUs and 256 MB"
-    assumed = "; ".join(filter(None, (assumed, node and f"nodes are {node}", tuned))) or None
+    nodes = f"nodes are {node or collective_costs.machine_of(gpu, gpus).node.name}" if gpus > 8 else None
+    assumed = "; ".join(filter(None, (assumed, nodes, tuned))) or None
     bus = 1 if row["metric"].startswith("algbw") else (2 if reduces else 1) * (gpus - 1) / gpus
     band = f"{row['network']} {'over nodes' if gpus > 8 else 'in a node'}"
     return {"simulated": bus * nbytes / seconds / 1e9, "stack": "NCCL", "band": band, "assumed": assumed}

@@ -48,13 +48,14 @@ class Run:
 
 def read(row):
     """Return the `Run` that a row of training_and_links.csv describes; raises ValueError with what is not known."""
+    row, moved = stacks.of_its_table(row)
     stack, network = stacks.stack(f"{row['system']} {row['gpu']}", row["source"]), _network(row["network"])
     gpu, named = stacks.named_card(row["gpu"])
     name, taken = stacks.precision(row["precision"], gpu)
     count = _count(row["count"])
     batch, accumulate, filled = stacks.batch(row["batch"], count, network, name, stack, gpu)
     training = not re.search("infer|eval", row["network"] + row["metric"], re.IGNORECASE)
-    assumed = tuple(filter(None, (named, taken, filled)))
+    assumed = tuple(filter(None, (moved, named, taken, filled)))
     return Run(network, gpu, count, name, batch, accumulate, training, stack, assumed)
 
 
@@ -194,7 +195,7 @@ def simulate(run):
     """Return examples a second (pictures, sequences or tokens) of all GPUs together."""
     step = one_gpu(replace(run, count=1))
     if not run.training:
-        return run.count * _loaded(run, step.examples / step.forward_s)
+        return run.count * step.examples / step.forward_s
     summed = gradients_seconds(run, step.gradient_bytes)
     exposed = max(0.0, summed - run.stack.hidden * 2 / 3 * step.forward_s)
     seconds = run.accumulate * step.forward_s + step.update_s + exposed
@@ -229,12 +230,6 @@ def one_gpu(run):
             micro, update = _training_seconds(model, x, loss, cast, one_by_one, run.stack.lists)
     halved = run.half and ("BERT" in run.network or run.network == "GNMT")  # as NVIDIA's programs for BERT and GNMT do
     return Step(examples, micro, update, sum(p.numel() for p in model.parameters()) * (2 if halved else 4))
-
-
-def _loaded(run, rate):
-    """Return the smaller of a rate and what a GPU's loading processes decode, in pictures a second."""
-    workers = run.stack.loaders.get(run.gpu[:4].rstrip("-")) if run.network.startswith("ResNet") else None
-    return min(rate, workers[0] * workers[1]) if workers else rate
 
 
 def _inference_seconds(model, x, cast):

@@ -22,8 +22,7 @@ class Stack:
     beside which gradients are summed. peer: whether the GPUs reach each other's memory. nodes: the one of `MACHINES`
     that clusters consist of, by default the maker's own. lists: whether SGD steps over lists of tensors, as PyTorch
     does from 2.0 on. words: of GPT-2, whose own 50,257 are no multiple of 8.
-    loaders: for a card's first letters, how many processes decode pictures in inference, and the pictures a second of
-    each. batches: for a network and a precision, {a card's GiB: its batch} where a row tells none; 0 GiB is any card.
+    batches: for a network and a precision, {a card's GiB: its batch} where a row tells none; 0 GiB is any card.
     """
 
     name: str
@@ -36,7 +35,6 @@ class Stack:
     nodes: str | None = None
     lists: bool = False
     words: int = 50304
-    loaders: dict = field(default_factory=dict, hash=False)
     batches: dict = field(default_factory=dict, hash=False)
 
 
@@ -61,10 +59,7 @@ _NANO = Stack("PyTorch 2.0, torch.compile", "compiled", "its README, train.py", 
 STACKS = {
     "DeepLearningExamples": Stack(
         "PyTorch 1.8, NGC container of 2021", "eager, 2021",
-        "PyTorch/Classification/ConvNets/configs.yml: batches, nhwc with AMP, made-up pictures in training, 8 (DGX-1, "
-        "T4) and 16 (DGX A100) loading processes in inference; the pictures a second of each process: the inference "
-        "rows with batches above 32, a T4's host taken to be like the DGX-1's",
-        loaders={"V100": (8, 53), "T4": (8, 53), "A100": (16, 79)},
+        "PyTorch/Classification/ConvNets/configs.yml: batches, nhwc with AMP, made-up pictures",
         batches={("ResNet-50", "AMP"): {0: 256}, ("ResNet-50", "TF32"): {0: 256}, ("ResNet-50", "FP32"): {0: 112}},
     ),
     "deeplearning-benchmark": Stack(
@@ -136,6 +131,23 @@ def _all_words(gpu):
     """Return the words by which a card may be told: its name, its memory, its socket."""
     socket = {"sxm"} if "SXM" in gpu.name else {"pcie"}
     return _words(gpu.name) | {f"{gpu.memory_bytes // 2**30}gb"} | socket
+
+
+_README = re.compile(r"resnet50v1\.5/README\.md L(\d+)")
+
+
+def of_its_table(row):
+    """Return a row of NVIDIA's ResNet-50 inference with the card under which its README has it, and a note or None.
+
+    In commit 729963dd lines 624 to 655 stand under "NVIDIA DGX-1 (1x V100 16GB)", those after them under "NVIDIA T4",
+    all of them in float32 or mixed precision. Collections of these rows name an A100 and a V100 instead.
+    """
+    lines = _README.search(row["source"])
+    if not lines or "inference" not in row["network"] or int(lines[1]) < 624:
+        return row, None
+    gpu, precision = "V100-16GB" if int(lines[1]) < 656 else "T4", row["precision"].replace("TF32", "FP32")
+    told = None if gpu == row["gpu"] else f"its source has it under {gpu}, not {row['gpu']}"
+    return row | {"gpu": gpu, "precision": precision}, told
 
 
 # -- precision and batch ---------------------------------------------------------------------------------------------

@@ -24,15 +24,17 @@ from d2lmini.checks.reuse import cannon, register_tile, tile_reads
 from d2lmini.checks.rings import recursive_doubling, ring_mean
 from d2lmini.checks.sets import checkpointed_peak, largest_batch, separable_macs
 from d2lmini.checks.shards import first_gpu_bytes, joined_moments, mean_gradient, split_batch
+from d2lmini.checks.trust import band_report, rate_ends, ratio_error, ring_constants
 
 __all__ = [
-    "CHECKS", "Wrong", "allreduce_bytes", "attainable_product", "attempt", "batch_for", "bounded_queue",
-    "brief", "bucket_hook", "bucket_plan", "cannon", "causal_mask", "check", "checkpointed_peak",
-    "exposed_seconds", "fewest_servers", "first_gpu_bytes", "fit_line", "hiding_batch", "joined_mean",
-    "joined_moments", "largest_batch", "lines_in_flight", "loss_scale", "lowest_level", "mean_gradient",
-    "most_ranks", "move", "must_refuse", "node_bytes", "one_wait", "pack", "pipeline_seconds", "placed_step",
-    "possible_layouts", "prefetch", "product_norms", "qkv_rows", "random_cycle", "recursive_doubling",
-    "register_tile", "ring_mean", "sampler_indices", "scaled_rate", "send_largest", "separable_macs",
-    "serial_share", "shard_pieces", "sharded_step", "share_memory", "split_batch", "split_loss", "third_time",
-    "tile_reads", "update_staleness", "worker_plan", "zero_bytes", "zero_point",
+    "CHECKS", "Wrong", "allreduce_bytes", "attainable_product", "attempt", "band_report", "batch_for",
+    "bounded_queue", "brief", "bucket_hook", "bucket_plan", "cannon", "causal_mask", "check",
+    "checkpointed_peak", "exposed_seconds", "fewest_servers", "first_gpu_bytes", "fit_line", "hiding_batch",
+    "joined_mean", "joined_moments", "largest_batch", "lines_in_flight", "loss_scale", "lowest_level",
+    "mean_gradient", "most_ranks", "move", "must_refuse", "node_bytes", "one_wait", "pack", "pipeline_seconds",
+    "placed_step", "possible_layouts", "prefetch", "product_norms", "qkv_rows", "random_cycle", "rate_ends",
+    "ratio_error", "recursive_doubling", "register_tile", "ring_constants", "ring_mean", "sampler_indices",
+    "scaled_rate", "send_largest", "separable_macs", "serial_share", "shard_pieces", "sharded_step",
+    "share_memory", "split_batch", "split_loss", "third_time", "tile_reads", "update_staleness", "worker_plan",
+    "zero_bytes", "zero_point",
 ]  # fmt: skip

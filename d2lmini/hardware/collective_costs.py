@@ -90,7 +90,7 @@ def row_seconds(gpu, op_name, nccl_dtype, num_gpus, nbytes):
     """
     if nccl_dtype not in DTYPES:
         raise ValueError(f"unknown type {nccl_dtype!r}: choose one of {', '.join(DTYPES)}")
-    return seconds(op_name, _machine_of(gpu_named(gpu).name, num_gpus), num_gpus, nbytes)
+    return seconds(op_name, machine_of(gpu_named(gpu).name, num_gpus), num_gpus, nbytes)
 
 
 def estimate(operation, machine, gpus, nbytes, root=0, algorithm=None):
@@ -234,16 +234,16 @@ def _pace(gpu):
     return HOPPER_PACE if gpu.released >= HOPPER else 1
 
 
-def _machine_of(card, gpus):
-    """Return a machine with so many GPUs of a card: one node, or several of the kind in `MACHINES`."""
+def machine_of(card, gpus):
+    """Return a machine with so many GPUs of a card: one node, or several of its maker's kind; see `row_seconds`."""
     if gpus <= 8:
         return build(gpus, card)
     if gpus % 8:
         raise ValueError(f"expected whole nodes of 8 GPUs, got {gpus}")
-    alike = [node for node in MACHINES.values() if node.adapters and node.gpu.generation == GPUS[card].generation]
+    alike = [node for node in MACHINES.values() if node.gpu.generation == GPUS[card].generation
+             and node.adapters and "EFA" not in node.network.name]  # fmt: skip; Amazon's nodes are asked for by name
     nodes = [node for node in alike if node.gpu.name == card]
-    if nvlink(GPUS[card]):
-        nodes += [replace(node, gpu=GPUS[card]) for node in alike if node.count == 8]
+    nodes += [replace(node, gpu=GPUS[card]) for node in alike if node.count == 8 and nvlink(GPUS[card])]
     if not nodes:
         known = sorted({node.gpu.name for node in MACHINES.values() if node.adapters})
         raise ValueError(f"no machine with {card} and a network is known: choose one of {', '.join(known)}")

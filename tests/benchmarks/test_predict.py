@@ -178,11 +178,17 @@ def test_what_a_row_leaves_open_is_told():
     assert nothing is None
 
 
-def test_a_loader_holds_up_pictures_only_and_each_gpu_has_its_own():
-    at_most = [runs.simulate(runs.read(RUN | {"batch": "256", "count": count})) for count in ("1", "2")]
-    assert at_most == [16 * 79, 2 * 16 * 79]
-    bert = runs.read(RUN | {"network": "BERT-base pretrain seq128 inference", "precision": "AMP", "batch": "64"})
-    assert runs.simulate(bert) > 16 * 79
+@pytest.mark.parametrize(("lines", "named", "meant"), [
+    ("630-638", ("A100-SXM4-80GB", "TF32"), ("V100-SXM2-16GB", "FP32")),
+    ("644-652", ("A100-SXM4-80GB", "AMP"), ("V100-SXM2-16GB", "AMP")),
+    ("662-670", ("V100-16GB", "FP32"), ("T4", "FP32")), ("676-684", ("T4", "AMP"), ("T4", "AMP")),
+    ("594-615", ("A100-SXM4-80GB", "TF32"), ("A100-SXM4-80GB", "TF32")),
+])  # fmt: skip
+def test_inference_is_of_the_card_under_which_its_source_has_it(lines, named, meant):
+    source = f"NVIDIA/DeepLearningExamples@729963dd:PyTorch/Classification/ConvNets/resnet50v1.5/README.md L{lines}"
+    run = runs.read(RUN | dict(zip(("gpu", "precision"), named)) | {"source": source})
+    assert (run.gpu, run.precision) == meant
+    assert any("its source has it under" in told for told in run.assumed) == (meant[0][:2] != named[0][:2])
 
 
 def test_more_gpus_than_a_node_holds_are_nodes():

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from d2lmini.hardware.collective_costs import OPERATIONS, estimate, row_seconds, seconds
+from d2lmini.hardware.collective_costs import OPERATIONS, estimate, machine_of, row_seconds, seconds
 from d2lmini.hardware.costs import payload_bytes_per_s
 from d2lmini.hardware.machines import MACHINES, build, cluster
 from d2lmini.hardware.ring_rates import group
@@ -178,6 +178,7 @@ def test_rows_of_a_table():
     assert row_seconds("H100-80GB-HBM3", "all_reduce", "half", 8, MIB) == seconds("all_reduce", H100, 8, MIB)
     assert row_seconds("A100-SXM4-80GB", "alltoall", "half", 16, MIB) == seconds("alltoall", cluster(A100, 2), 16, MIB)
     assert row_seconds("V100-SXM2-32GB", "alltoall", "half", 16, MIB) == seconds("alltoall", cluster(DGX1, 2), 16, MIB)
+    assert machine_of("A100-SXM4-40GB", 16).network == A100.network  # Amazon has such nodes too, with slower links
 
 
 @pytest.mark.parametrize(("row", "message"), [

@@ -1,0 +1,108 @@
+"""Checks of the exercises on trust: errors by band, the host at both ends, the error of a ratio, a ring's constants."""
+
+import math
+
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, number, typed
+
+BANDS = (("inference", 96, 104), ("training", 400, 360), ("training", 1200, None), ("inference", 386, 417),
+         ("inference", 710, 355), ("training", 50, 54), ("network", 33, None), ("training", 22, 33),
+         ("inference", 100, 100))  # fmt: skip
+
+
+@check
+def band_report(function):
+    """``function(rows)``: {band: (rows predicted, rows missed, median distance from 1, None without any)}."""
+    for rows in (BANDS[:1], BANDS[:3], BANDS, BANDS[::-1], BANDS[6:7]):
+        given = f"{len(rows)} rows: {brief(list(rows[:2]))}" + (", …" if len(rows) > 2 else "")
+        want, got = _bands(rows), attempt(function, list(rows), given=given)
+        if not isinstance(got, dict):
+            raise Wrong(f"{given}: expected a dictionary, got {typed(got)}")
+        if sorted(got) != sorted(want):
+            raise Wrong(f"{given}: expected the bands {sorted(want)}, got {sorted(got)}")
+        for band, expected in want.items():
+            _same_numbers(f"{given}: band {band}", got[band], expected, "(predicted, missed, median)")
+    return "what was missed is counted in its band, and no band hides behind another"
+
+
+def _bands(rows):
+    found = {}
+    for band in {row[0] for row in rows}:
+        off = sorted(abs(s / p - 1) for name, p, s in rows if name == band and s is not None)
+        half = len(off) // 2
+        median = None if not off else off[half] if len(off) % 2 else (off[half - 1] + off[half]) / 2
+        found[band] = len(off), sum(name == band and s is None for name, _, s in rows), median
+    return found
+
+
+def _same_numbers(given, got, want, names):
+    values = listed(got)
+    if values is None or len(values) != len(want):
+        raise Wrong(f"{given}: expected {len(want)} values {names}, got {typed(got)}")
+    for value, expected in zip(values, want):
+        plain = number(value)
+        near = plain is not None and expected is not None and math.isclose(plain, expected, rel_tol=1e-4)
+        if not near and not value is expected is None:
+            raise Wrong(f"{given}: expected {brief(list(want))}, got {brief(values)}")
+
+
+@check
+def rate_ends(function):
+    """``function(batch, operations, gpu, low, high)``: the least and the most examples a second."""
+    for batch, operations, gpu, low, high in (
+        (1, 174, 1e-3, 10e-6, 59e-6), (256, 174, 0.23, 10e-6, 59e-6), (8, 200, 6e-3, 10e-6, 59e-6),
+        (4, 1000, 10.5e-3, 10e-6, 11e-6),
+    ):  # fmt: skip
+        given = f"batch {batch}, {operations} operations, {gpu * 1e3:g} ms of GPU, {low * 1e6:g} to {high * 1e6:g} µs"
+        want = [batch / max(gpu, operations * cost) for cost in (high, low)]
+        got = attempt(function, batch, operations, gpu, low, high, given=given)
+        _same_numbers(given, got, want, "(least, most)")
+    return "a range where the host decides, one number where the GPU does, and both where each decides at one end"
+
+
+@check
+def ratio_error(function):
+    """``function(one, many)``: how far off the speed-up from one run to another is; run: (unit, published, ours)."""
+    for one, many in (
+        (("images/s", 367, 363), ("images/s", 2855, 2907)), (("images/s", 57, 58), ("images/s", 286, 345)),
+        (("ms", 563, 298), ("ms", 80, 41)), (("ms", 10.4, 9.6), ("ms", 12.0, 12.0)),
+        (("tokens/s", 40_150, 32_216), ("tokens/s", 40_150, 32_216)),
+    ):  # fmt: skip
+        given = f"one: {' '.join(map(str, one))}, many: {' '.join(map(str, many))}"
+        quotient = (many[2] / many[1]) / (one[2] / one[1])
+        want, got = (1 / quotient if one[0] == "ms" else quotient) - 1, attempt(function, one, many, given=given)
+        error = number(got)
+        if error is None:
+            raise Wrong(f"{given}: expected the number {want:+.4f}, got {typed(got)}")
+        if not abs(error - want) < 1e-6:
+            raise Wrong(f"{given}: expected {want:+.4f}, got {float(error):+.4f}")
+    return "the error of the speed-up, of rates as of times, and none where both runs are off by the same factor"
+
+
+NOISE = (0.1, *[-0.02] * 5, 0.02, -0.02, 0.02, 0.02, *[0.04] * 4, -0.1)  # the outer two alone miss by a tenth
+
+
+@check
+def ring_constants(function):
+    """``function(ranks, sizes, seconds)``: (α in seconds, β in bytes a second) of a ring's all-reduces."""
+    sizes = [2**k for k in range(12, 27)]
+    for ranks, alpha, beta in ((2, 5e-6, 20e9), (8, 14e-6, 12.5e9), (16, 30e-6, 50e9)):
+        exact = [_ring(ranks, alpha, beta, size) for size in sizes]
+        _near(function, ranks, sizes, exact, (alpha, beta), 1e-4, "")
+        noisy = [seconds * (1 + off) for seconds, off in zip(exact, NOISE)]
+        _near(function, ranks, sizes, noisy, (alpha, beta), 0.07, ", each time up to a tenth too long or too short")
+    return "found again for few ranks and many, and nearly so from times that are not exact"
+
+
+def _ring(ranks, alpha, beta, nbytes):
+    return 2 * (ranks - 1) * (alpha + nbytes / ranks / beta)
+
+
+def _near(function, ranks, sizes, seconds, want, tolerance, noise):
+    given = f"{ranks} ranks, α = {want[0] * 1e6:g} µs, β = {want[1] / 1e9:g} GB/s{noise}"
+    got = attempt(function, ranks, sizes, seconds, given=given)
+    values = [number(value) for value in listed(got) or []]
+    if len(values) != 2 or None in values:
+        raise Wrong(f"{given}: expected a pair of numbers (α, β), got {typed(got)}")
+    for name, value, expected in zip("αβ", values, want):
+        if not abs(value / expected - 1) <= tolerance:
+            raise Wrong(f"{given}: expected {name} = {expected:.4g}, got {value:.4g}")
