@@ -99,6 +99,8 @@ def _try_loss(function, scores, targets, widths, given):
 
 def _loss_slip(got, scores, targets, widths):
     """Return a hint if `got` is what one of the usual slips gives."""
+    if got == -math.inf:
+        return " (the sum of an example's exponentials is zero: subtract its own largest score first)"
     if not math.isfinite(got):
         return " (exp of a large score: subtract the largest of all parts first)"
     if math.isclose(got, torch.nn.functional.cross_entropy(scores, targets, reduction="sum").item()):

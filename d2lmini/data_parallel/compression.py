@@ -15,10 +15,9 @@ from torch.nn import functional as F
 
 
 class TopK:
-    """Send the numbers that are largest in magnitude: 8 bytes for each."""
+    """Send a share of the numbers, the largest: 8 bytes for each."""
 
     def __init__(self, share):
-        """Take the share of a bucket's numbers to send, 0 to 1."""
         self.share = share
 
     def encode(self, x):
@@ -61,10 +60,9 @@ def unpack_bits(packed, n):
 
 
 class Compressor:
-    """What `compressed_mean` needs on a rank, and what it has not sent."""
+    """A rank's codec, and what it has not sent, if it is to send it later."""
 
     def __init__(self, codec, feedback=True):
-        """Take a codec, and whether to send later what was left out."""
         self.codec, self.feedback, self.unsent = codec, feedback, {}
 
 

@@ -6,7 +6,6 @@
 What runs on a cluster as chance has it is a plan here, worked out from the workers' speeds; so a run can be repeated.
 """
 
-import heapq
 from collections import namedtuple
 
 import torch
@@ -26,15 +25,15 @@ def arrivals(seconds, updates):
         raise ValueError(
             f"expected each worker's seconds, above 0, got {seconds}"
         )
-    read = [0] * len(seconds)  # the number of updates that a worker saw
-    coming = [(time, worker) for worker, time in enumerate(seconds)]
-    heapq.heapify(coming)
-    plan = []
-    for done in range(updates):
-        time, worker = heapq.heappop(coming)
+    ends = sorted(
+        (n * took, worker)
+        for worker, took in enumerate(seconds)
+        for n in range(1, updates + 1)
+    )
+    plan, read = [], [0] * len(seconds)  # how many updates a worker saw
+    for done, (time, worker) in enumerate(ends[:updates]):
         plan.append(Update(time, worker, done - read[worker]))
         read[worker] = done + 1
-        heapq.heappush(coming, (time + seconds[worker], worker))
     return plan
 
 

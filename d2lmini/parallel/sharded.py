@@ -16,39 +16,50 @@ from torch import nn
 from torch.nn.functional import pad
 
 
-class Unit:
-    """One module's parameters in one vector, and this rank's part of it.
+class FlatParameters:
+    """A module's parameters as views of one vector, `whole`.
 
-    `shard` is that part, a parameter of its own: the optimizer's.
+    Zeros are added at its end, so that it can be cut into `n` equal parts.
     """
 
-    def __init__(self, module, group=None):
-        """Make the module's parameters views of the vector."""
-        self.group, self.n = group, dist.get_world_size(group)
-        self.params = list(module.parameters())
+    def __init__(self, module, n):
+        self.params, self.n = list(module.parameters()), n
         sizes = [p.numel() for p in self.params]
         flat = torch.cat([p.detach().flatten() for p in self.params])
         self.whole = self.padded(flat)
         pieces = self.whole[: len(flat)].split(sizes)
         for p, piece in zip(self.params, pieces):
             p.data = piece.view(p.shape)
-        mine = self.whole.chunk(self.n)[dist.get_rank(group)]
-        self.shard = nn.Parameter(mine.clone())
 
     def padded(self, flat):
-        """Return a vector with zeros added until the ranks divide it."""
+        """Return a vector with zeros added until `n` divides its length."""
         return pad(flat, (0, -len(flat) % self.n))
-
-    def gather(self):
-        """Get the whole vector from the ranks."""
-        nbytes = self.whole.numel() * self.whole.itemsize
-        self.whole.untyped_storage().resize_(nbytes)
-        parts = list(self.whole.chunk(self.n))
-        dist.all_gather(parts, self.shard.detach(), self.group)
 
     def free(self):
         """Give the whole vector's memory back."""
         self.whole.untyped_storage().resize_(0)
+
+    def take(self):
+        """Take memory for the whole vector again; its numbers are open."""
+        self.whole.untyped_storage().resize_(self.whole.nbytes)
+
+
+class Unit(FlatParameters):
+    """One module's parameters, and this rank's part of them.
+
+    `shard` is that part, a parameter of its own: the optimizer's.
+    """
+
+    def __init__(self, module, group=None):
+        super().__init__(module, dist.get_world_size(group))
+        mine = self.whole.chunk(self.n)[dist.get_rank(group)]
+        self.shard, self.group = nn.Parameter(mine.clone()), group
+
+    def gather(self):
+        """Get the whole vector from the ranks."""
+        self.take()
+        parts = list(self.whole.chunk(self.n))
+        dist.all_gather(parts, self.shard.detach(), self.group)
 
     def reduce(self):
         """Turn the gradients into the shard of their mean over the ranks."""

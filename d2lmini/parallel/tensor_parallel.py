@@ -49,12 +49,9 @@ def my_part(tensor, dim, group=None):
 
     Raises ValueError when the ranks do not divide it.
     """
-    size = dist.get_world_size(group)
-    if tensor.shape[dim] % size:
-        raise ValueError(
-            f"expected a dimension that {size} ranks divide, got"
-            f" {tensor.shape[dim]}"
-        )
+    size, n = dist.get_world_size(group), tensor.shape[dim]
+    if n % size:
+        raise ValueError(f"expected a size that {size} ranks divide, got {n}")
     part = tensor.detach().chunk(size, dim)[dist.get_rank(group)]
     return nn.Parameter(part.clone())
 
@@ -69,10 +66,9 @@ def column_parallel(linear, group=None):
 
 
 class RowParallel(nn.Module):
-    """A linear layer that is given this rank's part of the inputs."""
+    """A whole linear layer's part for this rank's part of the inputs."""
 
     def __init__(self, linear, group=None):
-        """Take the whole layer; keep this rank's columns."""
         super().__init__()
         self.weight = my_part(linear.weight, 1, group)
         self.bias, self.group = linear.bias, group
@@ -83,26 +79,15 @@ class RowParallel(nn.Module):
         return y if self.bias is None else y + self.bias
 
 
-class Copied(nn.Module):
-    """`module`, with its output copied to the ranks of a group."""
-
-    def __init__(self, module, group=None):
-        """Take the module, of which every rank has all."""
-        super().__init__()
-        self.module, self.group = module, group
-
-    def forward(self, x):
-        """Return what the module returns."""
-        return CopyToRanks.apply(self.module(x), self.group)
-
-
 def cut_layer(layer, group=None):
     """Cut a layer of `models.Llama` over the ranks, by heads, in place."""
     for name in ("q", "k", "v", "gate", "up"):
-        whole = getattr(layer, name)
-        setattr(layer, name, column_parallel(whole, group))
+        setattr(layer, name, column_parallel(getattr(layer, name), group))
     for name in ("out", "down"):
         setattr(layer, name, RowParallel(getattr(layer, name), group))
-    layer.norms = nn.ModuleList(Copied(n, group) for n in layer.norms)
+    for norm in layer.norms:
+        norm.register_forward_hook(
+            lambda _, x, y: CopyToRanks.apply(y, group)
+        )
     layer.heads //= dist.get_world_size(group)
     layer.key_heads //= dist.get_world_size(group)

@@ -306,6 +306,7 @@ def test_other_right_answers_pass(check, answer):
     (checks.possible_layouts, lambda g, *rest: {(g, 1, 1), (1, 1, 1)}, "1 × 1 × 1 is not 4"),
     (checks.possible_layouts, lambda g, n, h, y: cuts(g, g, h, y), "12 neighbours do not all lie inside nodes of 6"),
     (checks.split_loss, naive_loss, "as many as all ranks' scores"),
+    (checks.split_loss, lambda parts, _: -math.inf, "its own largest score"),
     (checks.pipeline_seconds, slip(lambda o, f, b: len(o[0]) // 2 * (f + b)), "without any wait"),
     (checks.pipeline_seconds, slip(lambda o, f, b: len(o) * len(o[0]) // 2 * (f + b)), "all stages compute together"),
     (checks.pipeline_seconds, slip(lambda o, f, b: seconds(o, f, b) - b), "add what it takes"),

@@ -62,7 +62,7 @@ def tensor_parallel(rank):
         cut_layer(layer)
     net.to("sim")
     losses = steps(net, tokens().to("sim"), optimizer(net.parameters()))
-    return losses, {name.replace(".module", ""): p.detach().cpu() for name, p in net.named_parameters()}
+    return losses, {name: p.detach().cpu() for name, p in net.named_parameters()}
 
 
 class Stage(torch.nn.Module):

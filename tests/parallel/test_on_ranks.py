@@ -98,6 +98,23 @@ def test_parameters_that_ranks_do_not_divide():
         assert mine == 3
 
 
+def held(rank, level):
+    from d2lmini.parallel import shard
+
+    layer = torch.nn.Linear(64, 64).to("sim")
+    (unit,) = shard([layer], level)
+    sizes = [unit.whole.untyped_storage().nbytes()]
+    y = layer(torch.ones(1, 64, device="sim"))
+    sizes.append(unit.whole.untyped_storage().nbytes())
+    y.sum().backward()
+    return [*sizes, unit.whole.untyped_storage().nbytes()]
+
+
+def test_level_3_holds_parameters_only_while_they_are_used():
+    assert ran(held, 2, 3)[0] == [[0, 0, 0]] * 2
+    assert ran(held, 2, 2)[0] == [[4 * 65 * 64] * 3] * 2
+
+
 def biased(rank):
     torch.manual_seed(0)
     a, b, x = torch.nn.Linear(6, 8), torch.nn.Linear(8, 4), torch.randn(5, 6)
