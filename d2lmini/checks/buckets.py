@@ -81,8 +81,9 @@ def _try_hook(function, widths, order, buckets):
         net[layer].weight.register_post_accumulate_grad_hook(lambda _, place=place: arrived.append(place))
 
     def launch(number, gradients):
+        gradients = list(gradients)
         copies = [g.clone() if torch.is_tensor(g) else g for g in gradients]
-        launched.append((number, copies, list(arrived)))
+        launched.append((number, copies, [g.data_ptr() for g in gradients if torch.is_tensor(g)], list(arrived)))
 
     given = f"{many(len(parameters), 'parameter')}, buckets {buckets}"
     attempt(lambda: [function(list(parameters), [list(bucket) for bucket in buckets], launch)], given=given)
@@ -104,7 +105,7 @@ def _compare(given, launched, parameters, buckets):
     if numbers != list(range(len(buckets))):
         told = brief([told for told, *_ in launched])
         raise Wrong(f"{given} expected the buckets {list(range(len(buckets)))} to go off in this order, got {told}")
-    for bucket, (_, gradients, arrived) in zip(buckets, launched):
+    for bucket, (_, gradients, places, arrived) in zip(buckets, launched):
         name = f"bucket {buckets.index(bucket)}"
         want = [parameters[place].grad for place in bucket]
         missing = [place for place in bucket if place not in arrived]
@@ -117,6 +118,8 @@ def _compare(given, launched, parameters, buckets):
             raise Wrong(f"{given} {name} holds parameters: a hook gets the parameter, its gradient is .grad")
         if not _equal(gradients, want):
             raise Wrong(f"{given} {name} should hold .grad of {bucket}, in this order; its numbers are others{early}")
+        if places != [gradient.data_ptr() for gradient in want]:
+            raise Wrong(f"{given} {name} holds other tensors than .grad: a sum in place would leave .grad as it is")
         if not missing and arrived[-1] not in bucket:
             raise Wrong(f"{given} {name} went off only after the gradient of {arrived[-1]}, which is not in it")
 

@@ -165,7 +165,7 @@ def _try_moments(function, sizes):
     if both is None or len(both) != 2:
         raise Wrong(f"{given}: expected two tensors, the mean and the variance, got {brief(answer)}")
     for name, got, want in zip(("mean", "variance"), both, (X.mean(0), X.var(0, correction=0))):
-        got = torch.as_tensor(got) if isinstance(got, np.ndarray) else got
+        got = torch.as_tensor(got) if isinstance(got, np.ndarray | list | tuple) else got
         if not torch.is_tensor(got) or got.shape != want.shape:
             raise Wrong(f"{given}: expected the {name} as a tensor of shape {list(want.shape)}, got {typed(got)}")
         got = got.to(want.dtype)

@@ -3,6 +3,7 @@ EDITS = [
     ("rounded down", "math.ceil(", "math.floor("),
     ("rounded to the nearest", "math.ceil(", "round("),
     ("not rounded", "math.ceil(", "("),
+    ("a half is added, then rounded to the nearest", "math.ceil(", "round(0.5 + "),
     ("an all-reduce sends the gradients once", "2 * (gpus - 1) / gpus", "(gpus - 1) / gpus"),
     ("every GPU sends all twice", "2 * (gpus - 1) / gpus", "2"),
     ("forward is counted as well", "4 / flops_per_s", "6 / flops_per_s"),

@@ -11,6 +11,13 @@ EDITS = [
 
 
 def sampler_indices(n, rank, world_size, epoch):
+    """All epochs have one order, and each begins at another place of it."""
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(0)).tolist()
+    each = -(-n // world_size)
+    return [order[(place + epoch) % n] for place in range(rank, each * world_size, world_size)]
+
+
+def sampler_indices(n, rank, world_size, epoch):
     """Each rank keeps its examples and shuffles them among themselves."""
     mine = [place % n for place in range(rank, -(-n // world_size) * world_size, world_size)]
     numbers = torch.Generator().manual_seed(epoch)
