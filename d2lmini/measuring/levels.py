@@ -26,6 +26,17 @@ def by_level(points, caches=None):
     return found | {"main memory" if certain else "largest set": largest}
 
 
+def answered(points, caches=None):
+    """Return what `by_level` finds in the points of `latency`, without the caches that can't have answered.
+
+    Where a load takes more than half of the time of the largest set, too many went to main memory, whatever size the
+    system gives the cache: others use it too, or addresses are slow to translate.
+    """
+    found = by_level(points, caches)
+    *_, largest = found.values()
+    return {name: p for name, p in found.items() if p is largest or p.seconds.median <= largest.seconds.median / 2}
+
+
 def contrast(points, caches=None):
     """Say in a sentence how many times the bandwidth of main memory the first cache has, or why that can't be told."""
     caches = host.caches() if caches is None else caches
