@@ -29,12 +29,14 @@ def by_level(points, caches=None):
 def answered(points, caches=None):
     """Return what `by_level` finds in the points of `latency`, without the caches that can't have answered.
 
-    Where a load takes more than half of the time of the largest set, too many went to main memory, whatever size the
-    system gives the cache: others use it too, or addresses are slow to translate.
+    Those are the ones where a load takes more than half of the time of the largest set. Too many of the loads then went
+    to main memory, whatever size the system gives the cache: others use it too, or addresses are slow to translate. The
+    shortest runs are compared, for what disturbs a run only lengthens it.
     """
     found = by_level(points, caches)
     *_, largest = found.values()
-    return {name: p for name, p in found.items() if p is largest or p.seconds.median <= largest.seconds.median / 2}
+    far = min(largest.seconds.seconds)
+    return {name: p for name, p in found.items() if p is largest or min(p.seconds.seconds) <= far / 2}
 
 
 def contrast(points, caches=None):

@@ -44,6 +44,8 @@ def test_a_cache_whose_loads_went_to_main_memory_is_not_among_those_that_answere
     ladder = [*LADDER[:3], point(128 * KIB, 4e-9), point(4 * MIB, 113e-9), point(64 * MIB, 154e-9)]
     assert list(answered(ladder, CACHES)) == ["L1", "L2", "main memory"]
     assert list(answered([*ladder[:4], point(4 * MIB, 77e-9), ladder[-1]], CACHES)) == ["L1", "L2", "L3", "main memory"]
+    disturbed = Point(4 * MIB, Measurement((12e-9, *[116e-9] * 10)))  # once it was the cache
+    assert list(answered([*ladder[:4], disturbed, ladder[-1]], CACHES)) == ["L1", "L2", "L3", "main memory"]
     assert answered(ladder, CACHES)["L2"].nbytes == 128 * KIB
     assert answered(LADDER, ()) == {"largest set": LADDER[-1]}
 
