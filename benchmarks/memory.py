@@ -13,7 +13,7 @@ from pathlib import Path
 
 from d2lmini.hardware import host
 from d2lmini.measuring import memory_hierarchy, roofline
-from d2lmini.measuring.levels import by_level, contrast, doubts, size
+from d2lmini.measuring.levels import answered, contrast, doubts, size
 from d2lmini.timing import human, provenance
 
 CHAINS = (1, 2, 4, 8, 16, 32)
@@ -59,7 +59,7 @@ def show(curves, took):
         loads = [f"{human(point.seconds.median):>10}" for point in points[:2]]
         rates = [f"{point.bytes_per_s / 1e9:6.1f} GB/s" for point in points[2:]]
         print(f"{size(points[0].nbytes):>12}", *loads, *rates)
-    for name, point in by_level(curves["random"]).items():
+    for name, point in answered(curves["random"]).items():
         print(f"{name}: {point.seconds}")
     print(*doubts(curves["random"]), sep="\n")
     ratio, other = pairs()

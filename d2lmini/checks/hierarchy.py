@@ -56,7 +56,7 @@ def lines_in_flight(function):
     exact = (2.0**36, 2.0**-23)  # powers of two: nothing is rounded, in whatever order they are multiplied
     cases = [(1e9, 1e-9, 64, 1), (20e9, 90e-9, 64, 29), (40e9, 85e-9, 64, 54), (40e9, 85e-9, 128, 27),
              (900e9, 250e-9, 128, 1758), (3.35e12, 600e-9, 128, 15704), (*exact, 64, 128),
-             (*exact, 128, 64), (2.0**36 + 2.0**20, 2.0**-23, 128, 65)]  # fmt: skip
+             (*exact, 128, 64), (3 * 2.0**30, 2.0**-23, 128, 3), (2.0**36 + 2.0**20, 2.0**-23, 128, 65)]  # fmt: skip
     for bytes_per_s, latency_s, line, want in cases:
         given = f"{bytes_per_s / 1e9:g} GB/s, {latency_s * 1e9:g} ns, lines of {line} bytes"
         got = attempt(function, bytes_per_s, latency_s, line, given=given)

@@ -26,6 +26,19 @@ def by_level(points, caches=None):
     return found | {"main memory" if certain else "largest set": largest}
 
 
+def answered(points, caches=None):
+    """Return what `by_level` finds in the points of `latency`, without the caches that can't have answered.
+
+    Those are the ones where a load takes more than half of the time of the largest set. Too many of the loads then went
+    to main memory, whatever size the system gives the cache: others use it too, or addresses are slow to translate. The
+    shortest runs are compared, for what disturbs a run only lengthens it.
+    """
+    found = by_level(points, caches)
+    *_, largest = found.values()
+    far = min(largest.seconds.seconds)
+    return {name: p for name, p in found.items() if p is largest or min(p.seconds.seconds) <= far / 2}
+
+
 def contrast(points, caches=None):
     """Say in a sentence how many times the bandwidth of main memory the first cache has, or why that can't be told."""
     caches = host.caches() if caches is None else caches

@@ -53,7 +53,7 @@ def cycle(visit):
 
     The first word of a line is the place of the next line's first word.
     """
-    order = np.zeros(len(visit) * WORDS, dtype=np.uint64)
+    order = np.zeros((visit.max() + 1) * WORDS, dtype=np.uint64)
     order[visit * WORDS] = np.roll(visit, -1) * WORDS
     return order
 
@@ -62,7 +62,8 @@ def latency(sizes=None, visits="at random"):
     """Return a `Point` for each working set: the seconds from one dependent load to the next, on one core.
 
     visits: the order of the lines. "at random"; "page by page", at random but for finishing a page before the next, so
-    that an address's translation serves all lines of its page; "in order", which the processor foresees. Raises
+    that an address's translation serves all lines of its page; "in order", which the processor foresees; "one a page",
+    a single line of each page, in random order: few lines, which a small cache holds, but all the translations. Raises
     ValueError for another order and for a size of less than two lines, MemoryError for more than is free, RuntimeError
     without Numba.
     """
@@ -196,7 +197,13 @@ def _page_by_page(lines):
     return np.argsort(rng.permutation(page[-1] + 1)[page] + rng.random(lines))
 
 
-VISITS = {"at random": _shuffled, "page by page": _page_by_page, "in order": np.arange}
+def _one_a_page(lines):
+    """Return a line of each page, the pages in random order. Its place in the page differs, or few sets would serve."""
+    pages = _shuffled(-(-lines * LINE // PAGE))
+    return np.minimum(pages * (PAGE // LINE) + pages * 37 % (PAGE // LINE), lines - 1)
+
+
+VISITS = {"at random": _shuffled, "page by page": _page_by_page, "in order": np.arange, "one a page": _one_a_page}
 
 
 def _arrays(count, nbytes):

@@ -6,7 +6,7 @@ import pytest
 
 from d2lmini.hardware import host
 from d2lmini.hardware.host import Cache
-from d2lmini.measuring.levels import by_level, contrast, doubts, size
+from d2lmini.measuring.levels import answered, by_level, contrast, doubts, size
 from d2lmini.measuring.memory_hierarchy import Point
 from d2lmini.timing import Measurement
 
@@ -37,6 +37,17 @@ def test_what_was_not_measured_is_left_out():
     assert list(by_level(LADDER[1:2], CACHES[1:])) == ["L2", "largest set"]
     assert list(by_level(LADDER[6:], CACHES)) == ["main memory"]
     assert by_level(LADDER, ()) == {"largest set": LADDER[-1]}
+
+
+def test_a_cache_whose_loads_went_to_main_memory_is_not_among_those_that_answered():
+    """A latency of 113 ns in 4 MiB beside 154 ns in main memory is no latency of an L3."""
+    ladder = [*LADDER[:3], point(128 * KIB, 4e-9), point(4 * MIB, 113e-9), point(64 * MIB, 154e-9)]
+    assert list(answered(ladder, CACHES)) == ["L1", "L2", "main memory"]
+    assert list(answered([*ladder[:4], point(4 * MIB, 77e-9), ladder[-1]], CACHES)) == ["L1", "L2", "L3", "main memory"]
+    disturbed = Point(4 * MIB, Measurement((12e-9, *[116e-9] * 10)))  # once it was the cache
+    assert list(answered([*ladder[:4], disturbed, ladder[-1]], CACHES)) == ["L1", "L2", "L3", "main memory"]
+    assert answered(ladder, CACHES)["L2"].nbytes == 128 * KIB
+    assert answered(LADDER, ()) == {"largest set": LADDER[-1]}
 
 
 def pair(near, far, spread=0.01):

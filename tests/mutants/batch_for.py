@@ -16,3 +16,15 @@ def batch_for(batches, seconds, share):
     """The first measured batch that is good enough."""
     limit = (batches[-1] - batches[-2]) / (seconds[-1] - seconds[-2])
     return next(b for b, t in zip(batches, seconds) if b / t >= share * limit)
+
+
+def batch_for(batches, seconds, share):
+    """A fit of the last three batches."""
+    t1, t0 = np.polyfit(batches[-3:], seconds[-3:], 1)
+    return math.ceil(share / (1 - share) * t0 / t1)
+
+
+def batch_for(batches, seconds, share):
+    """A fit of the first two batches."""
+    t1, t0 = np.polyfit(batches[:2], seconds[:2], 1)
+    return math.ceil(share / (1 - share) * t0 / t1)
