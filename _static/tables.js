@@ -20,10 +20,13 @@ addEventListener("DOMContentLoaded", () => {
   const watch = new ResizeObserver(places => requestAnimationFrame(() => fit(places)));
   document.querySelectorAll("article table").forEach(table => {
     const headings = [...table.querySelectorAll("thead th")];
-    // What a stacked cell shows before itself; and its roles, which are lost where it is no longer set as a table.
     table.querySelectorAll("tbody tr").forEach(row => [...row.cells].forEach((cell, i) => {
-      cell.dataset.heading = headings[i]?.textContent ?? "";
+      cell.dataset.heading = headings[i]?.textContent ?? ""; // what a stacked cell shows before itself
     }));
+    // A table that is not laid out as one would be none to a screen reader.
+    const roles = { table: "table", "thead, tbody": "rowgroup", tr: "row", "thead th": "columnheader", "tbody th": "rowheader", td: "cell" };
+    for (const [parts, role] of Object.entries(roles))
+      [table, ...table.querySelectorAll("*")].forEach(part => part.matches(parts) && part.setAttribute("role", role));
     watch.observe(table.parentElement);
   });
 });
