@@ -10,6 +10,7 @@ import argparse
 import csv
 import math
 import statistics
+import sys
 from collections import defaultdict
 
 import numpy as np
@@ -104,4 +105,7 @@ def main(path):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", metavar="FILE", help="measured latencies")
-    main(parser.parse_args().file)
+    try:
+        main(parser.parse_args().file)
+    except (OSError, KeyError) as error:
+        sys.exit(f"fit_collectives.py: expected a table of collectives, got {type(error).__name__}: {error}")

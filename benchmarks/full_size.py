@@ -89,7 +89,10 @@ STEPS = {
 }
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or list(STEPS)[:3]:
+    names = sys.argv[1:] or list(STEPS)[:3]
+    if unknown := [name for name in names if name not in STEPS]:
+        sys.exit(f"full_size.py: unknown step {unknown[0]!r}: choose some of {', '.join(STEPS)}")
+    for name in names:
         begin, own = time.perf_counter(), time.process_time()
         seconds, nbytes = STEPS[name]()
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -254,8 +254,10 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     try:
         rows = read(options.rows)
+        if options.json:
+            open(options.json, "a").close()  # says at once if it cannot be written, not after all predictions
         results = predict(rows)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"predict.py: {error}")
     show(rows, results)
     if options.json:

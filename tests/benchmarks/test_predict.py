@@ -230,6 +230,8 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
     empty.write_text("a,b\n")
     with pytest.raises(SystemExit, match="none"):
         predict.main(["--rows", str(empty)])
+    with pytest.raises(SystemExit, match="nowhere"):
+        predict.main(["--rows", write(tmp_path / "rows.csv", [PRODUCT]), "--json", str(tmp_path / "nowhere" / "out")])
 
 
 def test_ratios_compare_runs_that_differ_in_one_thing():

@@ -132,7 +132,22 @@ def whole_bytes(parameters, outputs, gpus):
     return np.array([(gpus - 1) * (outputs // gpus + parameters), 2 * parameters * (gpus - 1) // gpus])
 
 
+def straight(ranks, sizes, seconds):
+    x, y = torch.tensor(sizes).double() / ranks, torch.tensor(seconds).double() / (2 * ranks - 2)
+    per_byte, alpha = np.polyfit(x, y, 1, w=1 / y)
+    return torch.tensor([alpha, 1 / per_byte], dtype=torch.float64)
+
+
+def by_bands(rows):
+    names = {band: [abs(s - p) / p for b, p, s in rows if b == band and s is not None] for band, *_ in rows}
+    missed = {band: sum(b == band and s is None for b, _, s in rows) for band in names}
+    return {band: [len(off), missed[band], np.median(off) if off else None] for band, off in names.items()}
+
+
 @pytest.mark.parametrize(("check", "answer"), [
+    (checks.band_report, by_bands), (checks.ring_constants, straight),
+    (checks.rate_ends, lambda b, n, gpu, low, high: np.array([min(b / gpu, b / n / cost) for cost in (high, low)])),
+    (checks.ratio_error, lambda a, b: np.float64(b[2] * a[1] / a[2] / b[1]) ** (-1 if a[0] == "ms" else 1) - 1),
     (checks.separable_macs, lambda a, b, k, h, w: h * w * k**2 * a * b * (1 / b + 1 / k**2)),  # its division rounds
     (checks.largest_batch, floored), (checks.loss_scale, doubled), (checks.first_gpu_bytes, whole_bytes),
     (checks.zero_point, codes), (checks.zero_point, lambda x: [codes(x)[0].tolist(), np.float32(codes(x)[1]),
@@ -162,6 +177,12 @@ def test_other_right_answers_pass(check, answer):
     (checks.worker_plan, lambda *given: 4, "expected a pair of numbers (workers, utilisation), got 4"),
     (checks.worker_plan, lambda *given: (4, 0.5), "4 workers keep the device busy for 1 of the time, you say 0.5"),
     (checks.worker_plan, lambda *given: (5, 1.0), "load 624 µs, step 171 µs, 16 cores: expected 4 workers, got 5"),
+    (checks.band_report, lambda rows: {"all": (1, 0, 0.1)}, "expected the bands ['inference'], got ['all']"),
+    (checks.band_report, lambda rows: {b: (*v[:2], v[2] or 0) for b, v in by_bands(rows).items()},
+     "expected [0, 1, None]"),
+    (checks.rate_ends, lambda b, *_: b, "expected 2 values (least, most), got 1 (int)"),
+    (checks.ratio_error, lambda a, b: "0", "expected the number +0.0294, got '0' (str)"),
+    (checks.ring_constants, lambda n, s, t: np.polyfit(s, t, 1), "expected α = 5e-06, got 5e-11"),
     (checks.serial_share, lambda p, t: "0", "expected the number 0.0, got '0' (str)"),
     (checks.most_ranks, lambda dense, size: max(1, math.ceil(2 * dense / size) - 1), "666,666,666,666,666,667, got"),
     (checks.bounded_queue, lambda *given: [], "expected a list of 3 times, got []"),

@@ -1,10 +1,16 @@
 """Wrong answers that checks.ring_constants must reject."""
 
+WEIGHED = """\
+    rows = np.stack([steps / t, steps * size / ranks / t], axis=1)
+    (alpha, per_byte), *_ = np.linalg.lstsq(
+        rows, np.ones(len(t)), rcond=None
+    )
+"""
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("half a ring: reduce-scatter alone", "2 * (ranks - 1)", "(ranks - 1)"),
     ("a step too many", "2 * (ranks - 1)", "2 * ranks"),
     ("whole tensors on the way", "size / ranks", "size"),
-    ("a plain fit, in which large buffers drown α", "/ t", ""),
+    ("a plain fit, in which α drowns", WEIGHED, "    per_byte, alpha = np.polyfit(size / ranks, t / steps, 1)\n"),
     ("seconds a byte", "1 / per_byte", "per_byte"),
     ("the whole time is α", "alpha, 1", "alpha * steps, 1"),
 ]
