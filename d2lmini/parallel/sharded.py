@@ -40,7 +40,7 @@ class FlatParameters:
         self.whole.untyped_storage().resize_(0)
 
     def take(self):
-        """Take memory for the whole vector again; its numbers are open."""
+        """Take memory for the whole vector again, without numbers."""
         self.whole.untyped_storage().resize_(self.whole.nbytes)
 
 
