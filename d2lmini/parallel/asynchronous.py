@@ -17,14 +17,11 @@ Update.__doc__ = "When an update is made, by which worker, and how many came sin
 def arrivals(seconds, updates):
     """Return the first `updates` updates of workers that never wait.
 
-    seconds: what each worker takes for a gradient. They come in order of
-    time, at one time in order of workers. Raises ValueError with no
-    worker, or when one takes no time.
+    seconds: what each worker takes for a gradient, above 0 (else raises
+    ValueError). At one time they come in order of workers.
     """
     if not seconds or min(seconds) <= 0:
-        raise ValueError(
-            f"expected each worker's seconds, above 0, got {seconds}"
-        )
+        raise ValueError(f"expected seconds above 0, got {seconds}")
     ends = sorted(
         (n * took, worker)
         for worker, took in enumerate(seconds)
@@ -38,11 +35,9 @@ def arrivals(seconds, updates):
 
 
 def train_asynchronously(parameters, gradient, plan, rate):
-    """Make a plan's updates, each with a gradient of older parameters.
+    """Return the parameters before the first update and after each.
 
-    gradient(parameters, i): that of update i, as a vector like
-    `parameters`. Return the parameters, before the first update and after
-    each.
+    gradient(parameters, i): that of update i, as a vector like them.
     """
     versions = [parameters]
     for i, update in enumerate(plan):
