@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch import nn
 
 from d2lmini import sim
 from d2lmini.hardware.machines import build
@@ -28,8 +29,17 @@ def step_of(make, *inputs):
     return trace.seconds, torch.sim.max_memory_allocated()
 
 
+def mixed():
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.LocalResponseNorm(3),
+        nn.Dropout(), nn.Conv2d(6, 8, 3, groups=2), nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(8),
+        nn.Linear(8, 10),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("make", "inputs"), [
     (LeNet, [((5, 1, 28, 28), torch.float32), ((5,), torch.int64)]),
+    (mixed, [((33, 1, 28, 28), torch.float32), ((33,), torch.int64)]),
     (lambda: GPT2(32, 2, 2, 50, 16), [((3, 16), torch.int64), ((3, 16), torch.int64)]),
 ])  # fmt: skip
 def test_a_step_of_shapes_costs_what_the_same_step_of_numbers_costs(make, inputs):
