@@ -18,15 +18,16 @@ import argparse
 import csv
 import json
 import statistics
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import torch
 from networks import NETWORKS
 from torch.utils.flop_counter import FlopCounterMode
 
+from d2lmini import sim
 from d2lmini.hardware.machines import build, slower
-from d2lmini.measuring.throughput import foresee
+from d2lmini.measuring.operations import Reporting
 
 TABLE = Path(__file__).parent.parent / "chapters" / "data" / "shi2016_table7.csv"
 CARDS = {"gtx980": "GTX 980", "k80": "K80 (one of two chips)"}
@@ -52,9 +53,14 @@ def step(model, optimizer, inputs, targets):
 def simulate(name, card):
     """Return the simulated seconds of one training step on `card`, from pageable inputs to the last update's end."""
     everything = make(name)
-    inputs = everything[2]
-    nbytes = inputs.numel() * inputs.element_size()
-    return foresee(partial(step, *everything), slower(build(1, card)), nbytes, way="C++").seconds
+    step(*everything)  # makes the gradients
+    clock = sim.Clock(slower(build(1, card)), "C++")
+    with clock.trace() as trace:
+        clock.copy(None, 0, everything[2].nbytes, pinned=False, blocking=True)
+        with Reporting(lambda *call: clock.operation(0, *call)):
+            step(*everything)
+        clock.synchronize()
+    return trace.seconds
 
 
 @cache

@@ -9,13 +9,13 @@
     library_calls                                  plain loops beside torch: random numbers, transforms, products
     hidden_units                                   a step of training by the width of the network
     unheld                                         measuring in a process that no setting holds back
-    macs, layer_costs, footprint                   what a network's layers compute, keep and take
+    macs, layer_costs                              what a network's layers compute, keep and take
+    largest                                        the largest batch that fits, by trying
     throughput, loading                            examples a second, and what feeds them
-    operations                                     what reports each operation of torch to roofline, footprint, …
+    operations                                     what hands each operation of torch to a function
 """
 
-from d2lmini.measuring.footprint import Footprint
 from d2lmini.measuring.layer_costs import profile
 from d2lmini.measuring.transfers import Route
 
-__all__ = ["Footprint", "Route", "profile"]
+__all__ = ["Route", "profile"]

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 
 import torch
 
-from d2lmini import sim
 from d2lmini.devices import threads
 from d2lmini.measuring import line_fit
-from d2lmini.measuring.operations import Reporting
 from d2lmini.timing import Measurement, Timer, measure, simulated
 
 BATCHES = tuple(2**k for k in range(11))
@@ -63,8 +61,7 @@ def training_step(model, X, y, lr=0.01):
 
     It is plain SGD, and nobody looks at the loss: the host need not wait.
     """
-    lists = True if X.is_meta else None  # as accelerators do it by default; torch does not take meta tensors for one
-    optimizer = torch.optim.SGD(model.parameters(), lr, foreach=lists)
+    optimizer = torch.optim.SGD(model.parameters(), lr)
 
     def step():
         loss = torch.nn.functional.cross_entropy(model(X), y)
@@ -73,24 +70,6 @@ def training_step(model, X, y, lr=0.01):
         optimizer.step()
 
     return step
-
-
-def foresee(step, machine, uploaded=0, way="eager"):
-    """Return the `timeline.Trace` of ``step()`` on GPU 0 of `machine`, a `machines.Machine`, without computing it.
-
-    The step's tensors are on the meta device: they have shapes and no data, so a step of any size takes no memory and
-    hardly any time. It runs once unseen, so that gradients exist. uploaded: bytes copied to the GPU before the step,
-    from pageable memory. way: how the step is run, a name in `hardware.HOST_COSTS`. The trace ends when the host has
-    seen the step's end.
-    """
-    step()
-    clock = sim.Clock(machine, way)
-    with clock.trace() as trace:
-        clock.copy(None, 0, uploaded, pinned=False, blocking=True)
-        with Reporting(lambda *call: clock.operation(0, *call)):
-            step()
-        clock.synchronize()
-    return trace
 
 
 def host_seconds(trace):

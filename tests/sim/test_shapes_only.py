@@ -1,7 +1,9 @@
 import pytest
 import torch
+from torch import nn
 
 from d2lmini import sim
+from d2lmini.hardware.machines import build
 from d2lmini.models import GPT2, LeNet
 
 
@@ -27,8 +29,17 @@ def step_of(make, *inputs):
     return trace.seconds, torch.sim.max_memory_allocated()
 
 
+def mixed():
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.LocalResponseNorm(3),
+        nn.Dropout(), nn.Conv2d(6, 8, 3, groups=2), nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(8),
+        nn.Linear(8, 10),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("make", "inputs"), [
     (LeNet, [((5, 1, 28, 28), torch.float32), ((5,), torch.int64)]),
+    (mixed, [((33, 1, 28, 28), torch.float32), ((33,), torch.int64)]),
     (lambda: GPT2(32, 2, 2, 50, 16), [((3, 16), torch.int64), ((3, 16), torch.int64)]),
 ])  # fmt: skip
 def test_a_step_of_shapes_costs_what_the_same_step_of_numbers_costs(make, inputs):
@@ -39,6 +50,19 @@ def test_a_step_of_shapes_costs_what_the_same_step_of_numbers_costs(make, inputs
         sim.disable()
     assert found[1][0] == pytest.approx(found[0][0], rel=1e-9)
     assert found[1][1] == pytest.approx(found[0][1], rel=0.01)  # kernels may order their results otherwise in memory
+
+
+@pytest.mark.parametrize("way", ["eager", "compiled"])
+def test_under_the_clock_of_another_machine_a_step_takes_what_it_takes_there(way):
+    batch = [((64, 1, 28, 28), torch.float32), ((64,), torch.int64)]
+    sim.enable(1, gpu="GTX 1080", shapes_only=True, way=way)
+    there = step_of(LeNet, *batch)
+    sim.enable(1, gpu="V100-SXM2-16GB", shapes_only=True)
+    own = sim.clock()
+    with sim.use_clock(sim.Clock(build(1, "GTX 1080"), way)):
+        assert step_of(LeNet, *batch) == there
+    assert sim.clock() is own
+    assert step_of(LeNet, *batch)[0] < there[0]
 
 
 @pytest.mark.parametrize("call", [
