@@ -1,4 +1,5 @@
-// Where lines may end: never before a unit or the second factor of a product, in a long name behind a sign.
+// Where lines may end: never before a unit, a ratio's colon or the second factor of a product, in a long name behind a
+// sign, and in short code at spaces only.
 addEventListener("DOMContentLoaded", () => {
   const change = (places, skipped, what) => document.querySelectorAll(`article :is(${places})`).forEach(place => {
     const texts = document.createTreeWalker(place, NodeFilter.SHOW_TEXT), found = [];
@@ -6,15 +7,23 @@ addEventListener("DOMContentLoaded", () => {
     found.forEach(what);
   });
   const UNIT = /(?<=\d) (?=(?:[kKMGT]?i?B|[nµm]?s|min|h|[kMG]?Hz|[GTP]?FLOPs?|Gbit|bits?|bytes?|GPUs?|[pn]?J|k?W)(?![\p{L}\p{N}])|%)/gu;
-  const FACTOR = / (?=×)|(?<=×) /g;
+  const FACTOR = / (?=×|: )|(?<=[×÷]) /g;
   change("p, li, dd, td, th, caption, summary, .cell_output pre", ".math, script", text => {
     text.data = text.data.replace(UNIT, "\u00a0").replace(FACTOR, "\u00a0");
   });
-  // In a table a long name may break behind a dot, a bracket or an underscore, and before a capital letter.
-  const NAME = /(?<=[\w)][._(])(?=[\p{L}\d"])(?<!\d\.)|(?<=\p{Ll}{3})(?=\p{Lu}\p{Ll}{2})/gu;
+  // A long name in a table or a list of sources may break behind a dot, a bracket or an underscore, and before a capital
+  // letter; there and elsewhere a path may, behind a slash, but not what has one between units or in a DOI.
+  const PATH = /(?<=\w\/)(?=[\p{L}_]{2})(?<!doi:\S+)/gu;
+  const NAME = /(?<=[\w)][._(])(?=[\p{L}\d"])(?<!\d\.)|(?<=\p{Ll}{3})(?<!Infini)(?=\p{Lu}\p{Ll}{2})/gu;
   const LONG = matchMedia("(max-width: 719px)").matches ? /\S{8,}/g : /\S{14,}/g;
-  change("td, th", ".math", text => {
-    const parts = text.data.replace(LONG, word => word.replace(NAME, "$&\0")).split("\0");
+  const allow = (places, ...breaks) => change(places, ".math", text => {
+    const parts = text.data.replace(LONG, word => breaks.reduce((cut, at) => cut.replace(at, "$&\0"), word)).split("\0");
     if (parts.length > 1) text.replaceWith(...parts.flatMap((part, i) => i ? [document.createElement("wbr"), part] : [part]));
+  });
+  allow("td, th, dd li", PATH, NAME);
+  allow(".citation p, :not(td) > code.literal", PATH);
+  // Outside tables a short word of code, such as an option or a card's name, does not break behind its hyphens.
+  document.querySelectorAll("article code.literal .pre").forEach(word => {
+    word.classList.toggle("whole", word.textContent.length <= 20 && !word.closest("td"));
   });
 });
