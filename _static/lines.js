@@ -1,15 +1,16 @@
 // Where lines may end: never before a unit, a ratio's colon or the second factor of a product, in a long name behind a
 // sign, and in short code at spaces only.
 addEventListener("DOMContentLoaded", () => {
-  const change = (places, skipped, what) => document.querySelectorAll(`article :is(${places})`).forEach(place => {
+  const change = (places, skipped, what) => document.querySelectorAll(`:is(article, #page) :is(${places})`).forEach(place => {
     const texts = document.createTreeWalker(place, NodeFilter.SHOW_TEXT), found = [];
     while (texts.nextNode()) if (!texts.currentNode.parentElement.closest(skipped)) found.push(texts.currentNode);
     found.forEach(what);
   });
-  const UNIT = /(?<=\d) (?=(?:[kKMGT]?i?B|[nµm]?s|min|h|[kMG]?Hz|[GTP]?FLOPs?|Gbit|bits?|bytes?|GPUs?|[pn]?J|k?W)(?![\p{L}\p{N}])|%)/gu;
+  const UNIT = /(?<=\d) (?=(?:[kKMGT]?i?B|[nµm]?s|min|h|nm|[kMG]?Hz|[GTP]?FLOPs?|Gbit|bits?|bytes?|GPUs?|[pn]?J|k?W|million|billion)(?![\p{L}\p{N}])|%)/gu;
+  const DATE = /(?<=\b\d{4}(?:-\d\d)?)-(?=\d\d)/g;
   const FACTOR = / (?=×|: )|(?<=[×÷]) /g;
   change("p, li, dd, td, th, caption, summary, .cell_output pre", ".math, script", text => {
-    text.data = text.data.replace(UNIT, "\u00a0").replace(FACTOR, "\u00a0");
+    text.data = text.data.replace(UNIT, "\u00a0").replace(FACTOR, "\u00a0").replace(DATE, "$&\u2060");
   });
   // A long name in a table or a list of sources may break behind a dot, a bracket or an underscore, and before a capital
   // letter; there and elsewhere a path may, behind a slash, but not what has one between units or in a DOI.

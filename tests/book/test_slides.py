@@ -65,6 +65,7 @@ def test_all_is_there_and_fits(visit, name):
     for kind in KINDS:
         assert visit.page.locator(".slides ." + kind.replace(" ", ".")).count() == page.count(f'<div class="{kind}"')
     assert visit.page.locator(".solution").count() == 0
+    assert visit.page.locator("section.slide section").count() == 0  # reveal.js would take it for a slide
     code = "\n".join(visit.page.locator(".slides pre").all_text_contents())
     assert [line for line in code_lines(Path(name).name.partition(".")[0]) if line not in code] == []
     visit.page.add_style_tag(content=SHOW_ALL)
