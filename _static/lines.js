@@ -10,7 +10,8 @@ addEventListener("DOMContentLoaded", () => {
   const DATE = /(?<=\b\d{4}(?:-\d\d)?)-(?=\d\d)/g;
   const FACTOR = / (?=×|: )|(?<=[×÷]) /g;
   change("p, li, dd, td, th, caption, summary, .cell_output pre", ".math, script", text => {
-    text.data = text.data.replace(UNIT, "\u00a0").replace(FACTOR, "\u00a0").replace(DATE, "$&\u2060");
+    const line = text.parentElement.closest("pre") ? text.data : text.data.replaceAll("\n", " ");
+    text.data = line.replace(UNIT, "\u00a0").replace(FACTOR, "\u00a0").replace(DATE, "$&\u2060");
   });
   // A long name in a table or a list of sources may break behind a dot, a bracket or an underscore, and before a capital
   // letter; there and elsewhere a path may, behind a slash, but not what has one between units or in a DOI.
