@@ -1,9 +1,9 @@
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the parameters are sent (not the gradients)", "parameters[place].grad for", "parameters[place].detach() for"),
-    ("the count is not set back (stale)", "missing[number] = len(buckets[number])\n            gradients", "gradients"),
+    ("the count is not set back (stale)", "missing[number] = len(buckets[number])\n            places", "places"),
     ("a hook before the gradient is stored", "register_post_accumulate_grad_hook(hook)", "register_hook(hook)"),
     ("copies of the gradients are sent", "parameters[place].grad for", "parameters[place].grad.clone() for"),
-    ("gradients in the order of the model", "for place in buckets[number]]", "for place in sorted(buckets[number])]"),
+    ("gradients in the order of the model", "for place in places]", "for place in sorted(places)]"),
 ]
 
 
