@@ -1,6 +1,6 @@
 """Simulated ranks: unmodified `torch.distributed` programs on simulated GPUs, many ranks in one process.
 
-    spawn ── baton ── processor    starts the ranks: threads that take turns, in a fixed order, on one processor
+    spawn ── baton                 starts the ranks: threads that take turns, in a fixed order
       ├── rank ── process          one rank: its device and streams; what it would have for itself as a process
       └── group ── work            the process group that torch calls, and what each call gives back
             └── exchange           where the ranks' calls meet and are compared

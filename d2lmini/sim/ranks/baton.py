@@ -11,7 +11,6 @@ that is a deadlock, seen at once.
 import threading
 from collections import deque
 
-from d2lmini.sim.ranks import processor
 from d2lmini.sim.ranks.errors import DeadlockError, Stopped
 
 
@@ -27,7 +26,6 @@ class Baton:
         self._ended, self._deadlock = False, None
         self._turns = [threading.Lock() for _ in range(size)]  # locked unless it is the rank's turn
         self._lock = threading.Lock()
-        self._threads, self._processors = {}, processor.allowed()  # by rank, once it has begun to wait
         for turn in self._turns:
             turn.acquire()
 
@@ -38,8 +36,7 @@ class Baton:
 
     def enter(self, rank):
         """Wait for the first turn of a rank; raises Stopped when it will have none."""
-        self._threads[rank] = threading.get_native_id()
-        self._take(rank)
+        self._turns[rank].acquire()
         self._check()
 
     def wait(self, rank, work, process):
@@ -52,7 +49,7 @@ class Baton:
         with self._lock:
             self._waiting[rank] = work
             self._pass()
-        self._take(rank)
+        self._turns[rank].acquire()
         process.enter()
         self._check()
 
@@ -81,17 +78,11 @@ class Baton:
         if self._deadlock:
             raise DeadlockError(self._deadlock)
 
-    def _take(self, rank):
-        self._turns[rank].acquire()
-        processor.free(self._processors)
-
     def _pass(self):
         if not self._ready and self._waiting:
             self._deadlock = self._explain(list(self._waiting.values()))
             self._wake_all()
         self.running = self._ready.popleft() if self._ready else None
-        if self.running in self._threads:
-            processor.bring(self._threads[self.running])
         if self.running is not None:
             self._turns[self.running].release()
 

@@ -163,15 +163,6 @@ def test_a_program_written_for_torchrun_runs_as_it_is():
     assert dict(os.environ) == before
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux binds threads to processors")
-def test_a_rank_that_runs_is_bound_to_no_processor():
-    def allowed(rank):
-        dist.barrier()
-        return os.sched_getaffinity(0)
-
-    assert sim.spawn(allowed) == [os.sched_getaffinity(0)] * 4
-
-
 def test_a_number_of_ranks_without_gpus_is_refused():
     for wrong in (0, 5, -1):
         with pytest.raises(ValueError, match="ranks"):
