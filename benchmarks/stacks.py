@@ -140,7 +140,8 @@ def of_its_table(row):
     """Return a row of NVIDIA's ResNet-50 inference with the card under which its README has it, and a note or None.
 
     In commit 729963dd lines 624 to 655 stand under "NVIDIA DGX-1 (1x V100 16GB)", those after them under "NVIDIA T4",
-    all of them in float32 or mixed precision. Collections of these rows name an A100 and a V100 instead.
+    all of them in float32 or mixed precision: so says another version of the file, whose tables lie as far apart.
+    Collections of these rows name an A100 and a V100 instead.
     """
     lines = _README.search(row["source"])
     if not lines or "inference" not in row["network"] or int(lines[1]) < 624:
