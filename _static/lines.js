@@ -29,3 +29,12 @@ addEventListener("DOMContentLoaded", () => {
     word.classList.toggle("whole", word.textContent.length <= 20 && !word.closest("td"));
   });
 });
+// What a screen reader and the keyboard need and the theme lacks: code that must be scrolled once it is unfolded can have
+// the focus, and sources have no role that readers no longer know.
+addEventListener("DOMContentLoaded", () => {
+  const watch = new ResizeObserver(places => places.forEach(({ target }) => {
+    if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+  }));
+  document.querySelectorAll("article pre").forEach(pre => watch.observe(pre));
+  document.querySelectorAll(".citation-list, .citation").forEach(source => source.removeAttribute("role"));
+});
