@@ -50,7 +50,8 @@ def test_units_are_plausible(gpu):
 def test_links_known_from_their_standards():
     gigabytes = {name: round(link.bytes_per_s_per_direction / 1e9, 2) for name, link in LINKS.items()}
     expected = {"PCIe2-x16": 8, "PCIe3-x16": 15.75, "PCIe4-x16": 31.51, "PCIe5-x16": 63.02, "NVLink1": 20,
-                "NVLink2": 25}  # fmt: skip
+                "NVLink2": 25, "InfiniBand-QDR": 4, "InfiniBand-FDR": 6.82, "InfiniBand-EDR": 12.5,
+                "Ethernet-1G": 0.12, "Ethernet-400G": 50}  # fmt: skip
     assert expected.items() <= gigabytes.items()
 
 
@@ -129,8 +130,21 @@ def test_published_nvlink_totals_are_of_both_directions():
     assert 8 * 2 * build(8, "A100-SXM4-40GB", "NVLink3").port.bytes_per_s_per_direction == 4.8e12
 
 
+def test_nvlink_of_a_whole_gpu_in_one_direction():
+    per_gpu = [count * LINKS[f"NVLink{g}"].bytes_per_s_per_direction / 1e9 for g, (_, count) in NVLINKS_PER_GPU.items()]
+    assert per_gpu == [80, 150, 300, 450, 900]
+
+
+def test_several_links_side_by_side_stay_consistent(monkeypatch):
+    double = LINKS["NVLink2"].times(2)
+    assert double.bytes_per_s_per_direction == 50e9
+    monkeypatch.setitem(LINKS, double.name, double)
+    assert catalog.check() == []
+
+
 def test_base_clock():
     slow = GPUS["GTX 980"].at_base_clock()
+    assert slow.peak_fp32_flops_per_s == pytest.approx(2048 * 2 * 1126e6, rel=1e-3)
     assert slow.memory_bytes_per_s == GPUS["GTX 980"].memory_bytes_per_s
     assert slower(build(1, "GTX 980")).gpu == slow
     with pytest.raises(ValueError, match="no base clock is published for the V100-SXM2-16GB"):
@@ -140,25 +154,31 @@ def test_base_clock():
 def test_unknown_names_list_the_known():
     with pytest.raises(ValueError, match=r"unknown GPU 'V100': choose one of GTX 580, .*V100-SXM2-16GB"):
         find(GPUS, "V100", "GPU")
+    with pytest.raises(ValueError, match="unknown link 'PCIe9'"):
+        build(2, "GTX 980", "PCIe9")
 
 
-@pytest.mark.parametrize(("given", "says"), [
-    *(((count, "GTX 980"), "integer of at least 1") for count in (0, -1, 1.0, "2")),
-    ((2, "GTX 980", "Ethernet-10G"), "PCIe or NVLink link, got 'Ethernet-10G'"),
-    ((2, "GTX 980", "PCIe9"), "unknown link 'PCIe9'"),
-])  # fmt: skip
-def test_what_cannot_be_built_is_refused(given, says):
-    with pytest.raises(ValueError, match=says):
-        build(*given)
+@pytest.mark.parametrize("count", [0, -1, 1.0, "2"])
+def test_number_of_gpus_is_checked(count):
+    with pytest.raises(ValueError, match="integer of at least 1"):
+        build(count, "GTX 980")
 
 
-@pytest.mark.parametrize(("ends", "says"), [
-    *((ends, "GPUs 0 to 1, got index") for ends in ((2, 0), (0, 2), (-1, None), (None, 5))),
-    ((None, None), "two different ends"), ((0, 0), "two different ends"),
-])  # fmt: skip
-def test_a_route_has_two_ends(ends, says):
-    with pytest.raises(ValueError, match=says):
-        build(2, "GTX 980").route(*ends)
+def test_gpus_are_not_joined_by_a_network():
+    with pytest.raises(ValueError, match="PCIe or NVLink link, got 'Ethernet-10G'"):
+        build(2, "GTX 980", "Ethernet-10G")
+
+
+@pytest.mark.parametrize(("src", "dst"), [(2, 0), (0, 2), (-1, None), (None, 5)])
+def test_route_checks_both_ends(src, dst):
+    with pytest.raises(ValueError, match="GPUs 0 to 1, got index"):
+        build(2, "GTX 980").route(src, dst)
+
+
+@pytest.mark.parametrize("same", [None, 0])
+def test_route_needs_two_ends(same):
+    with pytest.raises(ValueError, match="two different ends"):
+        build(2, "GTX 980").route(same, same)
 
 
 def test_staged_copies_take_two_hops_and_peers_one():
