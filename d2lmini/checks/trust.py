@@ -1,6 +1,7 @@
 """Checks of the exercises on trust: errors by band, the host at both ends, the error of a ratio, a ring's constants."""
 
 import math
+import statistics
 
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, number, typed
 
@@ -27,9 +28,8 @@ def band_report(function):
 def _bands(rows):
     found = {}
     for band in {row[0] for row in rows}:
-        off = sorted(abs(s / p - 1) for name, p, s in rows if name == band and s is not None)
-        half = len(off) // 2
-        median = None if not off else off[half] if len(off) % 2 else (off[half - 1] + off[half]) / 2
+        off = [abs(s / p - 1) for name, p, s in rows if name == band and s is not None]
+        median = statistics.median(off) if off else None
         found[band] = len(off), sum(name == band and s is None for name, _, s in rows), median
     return found
 
