@@ -1,7 +1,8 @@
 """``scaled_dot_product_attention`` as one kernel, with memory linear in the sequence, as GPUs have it.
 
-torch writes attention out as products and a softmax on a device type that it does not know. Here the CPU's fused
-kernel stands in for CUDA's (Dao et al., FlashAttention, NeurIPS 2022); what that cannot do is still written out:
+torch writes attention out as products and a softmax on a device type that it does not know. Here the operation of
+CUDA's fused kernel (Dao et al., FlashAttention, NeurIPS 2022) takes their place; DTensor and `context_parallel` know
+how to share it. It takes no mask: with one, the CPU's operation stands in. What neither can do is still written out:
 dropout, masks with gradients, values of another width than the keys.
 """
 
@@ -30,6 +31,8 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         key, value = (x.repeat_interleave(query.shape[1] // key.shape[1], 1) for x in (key, value))
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(~attn_mask, float("-inf"))
+    if attn_mask is None:
+        return aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
     kernel = aten._scaled_dot_product_flash_attention_for_cpu
     return kernel(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)[0]
 

@@ -80,8 +80,9 @@ class Plan:
         self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
         self.reshapes = torch.Tag.inplace_view in tags or schema.name in rules.RESHAPES or (
             any(argument.kwarg_only for argument in written) and func.namespace != "fsdp")  # ``out=``
-        self.random = torch.Tag.nondeterministic_seeded in tags
-        returns_numbers = any("Tensor" not in str(r.type) for r in schema.returns)
+        self.random = torch.Tag.nondeterministic_seeded in tags and rules.name(func) not in rules.DRAW_NOTHING
+        kinds = {str(r.type) for r in schema.returns}
+        returns_numbers = any("Tensor" not in kind for kind in kinds - {"int"})  # a size is known without looking
         self.indexes = rules.name(func) in rules.INDEXING
         self.waits = self.indexes or returns_numbers or not _WAITS.isdisjoint(tags)
         self.takes = not self.each and not self.views and (None in self.aliases or self.reshapes)  # new memory

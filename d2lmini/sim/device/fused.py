@@ -63,6 +63,23 @@ def gru_cell_backward(grad_hy, workspace, has_bias):
     return grad_input, grad_hidden, grad_hy * gate, *biases
 
 
+def attention(query, key, value, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+    """Return the result, the logarithm of each row's sum of exponentials [batch, heads, length], and the two lengths.
+
+    The other results are what CUDA's kernel alone needs.
+    """
+    call = aten._scaled_dot_product_flash_attention_for_cpu
+    out, sums = call(query, key, value, dropout_p, is_causal, scale=scale)
+    return out, sums, None, None, query.shape[2], key.shape[2], None, None, None
+
+
+def attention_backward(grad, query, key, value, out, sums, _q, _k, _max_q, _max_k, dropout_p, is_causal, _seed, _offset,
+                       *, scale=None):  # fmt: skip
+    """Return the gradients of query, key and value."""
+    call = aten._scaled_dot_product_flash_attention_for_cpu_backward
+    return call(grad, query, key, value, out, sums, dropout_p, is_causal, scale=scale)
+
+
 def convolution(x, *args):
     """Return the convolution in x's order in memory, which torch's shapes alone leave out."""
     out = aten.convolution(x, *args)
@@ -93,6 +110,8 @@ KERNELS = batch_norm.KERNELS | {
     aten.convolution.default: convolution,
     **{getattr(aten, name).default: widened(getattr(aten, name)) for name in (
         "histc", "avg_pool3d", "avg_pool3d_backward", "_upsample_bilinear2d_aa", "_upsample_bilinear2d_aa_backward")},
+    aten._scaled_dot_product_flash_attention.default: attention,
+    aten._scaled_dot_product_flash_attention_backward.default: attention_backward,
     aten.native_dropout.default: dropout,
     aten._thnn_fused_lstm_cell.default: lstm_cell,
     aten._thnn_fused_lstm_cell_backward_impl.default: lstm_cell_backward,

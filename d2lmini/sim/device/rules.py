@@ -22,6 +22,8 @@ _ON_HOST = {
 INDEXING = {bare for bare, allowed in _ON_HOST.items() if allowed == {"indices"}}
 # Operations that change a tensor's shape or storage without the tag that says so.
 RESHAPES = {"aten::resize_", "aten::resize_as_", "aten::set_"}
+# Operations that draw random numbers for dropout alone, which they do not do here.
+DRAW_NOTHING = {"_scaled_dot_product_flash_attention"}
 # Results that stay on the host, by place.
 RESULTS_ON_HOST = {"_pack_padded_sequence": {1}}
 

@@ -57,13 +57,15 @@ def _key(values):
 
 
 def _told(out):
-    """Return a function that makes such results; False where they are more than tensors with memory of their own."""
-    outs = list(out) if isinstance(out, (list, tuple)) else [out]
-    new = all(isinstance(t, torch.Tensor) and t.is_meta and t.storage_offset() == 0 for t in outs)
+    """Return a function that makes such results; False where tensors share memory or have numbers."""
+    every = list(out) if isinstance(out, (list, tuple)) else [out]
+    outs = [t for t in every if isinstance(t, torch.Tensor)]
+    new = all(t.is_meta and t.storage_offset() == 0 for t in outs)
     if not new or len({t.untyped_storage()._cdata for t in outs}) < len(outs):
         return False
-    shapes = [(t.shape, t.stride(), t.dtype) for t in outs]
-    if [t.untyped_storage().nbytes() for t in map(_made, shapes)] != [t.untyped_storage().nbytes() for t in outs]:
+    shapes = [(t.shape, t.stride(), t.dtype) if isinstance(t, torch.Tensor) else t for t in every]
+    made = [t for t in map(_made, shapes) if isinstance(t, torch.Tensor)]
+    if [t.untyped_storage().nbytes() for t in made] != [t.untyped_storage().nbytes() for t in outs]:
         return False
     if isinstance(out, torch.Tensor):
         return partial(_made, shapes[0])
@@ -75,5 +77,7 @@ def _all(kind, shapes):
 
 
 def _made(shape):
+    if not isinstance(shape, tuple):  # a result that is no tensor
+        return shape
     size, stride, dtype = shape
     return torch.empty_strided(size, stride, dtype=dtype, device="meta")

@@ -12,6 +12,7 @@ import torch
 from torch.distributed import distributed_c10d
 from torch.distributed.fsdp._debug_utils import SimpleProfiler
 from torch.distributed.tensor import DTensor, _random
+from torch.nn import functional
 
 from d2lmini.sim.device.state import state
 from d2lmini.sim.ranks.tracker import Tracker
@@ -25,7 +26,7 @@ VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK
              "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")  # fmt: skip
 _texts = os.environ._data  # as the operating system has them: reading `os.environ` decodes them every time
 _KEYS = {os.environ.encodekey(name): name for name in VARIABLES}
-_handlers = DTensor._op_dispatcher._custom_op_handlers  # of the operations that DTensor runs in another way
+_dispatcher = DTensor._op_dispatcher
 
 
 def no_groups():
@@ -64,7 +65,10 @@ class Process:
         self._groups = distributed_c10d._world
         self._torch, self._python = torch.default_generator.get_state(), random.getstate()
         self._numpy = numpy and numpy.random.get_bit_generator()
-        self._tracker, self._handlers = _random._rng_tracker, _handlers.copy()
+        self._tracker = _random._rng_tracker
+        # `loss_parallel` and `context_parallel` replace these, in one rank while another is still outside.
+        self._handlers = _dispatcher._custom_op_handlers.copy()
+        self._attention = functional.scaled_dot_product_attention
         self._excepthook, self._profiled = sys.excepthook, SimpleProfiler.profiling  # what FSDP1 is timing
         self._gpus, self._first = state.gpus, getattr(state.clock, "first", 0)
         self._environment = [_texts.get(key) for key in _KEYS]
@@ -89,6 +93,4 @@ class Process:
                 os.environ[name] = os.environ.decodevalue(text)
         for owner in _shared_by_instances():
             owner._shared_state = self._shared.setdefault(owner, {})
-        if _handlers != self._handlers:  # inside `loss_parallel` in one rank, outside in another
-            _handlers.clear()
-            _handlers.update(self._handlers)
+        _dispatcher._custom_op_handlers, functional.scaled_dot_product_attention = self._handlers, self._attention

@@ -17,6 +17,8 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FullyShardedDataParallel, M
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.experimental import context_parallel
+from torch.distributed.tensor.experimental._attention import context_parallel_unshard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -369,6 +371,45 @@ def parallel_loss(rank):
     with loss_parallel():
         steps(model, samples()[0].to("sim"), wanted, optimizer(model, foreach=False), nn.functional.cross_entropy)
     return parameters(model)
+
+
+# -- attention, split by heads and by the sequence -------------------------------------------------------------------
+
+
+def queries():
+    """Return queries, keys and values [2, 8 heads, 32 long, 4 wide]: 8 KiB each."""
+    numbers = torch.Generator().manual_seed(1)
+    return [torch.randn(2, 8, 32, 4, generator=numbers).requires_grad_() for _ in range(3)]
+
+
+def attended(*inputs):
+    """Return causal attention's result, and the gradients of its inputs for a share of the sum of squares."""
+    out = nn.functional.scaled_dot_product_attention(*inputs, is_causal=True)
+    return [out.detach(), *torch.autograd.grad(out.square().sum() / 2**11, inputs)]
+
+
+def heads(n):
+    """Three inputs are shared out and four results put together; attention itself sends nothing."""
+    return {"scatter": 3 * 2**13 * (n - 1) // n, "all_gather": 4 * (n - 1) * 2**13}
+
+
+@case(lambda: attended(*queries()), heads, name="attention of DTensors")
+def attention_by_heads(rank):
+    parts = [distribute_tensor(x.detach().to("sim"), mesh(), [Shard(1)]).requires_grad_() for x in queries()]
+    return [t.full_tensor() for t in attended(*parts)]
+
+
+def ring_of_keys(n):
+    """Keys and values in forward and in backward, four results; the gradients of both go round until they are home."""
+    return {"all_gather": (2 + 2 + 4) * (n - 1) * 2**13, "all_to_all": 2 * n * 2**13}
+
+
+@case(lambda: attended(*queries()), ring_of_keys, name="context_parallel")
+def attention_by_sequence(rank):
+    parts = [x.detach().to("sim") for x in queries()]
+    with context_parallel(mesh(), buffers=parts, buffer_seq_dims=[2] * 3):
+        found = attended(*(part.clone().requires_grad_() for part in parts))
+        return context_parallel_unshard(mesh(), found, [2] * 4)
 
 
 # -- pipeline parallelism --------------------------------------------------------------------------------------------
