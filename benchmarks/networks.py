@@ -1,4 +1,5 @@
-"""The networks of published runs that no chapter trains: those of Table 7 of Shi et al. 2016, SSD300, VGG-16, GNMT.
+"""The networks of published runs that no chapter trains: those of Table 7 of Shi et al. 2016, and others for pictures
+and sentences.
 
 Table 7's are as the paper and the authors' published scripts describe them.
 
@@ -7,6 +8,7 @@ FCN-S, FCN-R, AlexNet-S, ResNet-50 and ResNet-56 follow the papers that they com
 numbers, two layers of 256, 32 time steps and a softmax over 10,000 words (Penn Treebank).
 """
 
+import math
 from itertools import pairwise
 
 import torch
@@ -14,7 +16,7 @@ from torch import nn
 
 from d2lmini import sim
 from d2lmini.models.alexnet import alexnet
-from d2lmini.models.resnet import resnet50, resnet56
+from d2lmini.models.resnet import Residual, resnet50, resnet56
 
 WORDS, STEPS = 10_000, 32
 
@@ -58,6 +60,71 @@ def vgg16():
         layers.append(nn.MaxPool2d(2))
     dense = [nn.Linear(512 * 7 * 7, 4096), nn.ReLU(), nn.Dropout(), nn.Linear(4096, 4096), nn.ReLU(), nn.Dropout()]
     return nn.Sequential(*layers, nn.Flatten(), *dense, nn.Linear(4096, 1000))
+
+
+def _normed(inputs, outputs, size=1, stride=1, groups=1):
+    return nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False), nn.BatchNorm2d(outputs)
+
+
+class _Squeeze(nn.Module):
+    """Each channel times a number that the means of all channels decide (Hu et al., CVPR 2018)."""
+
+    def __init__(self, channels, few, act):
+        super().__init__()
+        self.body = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, few), act(),
+                                  nn.Linear(few, channels), nn.Sigmoid())  # fmt: skip
+
+    def forward(self, x):
+        return x * self.body(x)[:, :, None, None]
+
+
+def resnext101(squeeze=False):
+    """Return ResNeXt-101 32×4d (Xie et al., CVPR 2017) for pictures [n, 3, 224, 224]: 44,177,704 parameters.
+
+    squeeze: with squeeze-and-excitation, 48,955,416.
+    """
+    layers, inputs = [*_normed(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)], 64
+    for width, depth in ((128, 3), (256, 4), (512, 23), (1024, 3)):
+        for index in range(depth):
+            stride = 2 if width > 128 and not index else 1
+            body = [*_normed(inputs, width), nn.ReLU(), *_normed(width, width, 3, stride, groups=32), nn.ReLU(),
+                    *_normed(width, 2 * width)]  # fmt: skip
+            body += [_Squeeze(2 * width, width // 8, nn.ReLU)] if squeeze else []
+            layers.append(Residual(nn.Sequential(*body), inputs, 2 * width, stride))
+            inputs = 2 * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 1000))
+
+
+class _Inverted(nn.Module):
+    """EfficientNet's block: widened `grow` times, a convolution of each channel alone, squeezed, narrow again."""
+
+    def __init__(self, inputs, outputs, grow, size, stride):
+        super().__init__()
+        wide, self.adds = inputs * grow, stride == 1 and inputs == outputs
+        first = [*_normed(inputs, wide), nn.SiLU()] if grow > 1 else []
+        self.body = nn.Sequential(*first, *_normed(wide, wide, size, stride, groups=wide), nn.SiLU(),
+                                  _Squeeze(wide, inputs // 4, nn.SiLU), *_normed(wide, outputs))  # fmt: skip
+
+    def forward(self, x):
+        return x + self.body(x) if self.adds else self.body(x)
+
+
+def efficientnet(width=1.0, depth=1.0):
+    """Return EfficientNet-B0 (Tan and Le, ICML 2019): 5,288,548 parameters; with 1.4 and 1.8 B4, 19,341,616."""
+    def scaled(channels):  # to the nearest eight, but not by more than a tenth less
+        eights = max(8, int(channels * width + 4) // 8 * 8)
+        return eights + 8 if eights < 0.9 * channels * width else eights
+
+    inputs = scaled(32)
+    layers = [*_normed(3, inputs, 3, 2), nn.SiLU()]
+    for grow, channels, blocks, stride, size in ((1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3),
+                                                 (6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3)):  # fmt: skip
+        for index in range(math.ceil(blocks * depth)):
+            layers.append(_Inverted(inputs, scaled(channels), grow, size, 1 if index else stride))
+            inputs = scaled(channels)
+    last = scaled(1280)
+    return nn.Sequential(*layers, *_normed(inputs, last), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                         nn.Dropout(0.2), nn.Linear(last, 1000))  # fmt: skip
 
 
 class SSD300(nn.Module):

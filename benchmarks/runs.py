@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 
 import stacks
 import torch
-from networks import GNMT, SSD300, vgg16
+from networks import GNMT, SSD300, efficientnet, resnext101, vgg16
 from stacks import PRECISIONS, STACKS, Stack, card
 from torch.nn.functional import cross_entropy
 
@@ -169,6 +169,10 @@ TASKS = {
     "ResNet-50": _pictures(lambda: resnet50(late_stride=True), 224),
     "ResNet-101": _pictures(lambda: resnet50(late_stride=True, depths=(3, 4, 23, 3)), 224),
     "ResNet-152": _pictures(lambda: resnet50(late_stride=True, depths=(3, 8, 36, 3)), 224),
+    "ResNeXt-101": _pictures(resnext101, 224),
+    "SE-ResNeXt-101": _pictures(lambda: resnext101(squeeze=True), 224),
+    "EfficientNet-B0": _pictures(efficientnet, 224),
+    "EfficientNet-B4": _pictures(lambda: efficientnet(1.4, 1.8), 380),
     "VGG-16": _pictures(vgg16, 224),
     "AlexNet": _pictures(partial(alexnet, dropout=0.5, widths=WIDTHS_2014), 224),
     "SSD300": _boxes,

@@ -54,13 +54,24 @@ _LAMBDA_BATCHES = {
     )
     for name, batches in (("AMP", in_16_bits), ("FP16", in_16_bits), ("FP32", in_32), ("TF32", in_32))
 }
+# Of a DGX-1 with 16 or 32 GiB a card, else of a DGX A100.
+_NVIDIA_BATCHES = {
+    ("ResNet-50", "AMP"): {0: 256}, ("ResNet-50", "TF32"): {0: 256}, ("ResNet-50", "FP32"): {0: 112},
+    ("ResNeXt-101", "AMP"): {0: 128}, ("ResNeXt-101", "TF32"): {0: 128}, ("ResNeXt-101", "FP32"): {0: 64},
+    ("SE-ResNeXt-101", "AMP"): {16: 112, 32: 112, 0: 128}, ("SE-ResNeXt-101", "TF32"): {0: 128},
+    ("SE-ResNeXt-101", "FP32"): {0: 64},
+    ("EfficientNet-B0", "AMP"): {16: 128, 0: 256}, ("EfficientNet-B0", "TF32"): {0: 256},
+    ("EfficientNet-B0", "FP32"): {16: 64, 0: 128},
+    ("EfficientNet-B4", "AMP"): {16: 32, 32: 64, 0: 128}, ("EfficientNet-B4", "TF32"): {0: 64},
+    ("EfficientNet-B4", "FP32"): {16: 16, 0: 32},
+}
 _NANO = Stack("PyTorch 2.0, torch.compile", "compiled", "its README, train.py", fused_attention=True, lists=True,
               batches={("GPT-2 124M", "bf16"): {0: 12}})
 STACKS = {
     "DeepLearningExamples": Stack(
         "PyTorch 1.8, NGC container of 2021", "eager, 2021",
         "PyTorch/Classification/ConvNets/configs.yml: batches, nhwc with AMP, made-up pictures",
-        batches={("ResNet-50", "AMP"): {0: 256}, ("ResNet-50", "TF32"): {0: 256}, ("ResNet-50", "FP32"): {0: 112}},
+        batches=_NVIDIA_BATCHES,
     ),
     "deeplearning-benchmark": Stack(
         "PyTorch, NGC container, Lambda", "eager, 2021", _LAMBDA, False, hidden=0, peer=False, batches=_LAMBDA_BATCHES,

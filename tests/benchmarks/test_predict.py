@@ -7,7 +7,7 @@ import pytest
 import runs
 import stacks
 import torch
-from networks import vgg16
+from networks import efficientnet, resnext101, vgg16
 
 from d2lmini.models import GPT2, resnet50
 
@@ -251,11 +251,12 @@ def test_gradients_hidden_behind_backward_cost_nothing():
     assert runs.gradients_seconds(runs.replace(run, count=1), 10**8) == 0
 
 
-# As torchvision's documentation and Hugging Face's configurations have them.
+# As torchvision's and timm's documentation and Hugging Face's configurations have them.
 @pytest.mark.parametrize(("make", "count"), [
     (partial(resnet50, depths=(3, 4, 23, 3)), 44_549_160), (partial(resnet50, depths=(3, 8, 36, 3)), 60_192_808),
     (vgg16, 138_357_544), (partial(GPT2, width=1024, layers=24, heads=16), 354_823_168),
-    (partial(GPT2, width=1280, layers=36, heads=20), 774_030_080),
+    (resnext101, 44_177_704), (partial(resnext101, squeeze=True), 48_955_416), (efficientnet, 5_288_548),
+    (partial(efficientnet, 1.4, 1.8), 19_341_616), (partial(GPT2, width=1280, layers=36, heads=20), 774_030_080),
     (partial(GPT2, width=1600, layers=48, heads=25), 1_557_611_200),
 ])  # fmt: skip
 def test_networks_have_their_published_parameters(make, count):

@@ -139,6 +139,19 @@ def test_a_convolution_is_the_product_of_its_patches_and_backward_two():
     assert both.flops == pytest.approx(2 * forward.flops, rel=0.02)
 
 
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_a_convolution_of_each_channel_alone_moves_its_bytes(mirrored):
+    x, weight, out = meta(8, 16, 10, 10), meta(16, 1, 3, 3), meta(8, 16, 10, 10)
+    args = (None, [1, 1], [1, 1], [1, 1], mirrored, [0, 0], 16)
+    work = measure(aten.convolution.default, (x, weight, *args), {}, out)
+    assert work.products == ()
+    assert work.nbytes == 4 * (2 * x.numel() + weight.numel())
+    two = (x, meta(16, 2, 3, 3), *args[:-1], 8)
+    assert measure(aten.convolution.default, two, {}, out).products
+    back = measure(aten.convolution_backward.default, (out, x, weight, *args, [True, True, False]), {}, (x, weight))
+    assert work.nbytes < back.nbytes < 3 * work.nbytes
+
+
 def test_pictures_with_channels_last_need_no_reordering_for_the_tensor_cores():
     weight = meta(32, 16, 3, 3, dtype=torch.float16)
 

@@ -1,7 +1,9 @@
 """The dense products that PyTorch's operations consist of, with the sizes that decide their time.
 
 A convolution is the product of its patches with its filters, for each group (Chetlur et al., arXiv:1410.0759):
-outputs × filters, over what a filter covers. Backward it is two: for the input's gradient and for the weight's.
+outputs × filters, over what a filter covers. Backward it is two: for the input's gradient and for the weight's. With
+one channel a group it is none: PyTorch takes kernels without tiles for it (``_select_conv_backend`` in
+aten/src/ATen/native/Convolution.cpp), whose few operations for each number hide behind its traffic.
 """
 
 from math import prod
@@ -39,12 +41,16 @@ def _matrices(left, right, out, *more):
 
 def _convolution(args, out):
     x, weight, groups = args[0], args[1], args[8]
+    if _depthwise(weight, groups):
+        return
     sizes = _sizes(x, weight, out, groups, args[6])
     yield Product(groups, *sizes, moved(x, weight, out), reordered(x, out))
 
 
 def _convolution_backward(args, out):
     grad, x, weight, mirrored, groups, wanted = args[0], args[1], args[2], args[7], args[9], args[10]
+    if _depthwise(weight, groups):
+        return
     m, n, k = _sizes(x, weight, grad, groups, mirrored)
     if wanted[0]:  # a stride spreads the products over more results: fewer for each
         pixels = x.shape[0] * prod(x.shape[2:])
@@ -53,6 +59,11 @@ def _convolution_backward(args, out):
         yield Product(groups, pixels, channels, depth, moved(grad, weight, x), reordered(x, grad))
     if wanted[1]:
         yield Product(groups, n, k, m, moved(grad, x, weight), reordered(x, grad))
+
+
+def _depthwise(weight, groups):
+    """Return whether each group has one channel."""
+    return weight.shape[1] == 1 < groups
 
 
 def _sizes(x, weight, out, groups, mirrored):
