@@ -248,3 +248,72 @@ class GNMT(nn.Module):
             new = layer(torch.cat([self.dropout(x), found], -1))
             x = x + new if number else new
         return self.out(x)
+
+
+_COMMON = (20_000, 20_000, 160_000, 67_735)  # of WikiText-103's words, from the most common on: what is scored together
+_SHARES = (0.915, 0.04, 0.04, 0.005)  # of a text, assumed
+
+
+class _Relative(nn.Module):
+    """A layer of Transformer-XL: attention that sees the last segment too, and scores how far apart two words are."""
+
+    def __init__(self, width, heads, hidden):
+        super().__init__()
+        self.heads, inner = heads, 64 * heads
+        self.qkv, self.distances = (nn.Linear(width, n * inner, bias=False) for n in (3, 1))
+        self.out, self.drop = nn.Linear(inner, width, bias=False), nn.Dropout(0.1)
+        self.body = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(0.1), nn.Linear(hidden, width))
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+
+    def forward(self, x, distances, mask, biases):
+        both = torch.cat([x.detach(), x])  # the last segment's numbers are as many, and have no gradient
+        q, k, v = (part.unflatten(-1, (self.heads, 64)) for part in self.qkv(both).chunk(3, -1))
+        q, r = q[-len(x):], self.distances(distances).unflatten(-1, (self.heads, 64))
+        by_word = torch.einsum("ibhd,jbhd->bhij", q + biases[0].to(q.dtype), k)
+        by_place = torch.einsum("ibhd,jhd->bhij", q + biases[1].to(q.dtype), r)
+        wide = torch.cat([by_place.new_zeros(*by_place.shape[:-1], 1), by_place], -1)  # row i moves by i places
+        by_place = wide.view(*wide.shape[:2], wide.shape[3], wide.shape[2])[:, :, 1:].view_as(by_place)
+        scores = ((by_word + by_place) / 8).masked_fill_(mask, float("-inf")).softmax(-1)
+        found = torch.einsum("bhij,jbhd->ibhd", scores.to(v.dtype), v)
+        x = self.norms[0](x + self.drop(self.out(found.flatten(2))))
+        return self.norms[1](x + self.drop(self.body(x)))
+
+
+class TransformerXL(nn.Module):
+    """A language model (Dai et al., ACL 2019) for WikiText-103, as in NVIDIA's PyTorch/LanguageModeling/Transformer-XL.
+
+    Rare words have `shrink` times narrower rows from group to group, and a text's words are scored with their own
+    group's only.
+    """
+
+    def __init__(self, width, layers, heads, hidden, shrink=1):
+        super().__init__()
+        widths = [width // shrink**group for group in range(len(_COMMON))]
+        self.tables = nn.ModuleList(nn.Embedding(n, w) for n, w in zip(_COMMON, widths))
+        self.wider = nn.ModuleList(nn.Linear(w, width, bias=False) if shrink > 1 else nn.Identity() for w in widths)
+        self.layers = nn.ModuleList(_Relative(width, heads, hidden) for _ in range(layers))
+        self.biases, self.drop = nn.Parameter(torch.empty(2, heads, 64)), nn.Dropout(0.1)
+
+    def _groups(self, words):
+        sizes = [round(share * words.numel()) for share in _SHARES[1:]]
+        return words.flatten(0, 1).split([words.numel() - sum(sizes), *sizes])
+
+    def forward(self, words):
+        """Return what the scores are made of, (length, batch, width), for words (length, batch)."""
+        rows = [wider(table(part)) for part, table, wider in zip(self._groups(words), self.tables, self.wider)]
+        x = self.drop(torch.cat(rows).unflatten(0, words.shape))
+        distances = x.new_zeros(2 * len(x), x.shape[-1])
+        mask = x.new_ones(len(x), 2 * len(x)).triu(len(x) + 1).bool()  # no word sees a later one
+        for layer in self.layers:
+            x = layer(x, distances, mask, self.biases)
+        return self.drop(x)
+
+    def loss(self, out):
+        """Return the mean of the negative logarithms: all words among the common ones, rare ones in their group too."""
+        out, total, few = out.flatten(0, 1), 0.0, self._groups(out[..., 0])
+        for group, (table, wider) in enumerate(zip(self.tables, self.wider)):
+            x = out if group == 0 else out[: len(few[group])]
+            x = x if isinstance(wider, nn.Identity) else x @ wider.weight.to(x.dtype)
+            scores = (x @ table.weight.to(x.dtype).t()).float()
+            total = total + nn.functional.cross_entropy(scores, scores.new_zeros(len(x), dtype=torch.int64))
+        return total

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 
 import stacks
 import torch
-from networks import GNMT, SSD300, efficientnet, resnext101, vgg16
+from networks import GNMT, SSD300, TransformerXL, efficientnet, resnext101, vgg16
 from stacks import PRECISIONS, STACKS, Stack, card
 from torch.nn.functional import cross_entropy
 
@@ -87,7 +87,9 @@ def _count(text):
 
 def unit(network):
     """Return what a network's rates count: images, sequences or tokens."""
-    return {"BERT": "sequences", "GPT-": "tokens", "GNMT": "tokens", "Llam": "tokens"}.get(network[:4], "images")
+    if network.startswith("BERT"):
+        return "sequences"
+    return "tokens" if network.startswith(("GPT-2", "GNMT", "Llama", "Transformer")) else "images"
 
 
 # -- what is trained -------------------------------------------------------------------------------------------------
@@ -156,6 +158,14 @@ def _translation(run):
     return GNMT(), words, loss, 2 * _WORDS * run.batch
 
 
+def _transformer_xl(length, **sizes):
+    def prepare(run):
+        model, words = TransformerXL(**sizes), torch.zeros(length, run.batch, dtype=torch.int64)
+        return model, words, model.loss, words.numel()
+
+    return prepare
+
+
 def _llama(**sizes):
     def prepare(run):
         tokens = torch.zeros(run.batch, 4096, dtype=torch.int64)
@@ -182,6 +192,8 @@ TASKS = {
     "BERT-base pretrain seq128": _bert(Bert, 128, guessed=20),
     "BERT-base pretrain seq512": _bert(Bert, 512, guessed=80),
     "BERT-base SQuAD": _bert(Bert, 384),
+    "Transformer-XL base": _transformer_xl(192, width=512, layers=16, heads=8, hidden=2048),
+    "Transformer-XL large": _transformer_xl(384, width=1024, layers=18, heads=16, hidden=4096, shrink=4),
     "Llama-like 1B": _llama(width=2048, layers=16, heads=32, key_heads=8, hidden=8192),  # Llama 3.2's shape
     "GPT-2 124M": _gpt2(),
     "GPT-2 medium": _gpt2(width=1024, layers=24, heads=16),
@@ -230,7 +242,7 @@ def one_gpu(run):
             model, x, loss, examples = TASKS[run.network](run)
             if not run.training:
                 return Step(examples, _inference_seconds(model, x, cast), 0.0, 0)
-            one_by_one = ("SQuAD" in run.network and not run.half) or run.network == "GNMT"
+            one_by_one = ("SQuAD" in run.network and not run.half) or run.network.startswith(("GNMT", "Transformer"))
             micro, update = _training_seconds(model, x, loss, cast, one_by_one, run.stack.lists)
     halved = run.half and ("BERT" in run.network or run.network == "GNMT")  # as NVIDIA's programs for BERT and GNMT do
     return Step(examples, micro, update, sum(p.numel() for p in model.parameters()) * (2 if halved else 4))

@@ -1,5 +1,6 @@
 import csv
 import json
+import math
 from functools import partial
 
 import predict
@@ -7,7 +8,7 @@ import pytest
 import runs
 import stacks
 import torch
-from networks import efficientnet, resnext101, vgg16
+from networks import TransformerXL, efficientnet, resnext101, vgg16
 
 from d2lmini.models import GPT2, resnet50
 
@@ -262,6 +263,17 @@ def test_gradients_hidden_behind_backward_cost_nothing():
 def test_networks_have_their_published_parameters(make, count):
     with torch.device("meta"):
         assert sum(p.numel() for p in make().parameters()) == count
+
+
+def test_transformer_xl_scores_rare_words_in_their_groups_and_trains_all_it_has():
+    model = TransformerXL(width=64, layers=1, heads=1, hidden=8, shrink=4)
+    with torch.no_grad():
+        model.biases.zero_()
+    out = model(torch.zeros(40, 10, dtype=torch.int64))
+    assert out.shape == (40, 10, 64)
+    assert model.loss(out * 0).item() == pytest.approx(sum(map(math.log, (20_000, 20_000, 160_000, 67_735))))
+    model.loss(out).backward()
+    assert all(p.grad is not None for p in model.parameters())
 
 
 ON_RANKS = {"system": "HF cluster", "gpu": "H100", "count": "2", "network": "3B, TP", "precision": "bf16",
