@@ -12,9 +12,9 @@ from dataclasses import dataclass
 class HostCost:
     """One way to run a step.
 
-    forward_s: of an operation that Python calls, the launch included. backward_s: of one that autograd calls from C++.
-    low_s, high_s: between which forward_s lies on other hosts. source: where the figures come from. fuses: whether
-    generated code does several operations in one kernel, as `sim.model.fusion` has it.
+    forward_s: of an operation that Python calls, the launch included. backward_s: of one that C++ calls, autograd's or
+    autocast's. low_s, high_s: between which forward_s lies on other hosts. source: where the figures come from.
+    fuses: whether generated code does several operations in one kernel, as `sim.model.fusion` has it.
     """
 
     name: str

@@ -424,3 +424,16 @@ def test_optimizers_step_over_lists_by_default_as_on_cuda(make):
             make(net.parameters(), lr=0.1).step()
         counts.append(sum("_foreach" in span.name for span in trace.spans if span.kind == "operation"))
     assert counts[0] == counts[1] > 0
+
+
+@pytest.mark.parametrize("only", [False, True])
+def test_a_conversion_by_autocast_costs_the_host_what_autograds_operations_do(only):
+    sim.enable(1, gpu="A100-SXM4-80GB", shapes_only=only)
+    x, w = torch.ones(4, 4, device="sim"), torch.ones(4, 4, device="sim")
+    with torch.autocast("sim", torch.float16), sim.trace() as trace:
+        x @ w
+    launches = [(span.name, span.seconds) for span in trace.spans if span.kind == "launch"]
+    cost = HOST_COSTS["eager"]
+    assert launches == [("_to_copy", pytest.approx(cost.backward_s))] * 2 + [("mm", pytest.approx(cost.forward_s))]
+    del x, w
+    sim.disable()

@@ -201,6 +201,17 @@ class Clock:
         finally:
             host.launch = before
 
+    @contextlib.contextmanager
+    def from_cpp(self):
+        """Let what the calling thread queues inside cost what an operation does that torch's C++ calls, not Python."""
+        host = self._host()
+        before = host.calls
+        host.calls = before[1], before[1]
+        try:
+            yield
+        finally:
+            host.calls = before
+
     def run_as(self, way):
         """Return a context manager: the calling thread runs what is inside in the way of that name."""
         self.fuses = True  # it may be

@@ -1,11 +1,16 @@
 """``torch.autocast("sim")``: which operations run in low precision, which in float32, as on CUDA.
 
 torch has the mechanism for every device type but leaves the lists to it. These are CUDA's, from ATen/autocast_mode.h.
-Each of these operations gets a kernel that converts its arguments and calls it again with autocast left out.
+Each of these operations gets a kernel that converts its arguments and calls it again with autocast left out. CUDA's are
+of C++, so that a conversion costs the simulated host what autograd's operations do, not Python's.
 """
+
+from contextlib import nullcontext
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
+
+from d2lmini.sim.device.state import state
 
 _KEY = torch._C.DispatchKey.AutocastPrivateUse1
 _LOW_TYPES = (torch.float16, torch.bfloat16)
@@ -31,7 +36,8 @@ def _install(library, name, convert):
 
     def kernel(*args, **kwargs):
         with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(_KEY)):
-            args, kwargs = convert(args, kwargs)
+            with state.clock.from_cpp() if state.clock is not None else nullcontext():
+                args, kwargs = convert(args, kwargs)
             return operation(*args, **kwargs)
 
     library.impl(name, kernel)
