@@ -2,14 +2,14 @@
 
 import math
 
-from d2lmini.checks.mechanism import Wrong, attempt, check, listed, number, typed
+from d2lmini.checks.mechanism import Wrong, attempt, check, listed, many, number, typed
 
 
 @check
 def node_bytes(function):
     """``function(nbytes, nodes, per_node)``: bytes that leave a node in a flat ring, and with two levels."""
     for nbytes, nodes, each in ((4800, 2, 2), (4800, 4, 8), (1200, 3, 4), (960, 1, 8), (960, 5, 1), (1, 2, 1)):
-        given, ranks = f"{nbytes} bytes, {nodes} nodes of {each}", nodes * each
+        given, ranks = f"{nbytes} bytes, {many(nodes, 'node')} of {each}", nodes * each
         answer = attempt(function, nbytes, nodes, each, given=given)
         got = list(map(number, listed(answer) or []))
         if len(got) != 2 or None in got:

@@ -102,7 +102,7 @@ def _hint(got, ready, takes):
 @check
 def hiding_batch(function):
     """``function(flops_per_s, bytes_per_s, gpus, gradient_bytes)``: the least examples a GPU that hide gradients."""
-    for flops, rate, gpus, size in ((4e12, 1e9, 2, 2), (1e12, 1e9, 2, 2), (1e15, 4e11, 8, 2), (1.2e13, 1e10, 8, 4),
+    for flops, rate, gpus, size in ((4e12, 1e9, 4, 2), (1e12, 1e9, 2, 2), (1e15, 4e11, 8, 2), (1.2e13, 1e10, 8, 4),
                                     (1e12, 5e11, 4, 2), (1e12, 1e9, 1, 4), (7e13, 3e10, 64, 4),
                                     (2.0**40, 2.0**30, 2, 2), (2.0**32, 2.0**30, 4, 2), (3e14, 1e11, 3, 1),
                                     (1e13, 7e10, 4, 2)):  # fmt: skip
@@ -154,6 +154,7 @@ def _try_steps(function, n, size, lr=0.5, beta=0.75, steps=3):
         alone.grad = sum(gradients) / size
         optimizer.step()
         _compare_step(given, parameters, velocities, before, alone.detach())
+        _compare_velocities(given, torch.cat(velocities), optimizer.state[alone]["momentum_buffer"], lr)
 
 
 def _tensor(value):
@@ -171,3 +172,11 @@ def _compare_step(given, parameters, velocities, before, want):
         place = int((parameters - want).abs().argmax())
         raise Wrong(f"{given}: parameter {place} should be {want[place]:.4f}, as on one device with the mean of all "
                     f"gradients, got {parameters[place]:.4f}")  # fmt: skip
+
+
+def _compare_velocities(given, velocities, want, lr):
+    velocities = velocities.to(want.dtype)
+    if not torch.allclose(velocities, want):
+        place = int((velocities - want).abs().argmax())
+        hint = " (the rate belongs to the step, not to the velocity)" if torch.allclose(velocities, lr * want) else ""
+        raise Wrong(f"{given}: velocity {place} should be {want[place]:.4f}, got {velocities[place]:.4f}{hint}")

@@ -169,6 +169,8 @@ def test_other_right_answers_pass(check, answer):
 
 @pytest.mark.parametrize(("check", "answer", "message"), [
     (checks.hiding_batch, lambda *given: int(exact_batch(*given)), "round up"),
+    (checks.hiding_batch, lambda f, w, p, g: math.ceil(g * f / (2 * w)), "expected 3000, got 4000 (int)"),
+    (checks.hiding_batch, lambda *given: math.ceil(2 * exact_batch(*given)), "4 operations for each weight"),
     (checks.batch_for, lambda b, t, s: 15.0, "expected a batch of 15, an int, got 15 (float)"),
     (checks.zero_bytes, lambda n, p, z, b: 2 * n * (p - 1) / p * (3 if z == 3 else 2),
      "level 2, 3 micro-batches: expected 7,200 bytes, got 3,600: 4 half rings of 1,800, yours are 2"),
