@@ -1,4 +1,4 @@
-"""The networks of published runs that no chapter trains: those of Table 7 of Shi et al. 2016, SSD300, VGG-16, GNMT.
+"""The networks of published runs that no chapter trains: Table 7's of Shi et al. 2016, SSD300, VGG-16, GNMT, BERT.
 
 Table 7's are as the paper and the authors' published scripts describe them.
 
@@ -14,7 +14,8 @@ from torch import nn
 
 from d2lmini import sim
 from d2lmini.models.alexnet import alexnet
-from d2lmini.models.resnet import resnet50, resnet56
+from d2lmini.models.resnet import Residual, conv_and_norm, resnet50
+from d2lmini.models.transformer import Attention, feed_forward
 
 WORDS, STEPS = 10_000, 32
 
@@ -35,6 +36,17 @@ class LSTM(nn.Module):
     def forward(self, words):
         """Return scores of shape (steps × batch, words) for words of shape (steps, batch)."""
         return self.out(self.lstm(self.embed(words))[0].flatten(0, 1))
+
+
+def resnet56():
+    """Return the ResNet-56 of He et al. (CVPR 2016) for pictures [n, 3, 32, 32]: three stages of nine blocks."""
+    layers, inputs = [*conv_and_norm(3, 16, 3), nn.ReLU()], 16
+    for width in [16] * 9 + [32] * 9 + [64] * 9:
+        stride = width // inputs
+        body = [*conv_and_norm(inputs, width, 3, stride), nn.ReLU(), *conv_and_norm(width, width, 3)]
+        layers.append(Residual(nn.Sequential(*body), inputs, width, stride))
+        inputs = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
 # name: (function that makes the module, shape of one batch's input)
@@ -181,3 +193,46 @@ class GNMT(nn.Module):
             new = layer(torch.cat([self.dropout(x), found], -1))
             x = x + new if number else new
         return self.out(x)
+
+
+class _BertLayer(nn.Module):
+    """Attention, then a feed-forward network; each is added to its input and the sum normalised."""
+
+    def __init__(self, width, heads, dropout, fused):
+        super().__init__()
+        self.attention, self.mlp = Attention(width, heads, dropout=dropout, fused=fused), feed_forward(width)
+        self.norms = nn.ModuleList(nn.LayerNorm(width, eps=1e-12) for _ in range(2))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        """Return (batch, length, width) for x of the same shape."""
+        x = self.norms[0](x + self.dropout(self.attention(x)))
+        return self.norms[1](x + self.dropout(self.mlp(x)))
+
+
+class Bert(nn.Module):
+    """BERT of Devlin, Chang, Lee and Toutanova (NAACL 2019): token numbers to a vector for each position.
+
+    BERT-base is the default, with 109,482,240 parameters.
+    """
+
+    def __init__(self, width=768, layers=12, heads=12, words=30522, length=512, dropout=0.1, fused=True):
+        """Take the sizes; `words` and `length` are the most that there can be, `fused` is `Attention`'s."""
+        super().__init__()
+        self.words, self.places, self.kinds = (nn.Embedding(n, width) for n in (words, length, 2))
+        self.norm, self.dropout = nn.LayerNorm(width, eps=1e-12), nn.Dropout(dropout)
+        self.layers = nn.Sequential(*(_BertLayer(width, heads, dropout, fused) for _ in range(layers)))
+        self.pooler = nn.Sequential(nn.Linear(width, width), nn.Tanh())
+
+    def forward(self, tokens, kinds=None):
+        """Return (batch, length, width) and, of the first position, (batch, width); tokens: (batch, length)."""
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        kinds = torch.zeros_like(tokens) if kinds is None else kinds
+        x = self.words(tokens) + self.places(places) + self.kinds(kinds)
+        x = self.layers(self.dropout(self.norm(x)))
+        return x, self.pooler(x[:, 0])
+
+
+def bert_large(**options):
+    """Return BERT-large, with 335,141,888 parameters."""
+    return Bert(width=1024, layers=24, heads=16, **options)

@@ -20,17 +20,14 @@ whole buffer, before a reduce_scatter and after an all_gather.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from d2lmini.hardware.catalog import GPUS, find, gpu_named, nvlink
-from d2lmini.hardware.machines import MACHINES, build, cluster
+from d2lmini.hardware.catalog import find
 from d2lmini.hardware.ring_rates import busiest_seconds_per_byte, group
 
 US = 1e-6
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "gather", "scatter")
 _DIRECT = ("alltoall", "gather", "scatter")  # messages straight between two GPUs
-DTYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double",
-          "f8e4m3", "f8e5m2")  # fmt: skip
 
 # -- what NCCL believes ----------------------------------------------------------------------------------------------
 
@@ -80,17 +77,6 @@ class Estimate:
 def seconds(operation, machine, gpus, nbytes):
     """Return the seconds of one collective over some GPUs of `machine`; see `estimate`."""
     return estimate(operation, machine, gpus, nbytes).seconds
-
-
-def row_seconds(gpu, op_name, nccl_dtype, num_gpus, nbytes):
-    """Return the seconds of one row of a table of measurements, named as nccl-tests and nvidia-smi name things.
-
-    Up to 8 GPUs are one node; more are nodes of the card's machine in `MACHINES`, or its generation's, with a network.
-    Raises ValueError, with the choices, for an unknown card, operation or type, and for GPUs that fill no whole nodes.
-    """
-    if nccl_dtype not in DTYPES:
-        raise ValueError(f"unknown type {nccl_dtype!r}: choose one of {', '.join(DTYPES)}")
-    return seconds(op_name, machine_of(gpu_named(gpu).name, num_gpus), num_gpus, nbytes)
 
 
 def estimate(operation, machine, gpus, nbytes, root=0, algorithm=None):
@@ -232,19 +218,3 @@ def _direct_seconds(ranks, nbytes, seconds_per_byte):
 
 def _pace(gpu):
     return HOPPER_PACE if gpu.released >= HOPPER else 1
-
-
-def machine_of(card, gpus):
-    """Return a machine with so many GPUs of a card: one node, or several of its maker's kind; see `row_seconds`."""
-    if gpus <= 8:
-        return build(gpus, card)
-    if gpus % 8:
-        raise ValueError(f"expected whole nodes of 8 GPUs, got {gpus}")
-    alike = [node for node in MACHINES.values() if node.gpu.generation == GPUS[card].generation
-             and node.adapters and "EFA" not in node.network.name]  # fmt: skip; Amazon's nodes are asked for by name
-    nodes = [node for node in alike if node.gpu.name == card]
-    nodes += [replace(node, gpu=GPUS[card]) for node in alike if node.count == 8 and nvlink(GPUS[card])]
-    if not nodes:
-        known = sorted({node.gpu.name for node in MACHINES.values() if node.adapters})
-        raise ValueError(f"no machine with {card} and a network is known: choose one of {', '.join(known)}")
-    return cluster(nodes[0], -(-gpus // nodes[0].count))

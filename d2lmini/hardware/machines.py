@@ -157,11 +157,6 @@ MACHINES = {machine.name: machine for machine in (
 )}  # fmt: skip
 
 
-def slower(machine):
-    """Return `machine` with its GPUs at their base clock; raises ValueError where none is published."""
-    return replace(machine, gpu=machine.gpu.at_base_clock(), name=f"{machine.name} at base clock")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Cluster(Machine):
     """`nodes` machines like `node`; see `cluster`, which makes one."""

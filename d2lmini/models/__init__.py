@@ -1,18 +1,17 @@
-"""The networks that the chapters train, and those that the simulated clock is judged by.
+"""The networks that the chapters train or count; `benchmarks/networks.py` has more, by which the clock is judged.
 
-    lenet (with mlp and softmax_regression)    alexnet    resnet    residual
-    transformer ──▶ bert    gpt2    llama
+    lenet (with mlp and softmax_regression)    alexnet    googlenet    resnet    residual
+    transformer ──▶ gpt2    llama
 """
 
 from d2lmini.models.alexnet import WIDTHS_2014, alexnet
-from d2lmini.models.bert import Bert, bert_large
 from d2lmini.models.gpt2 import GPT2
 from d2lmini.models.lenet import MODELS, LeNet, he, lenet, lenet_params, mlp, softmax_regression
 from d2lmini.models.llama import Llama
 from d2lmini.models.residual import Residual
-from d2lmini.models.resnet import resnet50, resnet56
+from d2lmini.models.resnet import resnet50
 
 __all__ = [
-    "GPT2", "MODELS", "WIDTHS_2014", "Bert", "LeNet", "Llama", "Residual", "alexnet", "bert_large", "he", "lenet",
-    "lenet_params", "mlp", "resnet50", "resnet56", "softmax_regression",
+    "GPT2", "MODELS", "WIDTHS_2014", "LeNet", "Llama", "Residual", "alexnet", "he", "lenet", "lenet_params", "mlp",
+    "resnet50", "softmax_regression",
 ]  # fmt: skip
