@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from d2lmini.measuring.macs import layer_macs
+from d2lmini.measuring.operations import tensors
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class _Watch:
             self.calls += 1
 
         def after(layer, args, keywords, output):
-            self.note(name, layer, _tensors((args, keywords)), _tensors(output), self.running.pop())
+            self.note(name, layer, tensors((args, keywords)), tensors(output), self.running.pop())
 
         return (layer.register_forward_pre_hook(before, with_kwargs=True),
                 layer.register_forward_hook(after, with_kwargs=True))  # fmt: skip
@@ -144,7 +144,7 @@ class _Watch:
         self.counted.update(weights)
         there = {_storage(t) for t in given}
         fresh = [t for t in made if _storage(t) not in there]
-        sizes = (sum(t.nbytes for t in tensors) for tensors in (given, fresh, weights.values()))
+        sizes = (sum(t.nbytes for t in part) for part in (given, fresh, weights.values()))
         self.rows.append(Row(name, type(layer).__name__, macs, new, *sizes, self.saved.get(call, 0)))
 
     def keep(self, tensor):
@@ -164,11 +164,6 @@ class _Watch:
 
 def _storage(tensor):
     return tensor.untyped_storage()._cdata
-
-
-def _tensors(values):
-    """Return the tensors in any nest of values, each once."""
-    return list({id(t): t for t in tree_leaves(values) if isinstance(t, torch.Tensor)}.values())
 
 
 def _numbers(macs, parameters, *sizes):

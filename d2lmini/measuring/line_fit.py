@@ -84,6 +84,28 @@ def fit(sizes, seconds):
     return Fit(alpha, 1 / slope, alpha_interval, beta_interval, tuple(n.tolist()), tuple(t.tolist()))
 
 
+@dataclass(frozen=True)
+class Sweep:
+    """What was measured at several sizes: for each of `sizes`, in bytes or examples, a `timing.Measurement`."""
+
+    sizes: tuple
+    measurements: tuple
+
+    @property
+    def seconds(self):
+        """The median of each size: a copy's time, or the latency of a step."""
+        return tuple(m.median for m in self.measurements)
+
+    @property
+    def rates(self):
+        """Bytes or examples a second at each size: the throughput."""
+        return tuple(size / seconds for size, seconds in zip(self.sizes, self.seconds))
+
+    def fit(self, least=0):
+        """Return the `Fit` to the medians of the sizes of at least `least`."""
+        return fit(*zip(*[(n, t) for n, t in zip(self.sizes, self.seconds) if n >= least]))
+
+
 def _checked(sizes, seconds):
     if len(sizes) != len(seconds):
         raise ValueError(f"expected a time for each size, got {len(sizes)} sizes and {len(seconds)} times")

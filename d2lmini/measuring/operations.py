@@ -1,6 +1,8 @@
-"""Every operation of torch inside a block, handed to a function."""
+"""Every operation of torch inside a block, handed to a function, and the tensors in what it was given."""
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 
 class Reporting(TorchDispatchMode):
@@ -16,3 +18,8 @@ class Reporting(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         self.report(func, args, kwargs or {}, out)
         return out
+
+
+def tensors(values):
+    """Return the tensors in any nest of values, each once."""
+    return list({id(t): t for t in tree_leaves(values) if isinstance(t, torch.Tensor)}.values())
