@@ -21,7 +21,6 @@ class Sheet:
     """An SVG drawing of `width` × `height` pixels."""
 
     def __init__(self, width, height):
-        """Begin with nothing on it."""
         self.size, self.parts = (width, height), []
 
     def squares(self, x, y, edge, places, fill):

@@ -84,7 +84,6 @@ class Explorable:
     """What `explore` returns: it shows itself, as HTML in a page and as widgets in Jupyter."""
 
     def __init__(self, draw, alt, choices):
-        """Check that `draw` accepts every choice, needs no other argument, and that the frames are not too many."""
         self.name = getattr(draw, "__name__", "draw")
         _check_arguments(self.name, draw, choices)
         count = math.prod(len(c.values) for c in choices.values())
@@ -93,7 +92,6 @@ class Explorable:
         self.draw, self.alt, self.choices, self._html = draw, alt, choices, None
 
     def __repr__(self):
-        """Name the choices, for a place that can show neither face."""
         counts = ", ".join(f"{c.label} ({len(c.values)} values)" for c in self.choices.values())
         return f"<explorable figure {self.name}: {counts}>"
 

@@ -8,8 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from d2lmini import sim
-from d2lmini.measuring.layer_costs import profile
-from d2lmini.measuring.macs import layer_macs
+from d2lmini.measuring.layer_costs import layer_macs, profile
 from d2lmini.models.alexnet import WIDTHS_2014, alexnet
 from d2lmini.models.lenet import LeNet
 from d2lmini.models.resnet import resnet50
