@@ -145,7 +145,7 @@ def _rings(operation, ranks, nbytes):
 def _trees(ranks, nbytes):
     """Yield what else NCCL has for an all_reduce: the switch's additions, and trees over several nodes."""
     levels = math.ceil(math.log2(ranks.nodes))
-    if ranks.sharp and min(map(len, ranks.parts)) >= SHARP_RANKS:
+    if ranks.machine.sharp and min(map(len, ranks.parts)) >= SHARP_RANKS:
         yield _sharp(ranks, nbytes, levels)
     for protocol in _protocols(ranks) if ranks.nodes > 1 else ():
         hops = {ranks.inside: 2 * (max(map(len, ranks.parts)) - 1), "tree": 2 * levels}
@@ -167,8 +167,8 @@ def _candidate(algorithm, protocol, ranks, hops, passing, staying):
     fixed = START_S + ADDED_S[protocol] + hops[ranks.inside] * _hop_seconds(protocol, ranks.inside)
     if protocol == "LL":
         fixed += FILLING_S * passing / (passing + FILLED_BYTES)
-    moving = passing / rate + staying / (STAYING_SHARE * ranks.gpu.memory_bytes_per_s)
-    return believed, Estimate(_pace(ranks.gpu) * fixed + network + moving, algorithm, protocol)
+    moving = passing / rate + staying / (STAYING_SHARE * ranks.machine.gpu.memory_bytes_per_s)
+    return believed, Estimate(_pace(ranks.machine.gpu) * fixed + network + moving, algorithm, protocol)
 
 
 def _rates(protocol, ranks):
@@ -177,7 +177,8 @@ def _rates(protocol, ranks):
     if protocol == "LL" and ranks.nodes > 1:
         return (min(believed, LL_ACROSS_BYTES_PER_S),) * 2
     if protocol == "LL":
-        believed = min(believed, next(rate for month, rate in LL_BYTES_PER_S.items() if ranks.gpu.released >= month))
+        released = ranks.machine.gpu.released
+        believed = min(believed, next(rate for month, rate in LL_BYTES_PER_S.items() if released >= month))
     return believed, SHARE[protocol] * ranks.bytes_per_s
 
 
@@ -205,7 +206,7 @@ def _sharp(ranks, nbytes, levels):
     believed += max(nbytes / (SHARP_BELIEVED * ranks.node_bytes_per_s), crossing)
     fixed = START_S + SHARP_S + SHARP_FILLING_S * nbytes / (nbytes + BUSY_BYTES)
     moving = max(nbytes * (1 + 1 / per_node) / (SHARP_SHARE * ranks.node_bytes_per_s), crossing)
-    return believed, Estimate(_pace(ranks.gpu) * fixed + network + moving, "sharp", "Simple")
+    return believed, Estimate(_pace(ranks.machine.gpu) * fixed + network + moving, "sharp", "Simple")
 
 
 def _direct_seconds(ranks, nbytes, seconds_per_byte):
@@ -213,7 +214,7 @@ def _direct_seconds(ranks, nbytes, seconds_per_byte):
     filling = DIRECT_FILLING_S * nbytes / (nbytes + BUSY_BYTES) + FILLING_S * nbytes / (nbytes + FILLED_BYTES)
     fixed = START_S + DIRECT_S + PEER_S * (ranks.gpus - 1) + filling
     network = BELIEVED_HOP_S["LL"]["ring"] + _late_s(ranks) if ranks.nodes > 1 else 0
-    return _pace(ranks.gpu) * fixed + network + nbytes * seconds_per_byte / DIRECT_SHARE
+    return _pace(ranks.machine.gpu) * fixed + network + nbytes * seconds_per_byte / DIRECT_SHARE
 
 
 def _pace(gpu):
