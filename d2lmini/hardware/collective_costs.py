@@ -104,7 +104,11 @@ def estimate(operation, machine, gpus, nbytes, root=0, algorithm=None):
         candidates = [(0, Estimate(_direct_seconds(ranks, nbytes, pace), "direct", "Simple"))]
     else:
         candidates = [*_rings(operation, ranks, nbytes), *(_trees(ranks, nbytes) if operation == "all_reduce" else ())]
-    return _best(candidates, operation, algorithm)
+    if algorithm is not None:
+        there = dict.fromkeys(found.algorithm for _, found in candidates)
+        find(there, algorithm, f"algorithm for {operation} over these GPUs")
+    fit = [candidate for candidate in candidates if algorithm in (None, candidate[1].algorithm)]
+    return min(fit, key=lambda candidate: candidate[0])[1]  # what NCCL believes to be the fastest
 
 
 def _numbers(machine, gpus):
@@ -116,15 +120,6 @@ def _numbers(machine, gpus):
     if not gpus or len(set(gpus)) < len(gpus) or not all(0 <= gpu < machine.count for gpu in gpus):
         raise ValueError(f"expected different GPUs among 0 to {machine.count - 1} of {machine.name}, got {list(gpus)}")
     return tuple(gpus)
-
-
-def _best(candidates, operation, algorithm):
-    """Return what NCCL believes to be the fastest, among those of one algorithm if it is given."""
-    there = dict.fromkeys(found.algorithm for _, found in candidates)
-    if algorithm is not None:
-        find(there, algorithm, f"algorithm for {operation} over these GPUs")
-    fit = [candidate for candidate in candidates if algorithm in (None, candidate[1].algorithm)]
-    return min(fit, key=lambda candidate: candidate[0])[1]
 
 
 # -- candidates: (what NCCL believes, what it takes) -----------------------------------------------------------------
