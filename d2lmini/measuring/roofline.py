@@ -121,10 +121,6 @@ def measure_here(repeat=6):
 
 
 def measured():
-    """Return this machine's `Roof`, [(`Operation`, `Measurement`)], and where and when they were measured.
-
-    It is measured in a process of its own, without the settings that hold this one back. Raises RuntimeError with the
-    last line of what went wrong there.
-    """
+    """Return this machine's `Roof`, [(`Operation`, `Measurement`)], and where and when: see `run_unheld`."""
     (roof, rows), where = run_unheld(measure_here)
     return roof, rows, where

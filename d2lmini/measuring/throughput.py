@@ -81,10 +81,9 @@ def amdahl(serial, workers):
 def serial_fraction(workers, seconds):
     """Return the share of the work that did not get faster, fitted to the times of several numbers of workers.
 
-    Amdahl's law is a line in 1 ÷ p: the seconds that stay, and those that p workers share. It is fitted with relative
-    residuals, as `line_fit` has them; below 0 the workers are faster together than Amdahl allows, as when their caches
-    add up.
-    Raises ValueError as `line_fit.fit` does, and for times that do not fall at all.
+    Amdahl's law is a line in 1 ÷ p: the seconds that stay, and those that p workers share. Below 0 the workers are
+    faster together than Amdahl allows, as when their caches add up. Raises ValueError as `line_fit.fit` does, and for
+    times that do not fall at all.
     """
     line = line_fit.fit([1 / p for p in workers], seconds)
     return line.half / (1 + line.half)  # half: the seconds that stay ÷ those that are shared
