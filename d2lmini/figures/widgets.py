@@ -18,6 +18,7 @@ import math
 import string
 from collections.abc import Sequence
 from copy import copy
+from functools import cached_property
 from html import escape
 from pathlib import Path
 
@@ -61,7 +62,7 @@ class explore:
     """
 
     def __init__(self, draw, *, alt=None, **choices):
-        self.name, self.draw, self.alt, self._html = getattr(draw, "__name__", "draw"), draw, alt, None
+        self.name, self.draw, self.alt = getattr(draw, "__name__", "draw"), draw, alt
         self.choices = {name: _named(name, values) for name, values in choices.items()}
         _check_arguments(self.name, draw, self.choices)
         count = math.prod(len(c.values) for c in self.choices.values())
@@ -75,9 +76,7 @@ class explore:
         return f"<explorable figure {self.name}: {counts}>"
 
     def _repr_html_(self):
-        if self._html is None:
-            self._html = self._page()
-        return self._html
+        return self._page
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         bundle = {"text/plain": repr(self), "text/html": self._repr_html_()}
@@ -116,6 +115,7 @@ class explore:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise ValueError(f"{self.name} failed at {chosen}: {reason}") from error
 
+    @cached_property
     def _page(self):
         starts = tuple(c.start for c in self.choices.values())
         everything = list(itertools.product(*(range(len(c.values)) for c in self.choices.values())))

@@ -8,7 +8,6 @@ import math
 import time
 
 import torch
-from torch.utils.data import Dataset
 
 from d2lmini import sim
 
@@ -68,7 +67,7 @@ class SimulatedLoader:
             yield batch
 
 
-class Waiting(Dataset):
+class Waiting:
     """Examples that take `seconds` each to arrive, as from a slow disk: the processor has nothing to do meanwhile."""
 
     def __init__(self, count, seconds):

@@ -5,8 +5,10 @@ for large pages for big arrays, so that translating addresses costs little.
 """
 
 import time
+import timeit
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -135,9 +137,9 @@ def repeated(run, units=1, repeat=11):
     The count doubles until a lap is long enough; the shorter of two tries counts, since an interruption lengthens one.
     """
     count = 1
-    while min(_seconds(run, count), _seconds(run, count)) < LAP_S:
+    while min(timeit.repeat(partial(run, count), timer=time.perf_counter, number=1, repeat=2)) < LAP_S:
         count *= 2
-    laps = measure(lambda: run(count), repeat, warmup=0, devices=["cpu"])
+    laps = measure(partial(run, count), repeat, warmup=0, devices=["cpu"])
     return Measurement(tuple(seconds / (count * units) for seconds in laps.seconds))
 
 
@@ -149,12 +151,6 @@ def repeated_calls(function, repeat=11, units=1):
             function()
 
     return repeated(run, units, repeat)
-
-
-def _seconds(run, count):
-    start = time.perf_counter()
-    run(count)
-    return time.perf_counter() - start
 
 
 def _checked(sizes, least, overhead=0.0):
