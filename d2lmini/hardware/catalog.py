@@ -111,21 +111,14 @@ def nvlink(gpu):
 
 def check():
     """Return one line for every figure that does not follow from the others within 1 %; an empty list is good."""
-    wrong = []
-    for gpu in GPUS.values():
-        wrong += _differs(gpu.name, "peak", gpu.peak_fp32_flops_per_s, gpu.cores * gpu.clock_hz * 2)
-        if gpu.memory_transfers_per_s is not None:
-            expected = gpu.memory_bits * gpu.memory_transfers_per_s / 8
-            wrong += _differs(gpu.name, "memory bandwidth", gpu.memory_bytes_per_s, expected)
-    for link in LINKS.values():
-        expected = link.lanes * link.transfers_per_s * link.coding / 8
-        wrong += _differs(link.name, "rate", link.bytes_per_s_per_direction, expected)
-    return wrong
-
-
-def _differs(name, what, given, expected):
-    off = abs(given - expected) > 0.01 * expected
-    return [f"{name}: {what} is given as {given:.4g} but the other figures make {expected:.4g}"] if off else []
+    gpus, links = GPUS.values(), LINKS.values()
+    figures = [(gpu.name, "peak", gpu.peak_fp32_flops_per_s, gpu.cores * gpu.clock_hz * 2) for gpu in gpus]
+    figures += [(gpu.name, "memory bandwidth", gpu.memory_bytes_per_s, gpu.memory_bits * gpu.memory_transfers_per_s / 8)
+                for gpu in gpus if gpu.memory_transfers_per_s is not None]  # fmt: skip
+    figures += [(link.name, "rate", link.bytes_per_s_per_direction, link.lanes * link.transfers_per_s * link.coding / 8)
+                for link in links]  # fmt: skip
+    return [f"{name}: {what} is given as {given:.4g} but the other figures make {expected:.4g}"
+            for name, what, given, expected in figures if abs(given - expected) > 0.01 * expected]  # fmt: skip
 
 
 def find(table, name, what):
