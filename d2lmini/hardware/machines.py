@@ -10,7 +10,7 @@ a host's memory. GPUs that share an adapter wait for one another there; the netw
 anything up.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from d2lmini.hardware.catalog import LINKS, NVLINKS_PER_GPU, SHARP_GENERATION, Link, find, host_link, nvlink
 from d2lmini.hardware.gpus import GPU, GPUS
@@ -196,8 +196,7 @@ def cluster(node, nodes):
         raise ValueError(f"a cluster needs at least 1 node, got {nodes}")
     if not node.adapters:
         raise ValueError(f"{node.name} has no network adapter, so it cannot be part of a cluster")
-    one = {field.name: getattr(node, field.name) for field in fields(Machine)}
-    one |= {"name": f"{nodes} × {node.name}", "count": node.count * nodes}
+    one = vars(node) | {"name": f"{nodes} × {node.name}", "count": node.count * nodes}
     return Cluster(**one, node=node, nodes=nodes)
 
 
