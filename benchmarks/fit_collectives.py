@@ -1,7 +1,7 @@
 """Fit the constants of `d2lmini/hardware/collective_costs.py` to published latencies, and say what held-out rows say.
 
-Run `python benchmarks/fit_collectives.py FILE`, a CSV file with the columns gpu, op_name, nccl_dtype, num_gpus, bytes
-and latency_ms. Two fits come first, each to a part of the rows that was fixed before any fit, and print the median
+Run `python benchmarks/fit_collectives.py FILE`, a CSV file with the columns gpu, op_name, num_gpus, bytes and
+latency_ms. Two fits come first, each to a part of the rows that was fixed before any fit, and print the median
 error on the rest: 4 GPUs for 2 and 8, all_reduce and alltoall for the other operations. The third takes all rows; its
 constants, rounded to two digits, are the module's. Errors are of logarithms, where far-off rows count less.
 """
@@ -12,8 +12,10 @@ import math
 import statistics
 import sys
 from collections import defaultdict
+from functools import cache
 
 import numpy as np
+import runs
 from scipy.optimize import least_squares
 
 from d2lmini.hardware import collective_costs as model
@@ -53,7 +55,13 @@ def put(constant, value):
 
 def simulated(row):
     """Return a row's simulated seconds."""
-    return model.row_seconds(row["gpu"], row["op_name"], row["nccl_dtype"], int(row["num_gpus"]), int(row["bytes"]))
+    gpus = int(row["num_gpus"])
+    return model.seconds(row["op_name"], _machine(row["gpu"], gpus), gpus, int(row["bytes"]))
+
+
+@cache
+def _machine(gpu, gpus):
+    return runs.machine(runs.card(gpu), gpus, most=8)
 
 
 def fit(rows):

@@ -38,11 +38,12 @@ def missing(error):
 try:
     import gpu_parts as parts
     import records
+    import stacks
     import torch
 
     from d2lmini import sim, timing
     from d2lmini.devices import cpu, processor
-    from d2lmini.hardware.catalog import gpu_named, host_link
+    from d2lmini.hardware.catalog import host_link
     from d2lmini.hardware.gpus import GPUS
     from d2lmini.timing import human
     from d2lmini.trainer.errors import first_line
@@ -101,7 +102,7 @@ def simulated_row(told):
     if told["device"] == "sim":
         return sim.machine().gpu.name, sim.machine().host_link.name
     try:
-        card = gpu_named(told["card"].removeprefix("NVIDIA GeForce "))
+        card = GPUS[stacks.card(told["card"])]
     except ValueError:
         return None, f"d2lmini/hardware/gpus.py has no row for {told['card']}, so nothing was simulated"
     return card.name, host_link(card)

@@ -90,7 +90,8 @@ def training(data, batch_size, device, rounds, workers, asked):
 def copies(devices, most):
     """Measure the copies along every route between the host and two of the devices, of 1 KiB to `most` bytes."""
     pool = min(transfers.POOL, 16 * most)
-    return {"routes": [_route(c) for c in transfers.measure_copies(*devices[:2], most=most, pool=pool)]}
+    along = transfers.routes(*devices[:2])
+    return {"routes": [_route(transfers.measure_route(way, most=most, pool=pool)) for way in along]}
 
 
 def _route(found):
@@ -168,7 +169,8 @@ def _compared(copied, stepped, most, count):
     rows = [_pair(f"step of {name}, batches of {STEPS[name][1][0]}", steps(name, "sim:0", count, None), seconds(m))
             for name, m in stepped.items()]  # fmt: skip
     wanted = {_anonymous(r["name"]): r["points"] for r in copied["routes"]}
-    for mine in transfers.measure_copies("sim:0", most=most):
+    for route in transfers.routes("sim:0"):
+        mine = transfers.measure_route(route, most=most)
         points = wanted[_anonymous(str(mine.route))]
         for place in (0, -1):
             size = points[place]["size"]["value"]

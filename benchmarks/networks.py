@@ -16,7 +16,7 @@ from torch import nn
 
 from d2lmini import sim
 from d2lmini.models.alexnet import alexnet
-from d2lmini.models.resnet import Residual, resnet50, resnet56
+from d2lmini.models.resnet import Residual, conv_and_norm, resnet50
 
 WORDS, STEPS = 10_000, 32
 
@@ -37,6 +37,17 @@ class LSTM(nn.Module):
     def forward(self, words):
         """Return scores of shape (steps × batch, words) for words of shape (steps, batch)."""
         return self.out(self.lstm(self.embed(words))[0].flatten(0, 1))
+
+
+def resnet56():
+    """Return the ResNet-56 of He et al. (CVPR 2016) for pictures [n, 3, 32, 32]: three stages of nine blocks."""
+    layers, inputs = [*conv_and_norm(3, 16, 3), nn.ReLU()], 16
+    for width in [16] * 9 + [32] * 9 + [64] * 9:
+        stride = width // inputs
+        body = [*conv_and_norm(inputs, width, 3, stride), nn.ReLU(), *conv_and_norm(width, width, 3)]
+        layers.append(Residual(nn.Sequential(*body), inputs, width, stride))
+        inputs = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
 # name: (function that makes the module, shape of one batch's input)
@@ -62,8 +73,8 @@ def vgg16():
     return nn.Sequential(*layers, nn.Flatten(), *dense, nn.Linear(4096, 1000))
 
 
-def _normed(inputs, outputs, size=1, stride=1, groups=1):
-    return nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False), nn.BatchNorm2d(outputs)
+def _grouped(width, size, stride, groups):
+    return nn.Conv2d(width, width, size, stride, size // 2, groups=groups, bias=False), nn.BatchNorm2d(width)
 
 
 class _Squeeze(nn.Module):
@@ -83,12 +94,12 @@ def resnext101(squeeze=False):
 
     squeeze: with squeeze-and-excitation, 48,955,416.
     """
-    layers, inputs = [*_normed(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)], 64
+    layers, inputs = [*conv_and_norm(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)], 64
     for width, depth in ((128, 3), (256, 4), (512, 23), (1024, 3)):
         for index in range(depth):
             stride = 2 if width > 128 and not index else 1
-            body = [*_normed(inputs, width), nn.ReLU(), *_normed(width, width, 3, stride, groups=32), nn.ReLU(),
-                    *_normed(width, 2 * width)]  # fmt: skip
+            body = [*conv_and_norm(inputs, width, 1), nn.ReLU(), *_grouped(width, 3, stride, 32), nn.ReLU(),
+                    *conv_and_norm(width, 2 * width, 1)]  # fmt: skip
             body += [_Squeeze(2 * width, width // 8, nn.ReLU)] if squeeze else []
             layers.append(Residual(nn.Sequential(*body), inputs, 2 * width, stride))
             inputs = 2 * width
@@ -101,9 +112,9 @@ class _Inverted(nn.Module):
     def __init__(self, inputs, outputs, grow, size, stride):
         super().__init__()
         wide, self.adds = inputs * grow, stride == 1 and inputs == outputs
-        first = [*_normed(inputs, wide), nn.SiLU()] if grow > 1 else []
-        self.body = nn.Sequential(*first, *_normed(wide, wide, size, stride, groups=wide), nn.SiLU(),
-                                  _Squeeze(wide, inputs // 4, nn.SiLU), *_normed(wide, outputs))  # fmt: skip
+        first = [*conv_and_norm(inputs, wide, 1), nn.SiLU()] if grow > 1 else []
+        self.body = nn.Sequential(*first, *_grouped(wide, size, stride, wide), nn.SiLU(),
+                                  _Squeeze(wide, inputs // 4, nn.SiLU), *conv_and_norm(wide, outputs, 1))  # fmt: skip
 
     def forward(self, x):
         return x + self.body(x) if self.adds else self.body(x)
@@ -116,14 +127,14 @@ def efficientnet(width=1.0, depth=1.0):
         return eights + 8 if eights < 0.9 * channels * width else eights
 
     inputs = scaled(32)
-    layers = [*_normed(3, inputs, 3, 2), nn.SiLU()]
+    layers = [*conv_and_norm(3, inputs, 3, 2), nn.SiLU()]
     for grow, channels, blocks, stride, size in ((1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3),
                                                  (6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3)):  # fmt: skip
         for index in range(math.ceil(blocks * depth)):
             layers.append(_Inverted(inputs, scaled(channels), grow, size, 1 if index else stride))
             inputs = scaled(channels)
     last = scaled(1280)
-    return nn.Sequential(*layers, *_normed(inputs, last), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+    return nn.Sequential(*layers, *conv_and_norm(inputs, last, 1), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
                          nn.Dropout(0.2), nn.Linear(last, 1000))  # fmt: skip
 
 

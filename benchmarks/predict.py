@@ -22,11 +22,14 @@ import on_ranks
 import runs
 from stacks import named_card
 
-from d2lmini.hardware import GPUS, HOST_COSTS, MACHINES, cluster, collective_costs
+from d2lmini.hardware import GPUS, HOST_COSTS, collective_costs
+from d2lmini.hardware.catalog import find
 from d2lmini.hardware.costs import operation_seconds
 from d2lmini.hardware.products import Product
 
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+NCCL_TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double",
+              "f8e4m3", "f8e5m2")  # fmt: skip
 DTYPES = {"float16": "half", "fp16": "half", "bf16": "bfloat16", "float32": "float", "fp32": "float", "": "float"}
 METRICS = "images_per_s, sequences_per_s, tokens_per_s, tokens_per_s_per_gpu, ms_per_step, busbw_GB_s, TFLOPS_achieved"
 COLUMNS = ("published", "simulated", "error", "band", "stack", "reason", "assumed")
@@ -109,10 +112,10 @@ def _collective_seconds(gpu, name, dtype, gpus, nbytes, node=None, algorithm=Non
     """
     words = re.sub(r"[^a-z]", "", name.lower()).removesuffix("perf").replace("intotensor", "")
     operation = next((known for known in collective_costs.OPERATIONS if known.replace("_", "") == words), name)
-    dtype = dtype.lower() if dtype.lower() in collective_costs.DTYPES else DTYPES.get(dtype.lower(), dtype)
-    if node is None or gpus <= 8:
-        return collective_costs.row_seconds(gpu, operation, dtype, gpus, nbytes)
-    machine = cluster(MACHINES[node], -(-gpus // 8))
+    find(dict.fromkeys(NCCL_TYPES), DTYPES.get(dtype.lower(), dtype.lower()), "type")
+    if gpus > 8 and gpus % 8 and node is None:
+        raise ValueError(f"expected whole nodes of 8 GPUs, got {gpus}")
+    machine = runs.machine(gpu, gpus, nodes=node, most=8)
     return collective_costs.estimate(operation, machine, gpus, nbytes, algorithm=algorithm).seconds
 
 
@@ -159,7 +162,7 @@ def _link(row):
     rings = "ring" if node and reduces and gpus > 16 and "HF cluster" in row["system"] else None
     seconds = _collective_seconds(gpu, row["network"], "float", gpus, nbytes, node, rings)
     tuned = rings and "NCCL's rings, as Amazon's tuner has it for 32 to 128 GPUs and 256 MB"
-    nodes = f"nodes are {node or collective_costs.machine_of(gpu, gpus).node.name}" if gpus > 8 else None
+    nodes = f"nodes are {node or runs.machine(gpu, gpus, most=8).node.name}" if gpus > 8 else None
     assumed = "; ".join(filter(None, (assumed, nodes, tuned))) or None
     bus = 1 if row["metric"].startswith("algbw") else (2 if reduces else 1) * (gpus - 1) / gpus
     band = f"{row['network']} {'over nodes' if gpus > 8 else 'in a node'}"

@@ -289,20 +289,22 @@ def gradients_seconds(run, nbytes):
     return collective_costs.seconds("all_reduce", found, run.count, nbytes)
 
 
-def machine(gpu, count, peer=True, nodes=None):
-    """Return a node of up to 16 GPUs, or nodes of the kind in `MACHINES` that cards of this generation come in.
+def machine(gpu, count, peer=True, nodes=None, most=16):
+    """Return a node of up to `most` GPUs, or nodes of the kind in `MACHINES` that cards of this generation come in.
 
-    nodes: the name of that kind. Raises ValueError where none is known.
+    nodes: the name of that kind; Amazon's are asked for by name. Raises ValueError where none is known.
     """
     if nodes and count > 8:
         return cluster(MACHINES[nodes], -(-count // 8))
-    if count <= 16:
+    if count <= most:
         return build(count, gpu) if peer else build(count, gpu, host_link(GPUS[gpu]))
-    kinds = [node for node in MACHINES.values() if node.count == 8 and node.gpu.generation == GPUS[gpu].generation]
-    if not kinds or not nvlink(GPUS[gpu]):
+    alike = [node for node in MACHINES.values() if node.gpu.generation == GPUS[gpu].generation
+             and node.count == 8 and "EFA" not in node.network.name]  # fmt: skip
+    own = [node for node in alike if node.gpu.name == gpu]
+    if not alike or not nvlink(GPUS[gpu]):
         known = ", ".join(node.gpu.name for node in MACHINES.values() if node.adapters)
-        raise ValueError(f"no machine with {gpu} and a network is known: choose one of {known}, or up to 16 GPUs")
-    return cluster(replace(kinds[0], gpu=GPUS[gpu]), -(-count // 8))
+        raise ValueError(f"no machine with {gpu} and a network is known: choose one of {known}, or up to {most} GPUs")
+    return cluster(replace((own or alike)[0], gpu=GPUS[gpu]), -(-count // 8))
 
 
 @contextlib.contextmanager

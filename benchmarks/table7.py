@@ -18,6 +18,7 @@ import argparse
 import csv
 import json
 import statistics
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from networks import NETWORKS
 from torch.utils.flop_counter import FlopCounterMode
 
 from d2lmini import sim
-from d2lmini.hardware.machines import build, slower
+from d2lmini.hardware.machines import build
 from d2lmini.measuring.operations import Reporting
 
 TABLE = Path(__file__).parent.parent / "chapters" / "data" / "shi2016_table7.csv"
@@ -54,7 +55,8 @@ def simulate(name, card):
     """Return the simulated seconds of one training step on `card`, from pageable inputs to the last update's end."""
     everything = make(name)
     step(*everything)  # makes the gradients
-    clock = sim.Clock(slower(build(1, card)), "C++")
+    machine = build(1, card)
+    clock = sim.Clock(replace(machine, gpu=machine.gpu.at_base_clock()), "C++")
     with clock.trace() as trace:
         clock.copy(None, 0, everything[2].nbytes, pinned=False, blocking=True)
         with Reporting(lambda *call: clock.operation(0, *call)):

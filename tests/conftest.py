@@ -1,6 +1,8 @@
 """What all tests share: tools/ can be imported, one browser, and files that do not disturb one another."""
 
+import ast
 import gc
+import json
 import shutil
 import signal
 import sys
@@ -9,7 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
 
 # Under nohup, or behind & in a script, SIGINT is ignored, and so it would be in the programs that tests start and
 # interrupt. A handler is not inherited; this one ignores as well.
@@ -39,6 +42,20 @@ def pytest_collection_finish():
     """Take what was imported from the garbage collector: it runs after every error, and looked at a million objects."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def taught():
+    """A function that only a chapter defines: ``taught(chapter, name, **the names that it uses)``."""
+
+    def find(chapter, name, **names):
+        cells = json.loads((ROOT / "chapters" / f"{chapter}.ipynb").read_text(encoding="utf-8"))["cells"]
+        found = [source for source in ("".join(cell["source"]) for cell in cells) if f"def {name}(" in source]
+        (tree,) = [node for node in ast.parse(found[0]).body if getattr(node, "name", None) == name]
+        exec(compile(ast.Module([tree], []), chapter, "exec"), names)
+        return names[name]
+
+    return find
 
 
 @pytest.fixture(scope="session")

@@ -82,7 +82,6 @@ class Batches:
         return len(self.images)
 
     def __len__(self):
-        """Return the number of batches in an epoch."""
         return -(-self.num_examples // self.batch_size)
 
     def __iter__(self):

@@ -85,7 +85,6 @@ class Animator:
     """
 
     def __init__(self, xlabel=None, ylabel=None, legend=None, xlim=None, ylim=None):
-        """Remember how to draw; the figure appears with the first point."""
         self.labels, self.legend, self.limits = (xlabel, ylabel), legend or [], {"xlim": xlim, "ylim": ylim}
         self.X, self.Y, self._display = [], [], None
 

@@ -1,7 +1,7 @@
 """Drawings of the tiled product and of the systolic array, for explorable figures: one SVG a frame, written by hand.
 
-A figure of a hundred frames must stay small, so equal squares are one path and letters are text. Both drawings show
-what the algorithms did: they are run on a memory, or in an array, that keeps a record.
+A figure of a hundred frames must stay small, so equal squares are one path and letters are text. The systolic array is
+drawn from what its registers held in each cycle of a run.
 """
 
 from functools import cache
@@ -11,7 +11,6 @@ from itertools import product
 import numpy as np
 
 from d2lmini.reuse import systolic
-from d2lmini.reuse.tiling import CountedMatrix, tiled_product
 
 NOW, BEFORE, NEVER, LINE, INK = "#f4a259", "#cfe3f5", "#ffffff", "#8a8a8a", "#1a1a1a"
 FONT = 'font-family="DejaVu Sans,Arial,sans-serif"'
@@ -21,7 +20,6 @@ class Sheet:
     """An SVG drawing of `width` × `height` pixels."""
 
     def __init__(self, width, height):
-        """Begin with nothing on it."""
         self.size, self.parts = (width, height), []
 
     def squares(self, x, y, edge, places, fill):
@@ -45,43 +43,12 @@ class Sheet:
         return f'<svg {head} {FONT} fill="{INK}">{"".join(self.parts)}</svg>'
 
 
-class _Recorded(CountedMatrix):
-    """A counting memory that keeps, in a list shared by all matrices, which elements each access named."""
-
-    def __init__(self, shape, name, record):
-        super().__init__(np.ones(shape))
-        self.name, self.record = name, record
-
-    def __getitem__(self, index):
-        self.record.append((self.name, _named(index, self.shape)))
-        return super().__getitem__(index)
-
-    def __setitem__(self, index, part):
-        self.record.append((self.name, _named(index, self.shape)))
-        super().__setitem__(index, part)
-
-
-def _named(index, shape):
-    rows, columns = (range(size)[part] for part, size in zip(index, shape))
-    return list(product(rows, columns))
-
-
 @cache
 def _tile_steps(n, tile):
-    """Return for each step of a tiled n×n product the places touched, as {"A": …, "B": …, "C": …}."""
-    record, steps, tile_k = [], [], n if tile == 1 else tile
-    steps_a_tile = -(-n // tile_k)
-    A, B, C = (_Recorded((n, n), name, record) for name in "ABC")
-    tiled_product(A, B, C, tile, tile, tile_k)
-    for name, places in record:
-        if name == "A":
-            steps.append({})
-        if name == "C":  # it was being summed up in all the steps that led to it
-            for step in steps[-steps_a_tile:]:
-                step["C"] = places
-        else:
-            steps[-1][name] = places
-    return steps
+    """Return for each step of `tiled_product` the places in use, as {"A": …, "B": …, "C": …}."""
+    tiles, depths = ([range(n)[i : i + edge] for i in range(0, n, edge)] for edge in (tile, n if tile == 1 else tile))
+    return [{"A": list(product(rows, depth)), "B": list(product(depth, columns)), "C": list(product(rows, columns))}
+            for rows in tiles for columns in tiles for depth in depths]  # fmt: skip
 
 
 def _tiling(n, tile, work):

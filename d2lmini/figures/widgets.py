@@ -17,7 +17,8 @@ import json
 import math
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from functools import cached_property
 from html import escape
 from pathlib import Path
 
@@ -27,80 +28,55 @@ MAX_FRAMES = 200
 MAX_BYTES = 1_000_000  # of HTML, in the notebook and in the page
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The values that one argument of `draw` can take; see `choice`."""
-
-    values: tuple
-    label: str | None = None
-    unit: str = ""
-    start: int = 0  # index into values
-
-    @property
-    def texts(self):
-        """Each value as the reader sees it, with its unit."""
-        return [f"{_text(value)} {self.unit}".strip() for value in self.values]
-
-    @property
-    def ordered(self):
-        """Whether a slider fits: text and on/off have no order."""
-        return not any(isinstance(value, (str, bool)) for value in self.values)
-
-
-def choice(values, *, label=None, unit="", start=None):
-    """Return the values of an argument, with a label (default: the argument's name), a unit and the value to start at.
+class choice:
+    """The values of an argument, with a label (default: the argument's name), a unit and the value to start at.
 
     `values` is a list, tuple, range or array of one dimension. Raises ValueError when it is none of these or is empty,
-    or when `start` is not in it (default: the first).
+    or when `start` is not in it (default: the first). start: the index of that value; texts: each value as the reader
+    sees it, with its unit; ordered: whether a slider fits, for text and on/off have no order.
     """
-    if hasattr(values, "tolist"):
-        values = values.tolist()
-    if isinstance(values, str) or not isinstance(values, Sequence):
-        raise ValueError(f"expected a list of values to choose from, got {values!r}")
-    if not values:
-        raise ValueError("expected at least one value to choose from, got none")
-    if start is not None and start not in values:
-        raise ValueError(f"expected the start {start!r} to be among the values {list(values)}")
-    return Choice(tuple(values), label, unit, 0 if start is None else list(values).index(start))
+
+    def __init__(self, values, *, label=None, unit="", start=None):
+        values = values.tolist() if hasattr(values, "tolist") else values
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            raise ValueError(f"expected a list of values to choose from, got {values!r}")
+        if not values:
+            raise ValueError("expected at least one value to choose from, got none")
+        if start is not None and start not in values:
+            raise ValueError(f"expected the start {start!r} to be among the values {list(values)}")
+        self.values, self.label, self.start = tuple(values), label, 0 if start is None else values.index(start)
+        self.texts = [f"{_text(value)} {unit}".strip() for value in values]
+        self.ordered = not any(isinstance(value, (str, bool)) for value in values)
 
 
-def explore(draw, *, alt=None, **choices):
-    """Return a figure that the reader explores: one control for each of `choices`, a frame for each combination.
+class explore:
+    """A figure that the reader explores: one control for each of `choices`, a frame for each combination.
 
     ``draw(**values)`` returns a matplotlib figure, an object with ``_repr_svg_`` or ``_repr_html_``, or text. `choices`
     gives for each argument a list of values or a `choice`. `alt` describes the picture to those who do not see it: a
-    sentence, or a function of the same arguments that returns one.
+    sentence, or a function of the same arguments that returns one. It shows itself as HTML in a page and as widgets in
+    Jupyter.
 
     Raises ValueError for choices that do not fit `draw`, for more than MAX_FRAMES combinations or MAX_BYTES of HTML,
     and when `draw` fails. Frames are drawn when first needed: in a notebook at once, so that the cell shows the error.
     """
-    figure = Explorable(draw, alt, {name: _named(name, values) for name, values in choices.items()})
-    if in_notebook():
-        figure._repr_html_()
-    return figure
 
-
-class Explorable:
-    """What `explore` returns: it shows itself, as HTML in a page and as widgets in Jupyter."""
-
-    def __init__(self, draw, alt, choices):
-        """Check that `draw` accepts every choice, needs no other argument, and that the frames are not too many."""
-        self.name = getattr(draw, "__name__", "draw")
-        _check_arguments(self.name, draw, choices)
-        count = math.prod(len(c.values) for c in choices.values())
+    def __init__(self, draw, *, alt=None, **choices):
+        self.name, self.draw, self.alt = getattr(draw, "__name__", "draw"), draw, alt
+        self.choices = {name: _named(name, values) for name, values in choices.items()}
+        _check_arguments(self.name, draw, self.choices)
+        count = math.prod(len(c.values) for c in self.choices.values())
         if count > MAX_FRAMES:
             raise ValueError(f"{self.name}: {count} combinations of values, at most {MAX_FRAMES}: offer fewer values")
-        self.draw, self.alt, self.choices, self._html = draw, alt, choices, None
+        if in_notebook():
+            self._repr_html_()
 
     def __repr__(self):
-        """Name the choices, for a place that can show neither face."""
         counts = ", ".join(f"{c.label} ({len(c.values)} values)" for c in self.choices.values())
         return f"<explorable figure {self.name}: {counts}>"
 
     def _repr_html_(self):
-        if self._html is None:
-            self._html = self._page()
-        return self._html
+        return self._page
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         bundle = {"text/plain": repr(self), "text/html": self._repr_html_()}
@@ -139,6 +115,7 @@ class Explorable:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise ValueError(f"{self.name} failed at {chosen}: {reason}") from error
 
+    @cached_property
     def _page(self):
         starts = tuple(c.start for c in self.choices.values())
         everything = list(itertools.product(*(range(len(c.values)) for c in self.choices.values())))
@@ -161,10 +138,11 @@ class Explorable:
 def _named(name, values):
     """Return a choice that has a label, and name the argument when its values are of no use."""
     try:
-        given = values if isinstance(values, Choice) else choice(values)
+        given = copy(values) if isinstance(values, choice) else choice(values)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    return replace(given, label=given.label or name.replace("_", " "))
+    given.label = given.label or name.replace("_", " ")
+    return given
 
 
 def _check_arguments(name, draw, choices):

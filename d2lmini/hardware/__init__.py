@@ -16,6 +16,6 @@
 from d2lmini.hardware.catalog import LINKS, Link
 from d2lmini.hardware.gpus import GPU, GPUS
 from d2lmini.hardware.host_costs import HOST_COSTS
-from d2lmini.hardware.machines import MACHINES, Cluster, Machine, build, cluster, slower
+from d2lmini.hardware.machines import MACHINES, Cluster, Machine, build, cluster
 
-__all__ = ["GPU", "GPUS", "HOST_COSTS", "LINKS", "MACHINES", "Cluster", "Link", "Machine", "build", "cluster", "slower"]
+__all__ = ["GPU", "GPUS", "HOST_COSTS", "LINKS", "MACHINES", "Cluster", "Link", "Machine", "build", "cluster"]

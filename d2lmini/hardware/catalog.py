@@ -7,7 +7,6 @@ twice that, and makers' leaflets often print the doubled figure. A figure that i
 bandwidth = bus width × rate ÷ 8, link rate = lanes × signalling rate × coding ÷ 8.
 """
 
-import re
 from dataclasses import dataclass, replace
 
 from d2lmini.hardware.gpus import GPUS
@@ -23,7 +22,6 @@ class Link:
     latency_s: from one end to the other for the smallest message, of a program that is under way on both. Standards do
     not give it: these are NCCL's (hop of a ring with protocol LL, src/graph/tuning.cc, 2.28), or what a network's own
     plugin tells NCCL; None where it has none.
-    bidirectional: both directions at once, each at the full rate.
     """
 
     name: str
@@ -34,7 +32,6 @@ class Link:
     bytes_per_s_per_direction: float
     latency_s: float | None
     source: str
-    bidirectional: bool = True
 
     def times(self, count):
         """Return `count` such links side by side, as several NVLinks between two GPUs are used."""
@@ -112,37 +109,16 @@ def nvlink(gpu):
     return f"NVLink{_MODULES[gpu.generation]}" if "SXM" in gpu.name else None
 
 
-def gpu_named(name):
-    """Return the GPU that `name` means: a name of the table, or one as nvidia-smi and tables of measurements write it.
-
-    "NVIDIA H100 80GB HBM3" and "H100-80GB-HBM3" mean the H100-SXM5-80GB, "H200" the H200-SXM5-141GB. Raises ValueError
-    that lists the names there are, also when several cards could be meant.
-    """
-    words = re.split(r"[ -]", re.sub(r"^(NVIDIA|Tesla|GeForce)[ -]", "", name))
-    if name in GPUS or "PCI" in name:
-        return find(GPUS, name, "GPU")
-    alike = [gpu for gpu in GPUS.values() if gpu.name.split("-")[0] == words[0] and nvlink(gpu)]
-    meant = [gpu for gpu in alike if gpu.name.split("-")[-1] in words] if len(alike) > 1 else alike
-    return meant[0] if len(meant) == 1 else find(GPUS, name, "GPU")
-
-
 def check():
     """Return one line for every figure that does not follow from the others within 1 %; an empty list is good."""
-    wrong = []
-    for gpu in GPUS.values():
-        wrong += _differs(gpu.name, "peak", gpu.peak_fp32_flops_per_s, gpu.cores * gpu.clock_hz * 2)
-        if gpu.memory_transfers_per_s is not None:
-            expected = gpu.memory_bits * gpu.memory_transfers_per_s / 8
-            wrong += _differs(gpu.name, "memory bandwidth", gpu.memory_bytes_per_s, expected)
-    for link in LINKS.values():
-        expected = link.lanes * link.transfers_per_s * link.coding / 8
-        wrong += _differs(link.name, "rate", link.bytes_per_s_per_direction, expected)
-    return wrong
-
-
-def _differs(name, what, given, expected):
-    off = abs(given - expected) > 0.01 * expected
-    return [f"{name}: {what} is given as {given:.4g} but the other figures make {expected:.4g}"] if off else []
+    gpus, links = GPUS.values(), LINKS.values()
+    figures = [(gpu.name, "peak", gpu.peak_fp32_flops_per_s, gpu.cores * gpu.clock_hz * 2) for gpu in gpus]
+    figures += [(gpu.name, "memory bandwidth", gpu.memory_bytes_per_s, gpu.memory_bits * gpu.memory_transfers_per_s / 8)
+                for gpu in gpus if gpu.memory_transfers_per_s is not None]  # fmt: skip
+    figures += [(link.name, "rate", link.bytes_per_s_per_direction, link.lanes * link.transfers_per_s * link.coding / 8)
+                for link in links]  # fmt: skip
+    return [f"{name}: {what} is given as {given:.4g} but the other figures make {expected:.4g}"
+            for name, what, given, expected in figures if abs(given - expected) > 0.01 * expected]  # fmt: skip
 
 
 def find(table, name, what):

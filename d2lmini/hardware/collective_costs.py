@@ -20,17 +20,14 @@ whole buffer, before a reduce_scatter and after an all_gather.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from d2lmini.hardware.catalog import GPUS, find, gpu_named, nvlink
-from d2lmini.hardware.machines import MACHINES, build, cluster
+from d2lmini.hardware.catalog import find
 from d2lmini.hardware.ring_rates import busiest_seconds_per_byte, group
 
 US = 1e-6
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "gather", "scatter")
 _DIRECT = ("alltoall", "gather", "scatter")  # messages straight between two GPUs
-DTYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double",
-          "f8e4m3", "f8e5m2")  # fmt: skip
 
 # -- what NCCL believes ----------------------------------------------------------------------------------------------
 
@@ -82,17 +79,6 @@ def seconds(operation, machine, gpus, nbytes):
     return estimate(operation, machine, gpus, nbytes).seconds
 
 
-def row_seconds(gpu, op_name, nccl_dtype, num_gpus, nbytes):
-    """Return the seconds of one row of a table of measurements, named as nccl-tests and nvidia-smi name things.
-
-    Up to 8 GPUs are one node; more are nodes of the card's machine in `MACHINES`, or its generation's, with a network.
-    Raises ValueError, with the choices, for an unknown card, operation or type, and for GPUs that fill no whole nodes.
-    """
-    if nccl_dtype not in DTYPES:
-        raise ValueError(f"unknown type {nccl_dtype!r}: choose one of {', '.join(DTYPES)}")
-    return seconds(op_name, machine_of(gpu_named(gpu).name, num_gpus), num_gpus, nbytes)
-
-
 def estimate(operation, machine, gpus, nbytes, root=0, algorithm=None):
     """Return the `Estimate` of one collective over some GPUs of `machine`, a `Machine` or `Cluster`.
 
@@ -118,7 +104,11 @@ def estimate(operation, machine, gpus, nbytes, root=0, algorithm=None):
         candidates = [(0, Estimate(_direct_seconds(ranks, nbytes, pace), "direct", "Simple"))]
     else:
         candidates = [*_rings(operation, ranks, nbytes), *(_trees(ranks, nbytes) if operation == "all_reduce" else ())]
-    return _best(candidates, operation, algorithm)
+    if algorithm is not None:
+        there = dict.fromkeys(found.algorithm for _, found in candidates)
+        find(there, algorithm, f"algorithm for {operation} over these GPUs")
+    fit = [candidate for candidate in candidates if algorithm in (None, candidate[1].algorithm)]
+    return min(fit, key=lambda candidate: candidate[0])[1]  # what NCCL believes to be the fastest
 
 
 def _numbers(machine, gpus):
@@ -130,15 +120,6 @@ def _numbers(machine, gpus):
     if not gpus or len(set(gpus)) < len(gpus) or not all(0 <= gpu < machine.count for gpu in gpus):
         raise ValueError(f"expected different GPUs among 0 to {machine.count - 1} of {machine.name}, got {list(gpus)}")
     return tuple(gpus)
-
-
-def _best(candidates, operation, algorithm):
-    """Return what NCCL believes to be the fastest, among those of one algorithm if it is given."""
-    there = dict.fromkeys(found.algorithm for _, found in candidates)
-    if algorithm is not None:
-        find(there, algorithm, f"algorithm for {operation} over these GPUs")
-    fit = [candidate for candidate in candidates if algorithm in (None, candidate[1].algorithm)]
-    return min(fit, key=lambda candidate: candidate[0])[1]
 
 
 # -- candidates: (what NCCL believes, what it takes) -----------------------------------------------------------------
@@ -159,7 +140,7 @@ def _rings(operation, ranks, nbytes):
 def _trees(ranks, nbytes):
     """Yield what else NCCL has for an all_reduce: the switch's additions, and trees over several nodes."""
     levels = math.ceil(math.log2(ranks.nodes))
-    if ranks.sharp and min(map(len, ranks.parts)) >= SHARP_RANKS:
+    if ranks.machine.sharp and min(map(len, ranks.parts)) >= SHARP_RANKS:
         yield _sharp(ranks, nbytes, levels)
     for protocol in _protocols(ranks) if ranks.nodes > 1 else ():
         hops = {ranks.inside: 2 * (max(map(len, ranks.parts)) - 1), "tree": 2 * levels}
@@ -181,8 +162,8 @@ def _candidate(algorithm, protocol, ranks, hops, passing, staying):
     fixed = START_S + ADDED_S[protocol] + hops[ranks.inside] * _hop_seconds(protocol, ranks.inside)
     if protocol == "LL":
         fixed += FILLING_S * passing / (passing + FILLED_BYTES)
-    moving = passing / rate + staying / (STAYING_SHARE * ranks.gpu.memory_bytes_per_s)
-    return believed, Estimate(_pace(ranks.gpu) * fixed + network + moving, algorithm, protocol)
+    moving = passing / rate + staying / (STAYING_SHARE * ranks.machine.gpu.memory_bytes_per_s)
+    return believed, Estimate(_pace(ranks.machine.gpu) * fixed + network + moving, algorithm, protocol)
 
 
 def _rates(protocol, ranks):
@@ -191,7 +172,8 @@ def _rates(protocol, ranks):
     if protocol == "LL" and ranks.nodes > 1:
         return (min(believed, LL_ACROSS_BYTES_PER_S),) * 2
     if protocol == "LL":
-        believed = min(believed, next(rate for month, rate in LL_BYTES_PER_S.items() if ranks.gpu.released >= month))
+        released = ranks.machine.gpu.released
+        believed = min(believed, next(rate for month, rate in LL_BYTES_PER_S.items() if released >= month))
     return believed, SHARE[protocol] * ranks.bytes_per_s
 
 
@@ -219,7 +201,7 @@ def _sharp(ranks, nbytes, levels):
     believed += max(nbytes / (SHARP_BELIEVED * ranks.node_bytes_per_s), crossing)
     fixed = START_S + SHARP_S + SHARP_FILLING_S * nbytes / (nbytes + BUSY_BYTES)
     moving = max(nbytes * (1 + 1 / per_node) / (SHARP_SHARE * ranks.node_bytes_per_s), crossing)
-    return believed, Estimate(_pace(ranks.gpu) * fixed + network + moving, "sharp", "Simple")
+    return believed, Estimate(_pace(ranks.machine.gpu) * fixed + network + moving, "sharp", "Simple")
 
 
 def _direct_seconds(ranks, nbytes, seconds_per_byte):
@@ -227,24 +209,8 @@ def _direct_seconds(ranks, nbytes, seconds_per_byte):
     filling = DIRECT_FILLING_S * nbytes / (nbytes + BUSY_BYTES) + FILLING_S * nbytes / (nbytes + FILLED_BYTES)
     fixed = START_S + DIRECT_S + PEER_S * (ranks.gpus - 1) + filling
     network = BELIEVED_HOP_S["LL"]["ring"] + _late_s(ranks) if ranks.nodes > 1 else 0
-    return _pace(ranks.gpu) * fixed + network + nbytes * seconds_per_byte / DIRECT_SHARE
+    return _pace(ranks.machine.gpu) * fixed + network + nbytes * seconds_per_byte / DIRECT_SHARE
 
 
 def _pace(gpu):
     return HOPPER_PACE if gpu.released >= HOPPER else 1
-
-
-def machine_of(card, gpus):
-    """Return a machine with so many GPUs of a card: one node, or several of its maker's kind; see `row_seconds`."""
-    if gpus <= 8:
-        return build(gpus, card)
-    if gpus % 8:
-        raise ValueError(f"expected whole nodes of 8 GPUs, got {gpus}")
-    alike = [node for node in MACHINES.values() if node.gpu.generation == GPUS[card].generation
-             and node.adapters and "EFA" not in node.network.name]  # fmt: skip; Amazon's nodes are asked for by name
-    nodes = [node for node in alike if node.gpu.name == card]
-    nodes += [replace(node, gpu=GPUS[card]) for node in alike if node.count == 8 and nvlink(GPUS[card])]
-    if not nodes:
-        known = sorted({node.gpu.name for node in MACHINES.values() if node.adapters})
-        raise ValueError(f"no machine with {card} and a network is known: choose one of {', '.join(known)}")
-    return cluster(nodes[0], -(-gpus // nodes[0].count))

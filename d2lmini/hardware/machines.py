@@ -10,7 +10,7 @@ a host's memory. GPUs that share an adapter wait for one another there; the netw
 anything up.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from d2lmini.hardware.catalog import LINKS, NVLINKS_PER_GPU, SHARP_GENERATION, Link, find, host_link, nvlink
 from d2lmini.hardware.gpus import GPU, GPUS
@@ -157,11 +157,6 @@ MACHINES = {machine.name: machine for machine in (
 )}  # fmt: skip
 
 
-def slower(machine):
-    """Return `machine` with its GPUs at their base clock; raises ValueError where none is published."""
-    return replace(machine, gpu=machine.gpu.at_base_clock(), name=f"{machine.name} at base clock")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Cluster(Machine):
     """`nodes` machines like `node`; see `cluster`, which makes one."""
@@ -201,8 +196,7 @@ def cluster(node, nodes):
         raise ValueError(f"a cluster needs at least 1 node, got {nodes}")
     if not node.adapters:
         raise ValueError(f"{node.name} has no network adapter, so it cannot be part of a cluster")
-    one = {field.name: getattr(node, field.name) for field in fields(Machine)}
-    one |= {"name": f"{nodes} × {node.name}", "count": node.count * nodes}
+    one = vars(node) | {"name": f"{nodes} × {node.name}", "count": node.count * nodes}
     return Cluster(**one, node=node, nodes=nodes)
 
 

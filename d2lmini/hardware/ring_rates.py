@@ -12,7 +12,6 @@ from functools import lru_cache
 from itertools import pairwise
 
 from d2lmini.hardware.costs import payload_bytes_per_s
-from d2lmini.hardware.gpus import GPU
 from d2lmini.hardware.machines import Cluster, Machine
 
 
@@ -23,18 +22,16 @@ class Group:
     machine: whose links its rings take. parts: the GPUs of each node, in the order of a ring inside it. rails: how many
     rings go side by side from node to node. inside: "NVLink" or "PCIe", what rings inside a node follow.
     node_bytes_per_s: their rate there, one direction, infinite where no node has two of the GPUs; network_bytes_per_s:
-    that of all rails together, None for one node. sharp: whether the switch adds.
-    flows: the rings as (from, to, share), of the bytes that a GPU sends in all.
+    that of all rails together, None for one node. flows: the rings as (from, to, share), of the bytes that a
+    GPU sends in all.
     """
 
-    gpu: GPU
     machine: Machine
     parts: tuple
     rails: int
     inside: str
     node_bytes_per_s: float
     network_bytes_per_s: float | None
-    sharp: bool
     flows: tuple
 
     @property
@@ -72,8 +69,8 @@ def group(machine, gpus):
     leaving = {gpu: share for gpu, _, share in across}  # where a rail leaves the node, its ring takes no link inside
     flows = [(src, dst, share * (1 - leaving.get(src, 0))) for src, dst, share in inside]
     kind = "NVLink" if node.port or node.pairs else "PCIe"
-    return Group(machine.gpu, machine, tuple(map(tuple, parts)), rails, kind, _rate(machine, inside),
-                 _rate(machine, across) if across else None, node.sharp, (*flows, *across))  # fmt: skip
+    return Group(machine, tuple(map(tuple, parts)), rails, kind, _rate(machine, inside),
+                 _rate(machine, across) if across else None, (*flows, *across))  # fmt: skip
 
 
 def _links(node, part, each):

@@ -9,8 +9,7 @@
     library_calls                                  plain loops beside torch: random numbers, transforms, products
     hidden_units                                   a step of training by the width of the network
     unheld                                         measuring in a process that no setting holds back
-    macs, layer_costs                              what a network's layers compute, keep and take
-    largest                                        the largest batch that fits, by trying
+    layer_costs                                    what a network's layers compute, keep and take
     throughput, loading                            examples a second, and what feeds them
     operations                                     what hands each operation of torch to a function
 """

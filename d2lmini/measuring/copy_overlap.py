@@ -10,8 +10,10 @@ whether or not the host waited. Only a second stream lets the copy engine and th
 """
 
 import itertools
+from functools import partial
 
 import torch
+from torch.utils._pytree import tree_map
 
 from d2lmini.devices import streams
 
@@ -24,9 +26,10 @@ def prefetch(batches, device):
     it gets, and the next. On a device without streams each batch is copied when its turn comes.
     """
     device = torch.device(device)
+    moved = partial(tree_map, lambda tensor: tensor.to(device, non_blocking=True))
     module = streams(device)
     if module is None:
-        yield from (_moved(batch, device) for batch in batches)
+        yield from map(moved, batches)
         return
     copying = module.Stream(device)
 
@@ -34,7 +37,7 @@ def prefetch(batches, device):
         # Memory of an earlier batch may be reused here: what still computes with it must have finished.
         copying.wait_stream(module.current_stream(device))
         with module.stream(copying):
-            return _moved(batch, device), copying.record_event()
+            return moved(batch), copying.record_event()
 
     iterator = iter(batches)
     waiting = [fetch(batch) for batch in itertools.islice(iterator, 1)]
@@ -43,9 +46,3 @@ def prefetch(batches, device):
         module.current_stream(device).wait_event(arrived)
         waiting = [fetch(following) for following in itertools.islice(iterator, 1)]
         yield batch
-
-
-def _moved(batch, device):
-    if isinstance(batch, (tuple, list)):
-        return type(batch)(_moved(item, device) for item in batch)
-    return batch.to(device, non_blocking=True)

@@ -6,17 +6,56 @@
 
 A layer's *working set* is what it needs at once to do its work: its inputs, its outputs and its weights. What it
 *saves* is what autograd keeps from the forward pass until the backward pass has used it.
+
+A multiply-add, MAC for short, is one multiplication whose product is added to a sum: two floating-point operations.
+Counted are those of products and convolutions, as is usual; biases, activations, pools and normalisations do a few
+operations for each number and cost their bytes. Zeros that pad a picture are multiplied too.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from d2lmini.measuring.macs import layer_macs
+from d2lmini.measuring.operations import tensors
+
+
+def linear_macs(layer, x, y):
+    """Return the MACs of a dense layer: an output sums over all inputs."""
+    return y.numel() * layer.in_features
+
+
+def conv_macs(layer, x, y):
+    """Return the MACs of a convolution: an output sums over a window in
+    each channel of its group.
+    """
+    window = math.prod(layer.kernel_size)
+    return y.numel() * window * (layer.in_channels // layer.groups)
+
+
+FORMULAS = {nn.Linear: linear_macs, nn.Conv1d: conv_macs, nn.Conv2d: conv_macs, nn.Conv3d: conv_macs}
+
+# Layers of these modules of torch.nn multiply no matrices.
+_FREE = {f"torch.nn.modules.{name}" for name in (
+    "activation", "batchnorm", "channelshuffle", "container", "dropout", "flatten", "fold", "instancenorm", "loss",
+    "normalization", "padding", "pixelshuffle", "pooling", "sparse", "upsampling")}  # fmt: skip
+
+
+def layer_macs(layer, x, y):
+    """Return the MACs of one call of `layer` with first input `x` and output `y`, or None if no formula is known.
+
+    Layers that multiply no matrices have 0. A subclass counts as its parent, whose shapes it is expected to keep.
+    """
+    for kind in type(layer).__mro__:
+        if kind in FORMULAS:
+            return FORMULAS[kind](layer, x, y)
+    if isinstance(layer, nn.MultiheadAttention):
+        return None
+    free = isinstance(layer, nn.Identity) or any(kind.__module__ in _FREE for kind in type(layer).__mro__)
+    return 0 if free else None
 
 
 @dataclass(frozen=True)
@@ -57,7 +96,6 @@ class Profile(list):
     """
 
     def __init__(self, rows, macs, parameters, saved_bytes):
-        """Take the rows and the totals, which were counted without them."""
         super().__init__(rows)
         self.macs, self.parameters, self.saved_bytes = macs, parameters, saved_bytes
         self.elsewhere_macs = macs - sum(row.macs or 0 for row in self)
@@ -131,7 +169,7 @@ class _Watch:
             self.calls += 1
 
         def after(layer, args, keywords, output):
-            self.note(name, layer, _tensors((args, keywords)), _tensors(output), self.running.pop())
+            self.note(name, layer, tensors((args, keywords)), tensors(output), self.running.pop())
 
         return (layer.register_forward_pre_hook(before, with_kwargs=True),
                 layer.register_forward_hook(after, with_kwargs=True))  # fmt: skip
@@ -144,7 +182,7 @@ class _Watch:
         self.counted.update(weights)
         there = {_storage(t) for t in given}
         fresh = [t for t in made if _storage(t) not in there]
-        sizes = (sum(t.nbytes for t in tensors) for tensors in (given, fresh, weights.values()))
+        sizes = (sum(t.nbytes for t in part) for part in (given, fresh, weights.values()))
         self.rows.append(Row(name, type(layer).__name__, macs, new, *sizes, self.saved.get(call, 0)))
 
     def keep(self, tensor):
@@ -164,11 +202,6 @@ class _Watch:
 
 def _storage(tensor):
     return tensor.untyped_storage()._cdata
-
-
-def _tensors(values):
-    """Return the tensors in any nest of values, each once."""
-    return list({id(t): t for t in tree_leaves(values) if isinstance(t, torch.Tensor)}.values())
 
 
 def _numbers(macs, parameters, *sizes):

@@ -17,11 +17,11 @@ def by_level(points, caches=None):
     caches, found, before = host.caches() if caches is None else caches, {}, 0
     for cache in caches:
         middle = math.sqrt(before * cache.nbytes) or cache.nbytes / 2
-        fitting = [point for point in points if before < point.nbytes <= middle]
+        fitting = _largest(point for point in points if before < point.nbytes <= middle)
         if fitting:
-            found[f"L{cache.level}"] = max(fitting, key=lambda point: point.nbytes)
+            found[f"L{cache.level}"] = fitting
         before = cache.nbytes
-    largest = max(points, key=lambda point: point.nbytes)
+    largest = _largest(points)
     certain = caches and largest.nbytes >= ROOM * caches[-1].nbytes
     return found | {"main memory" if certain else "largest set": largest}
 
@@ -64,32 +64,30 @@ def doubts(points, caches=None):
 
     points: those of `latency`. Half of the last cache, if it were all ours, would be much faster than the largest set.
     """
-    caches = host.caches() if caches is None else caches
-    if not caches:
-        said = ["the system says nothing of its caches"]
-    else:
-        largest = max(points, key=lambda point: point.nbytes)
-        said = [*_unreached(largest, caches[-1]), *_slow(points, largest, caches[-1])]
+    said = list(_doubts(points, host.caches() if caches is None else caches))
     if said and host.virtual():
         said.append("this is a virtual machine, which shows what its owner configured")
     return said
 
 
-def _unreached(largest, last):
-    """Say it where the largest working set is too small to be in main memory for certain."""
+def _doubts(points, caches):
+    if not caches:
+        yield "the system says nothing of its caches"
+        return
+    largest, last = _largest(points), caches[-1]
+    told = f"L{last.level} is said to have {size(last.nbytes)}"
     if largest.nbytes < ROOM * last.nbytes:
-        yield (f"L{last.level} is said to have {size(last.nbytes)}: even the largest working set, "
-               f"{size(largest.nbytes)}, is not {ROOM} times that, and part of it may stay there")  # fmt: skip
-
-
-def _slow(points, largest, last):
-    """Say it where a load from half of the last cache takes nearly as long as one from the largest working set."""
-    inside = [point for point in points if point.nbytes <= last.nbytes / 2]
-    half = max(inside, key=lambda point: point.nbytes, default=None)
+        yield (f"{told}: even the largest working set, {size(largest.nbytes)}, is not {ROOM} times that, and part of "
+               "it may stay there")  # fmt: skip
+    half = _largest(point for point in points if point.nbytes <= last.nbytes / 2)
     if half and largest.nbytes > last.nbytes and half.seconds.median > largest.seconds.median / 2:
-        yield (f"L{last.level} is said to have {size(last.nbytes)}, but in {size(half.nbytes)} a load takes "
-               f"{half.seconds.median / largest.seconds.median:.0%} of main memory's time: others share it, it is "
-               "smaller than told, or addresses are slow to translate")  # fmt: skip
+        yield (f"{told}, but in {size(half.nbytes)} a load takes {half.seconds.median / largest.seconds.median:.0%} of "
+               "main memory's time: others share it, it is smaller than told, or addresses are slow to "
+               "translate")  # fmt: skip
+
+
+def _largest(points):
+    return max(points, key=lambda point: point.nbytes, default=None)
 
 
 def size(nbytes):

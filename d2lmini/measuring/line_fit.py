@@ -68,20 +68,37 @@ def fit(sizes, seconds):
     positive, or times that do not grow with the size.
     """
     n, t = _checked(sizes, seconds)
-    rows = np.stack([1 / t, n / t], axis=1)  # [points, 2]: what α and 1 ÷ β are multiplied by
-    scale = np.linalg.norm(rows, axis=0)  # the columns differ by many powers of ten, which costs digits
-    solution, *_ = np.linalg.lstsq(rows / scale, np.ones(len(n)), rcond=None)
-    alpha, slope = (float(x) for x in solution / scale)
+    (slope, alpha), covariance = np.polyfit(n, t, 1, w=1 / t, cov=True)
     if slope <= 0:
         raise ValueError("the times do not grow with the size, so they have no rate: measure larger copies, or more")
-    variance = np.sum((1 - rows @ (alpha, slope)) ** 2) / (len(n) - 2)
-    covariance = variance * np.linalg.inv(rows.T / scale[:, None] @ (rows / scale)) / np.outer(scale, scale)
     times = float(stdtrit(len(n) - 2, (1 + CONFIDENCE) / 2))  # how many standard errors the interval reaches
-    alpha_error, slope_error = times * np.sqrt(np.diag(covariance))
+    slope_error, alpha_error = times * np.sqrt(np.diag(covariance))
     low, high = slope - slope_error, slope + slope_error
     beta_interval = float(1 / high), float(1 / low) if low > 0 else float("inf")
     alpha_interval = float(alpha - alpha_error), float(alpha + alpha_error)
-    return Fit(alpha, 1 / slope, alpha_interval, beta_interval, tuple(n.tolist()), tuple(t.tolist()))
+    return Fit(float(alpha), float(1 / slope), alpha_interval, beta_interval, tuple(n.tolist()), tuple(t.tolist()))
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What was measured at several sizes: for each of `sizes`, in bytes or examples, a `timing.Measurement`."""
+
+    sizes: tuple
+    measurements: tuple
+
+    @property
+    def seconds(self):
+        """The median of each size: a copy's time, or the latency of a step."""
+        return tuple(m.median for m in self.measurements)
+
+    @property
+    def rates(self):
+        """Bytes or examples a second at each size: the throughput."""
+        return tuple(size / seconds for size, seconds in zip(self.sizes, self.seconds))
+
+    def fit(self, least=0):
+        """Return the `Fit` to the medians of the sizes of at least `least`."""
+        return fit(*zip(*[(n, t) for n, t in zip(self.sizes, self.seconds) if n >= least]))
 
 
 def _checked(sizes, seconds):

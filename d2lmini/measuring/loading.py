@@ -8,7 +8,6 @@ import math
 import time
 
 import torch
-from torch.utils.data import Dataset
 
 from d2lmini import sim
 
@@ -37,15 +36,12 @@ class SimulatedLoader:
     """
 
     def __init__(self, batches, seconds, workers=0, prefetch=2):
-        """Take the batches as they are; making them is only waited for."""
         self.batches, self.seconds, self.workers, self.prefetch = batches, seconds, workers, prefetch
 
     def __len__(self):
-        """Return the number of batches."""
         return len(self.batches)
 
     def __iter__(self):
-        """Begin an epoch."""
         clock = sim.clock()
         return self._with_workers(clock) if self.workers else self._alone(clock)
 
@@ -71,18 +67,15 @@ class SimulatedLoader:
             yield batch
 
 
-class Waiting(Dataset):
+class Waiting:
     """Examples that take `seconds` each to arrive, as from a slow disk: the processor has nothing to do meanwhile."""
 
     def __init__(self, count, seconds):
-        """Hold `count` examples, the numbers from 0."""
         self.count, self.seconds = count, seconds
 
     def __len__(self):
-        """Return the number of examples."""
         return self.count
 
     def __getitem__(self, i):
-        """Wait, and return example i."""
         time.sleep(self.seconds)
         return torch.tensor(float(i))

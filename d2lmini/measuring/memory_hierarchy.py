@@ -5,14 +5,17 @@ for large pages for big arrays, so that translating addresses costs little.
 """
 
 import time
+import timeit
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 
 from d2lmini import devices
 from d2lmini.hardware import host
+from d2lmini.hardware.catalog import find
 from d2lmini.measuring.memory_loops import ARRAYS, compiled
 from d2lmini.timing import Measurement, measure
 
@@ -67,12 +70,10 @@ def latency(sizes=None, visits="at random"):
     ValueError for another order and for a size of less than two lines, MemoryError for more than is free, RuntimeError
     without Numba.
     """
-    if visits not in VISITS:
-        raise ValueError(f"unknown order of visits {visits!r}: choose one of {', '.join(VISITS)}")
-    chase, points = compiled("chase"), []
+    order, chase, points = find(VISITS, visits, "order of visits"), compiled("chase"), []
     for nbytes in _checked(sizes, 2 * LINE, overhead=0.5):
         lines = nbytes // LINE
-        run = _follower(chase, cycle(VISITS[visits](lines)))
+        run = _follower(chase, cycle(order(lines)))
         run(min(lines, 2**19))  # once around, so that the cache holds what it can
         points.append(Point(lines * LINE, repeated(run)))
     return points
@@ -100,11 +101,10 @@ def bandwidth(sizes=None, kernel="triad", threads=1, repeat=11):
     Raises ValueError for a kernel or number of threads that is not to be had and for a size of less than a line an
     array, MemoryError for more than is free, RuntimeError without Numba.
     """
-    if kernel not in ARRAYS:
-        raise ValueError(f"unknown kernel {kernel!r}: choose one of {', '.join(ARRAYS)}")
+    share = threads * find(ARRAYS, kernel, "kernel") * LINE
     if not 1 <= threads <= host.usable_cores():
         raise ValueError(f"expected 1 to {host.usable_cores()} threads, the cores this process may use, got {threads}")
-    loop, points, share = compiled(kernel), [], threads * ARRAYS[kernel] * LINE
+    loop, points = compiled(kernel), []
     with ThreadPoolExecutor(threads) as pool:
         for nbytes in _checked(sizes, share):
             parts = [_arguments(kernel, nbytes // share * LINE) for _ in range(threads)]
@@ -137,9 +137,9 @@ def repeated(run, units=1, repeat=11):
     The count doubles until a lap is long enough; the shorter of two tries counts, since an interruption lengthens one.
     """
     count = 1
-    while min(_seconds(run, count), _seconds(run, count)) < LAP_S:
+    while min(timeit.repeat(partial(run, count), timer=time.perf_counter, number=1, repeat=2)) < LAP_S:
         count *= 2
-    laps = measure(lambda: run(count), repeat, warmup=0, devices=["cpu"])
+    laps = measure(partial(run, count), repeat, warmup=0, devices=["cpu"])
     return Measurement(tuple(seconds / (count * units) for seconds in laps.seconds))
 
 
@@ -151,12 +151,6 @@ def repeated_calls(function, repeat=11, units=1):
             function()
 
     return repeated(run, units, repeat)
-
-
-def _seconds(run, count):
-    start = time.perf_counter()
-    run(count)
-    return time.perf_counter() - start
 
 
 def _checked(sizes, least, overhead=0.0):

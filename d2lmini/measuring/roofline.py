@@ -15,7 +15,7 @@ from d2lmini import sim
 from d2lmini.hardware import costs, host
 from d2lmini.measuring import memory_hierarchy
 from d2lmini.measuring.memory_loops import ARRAYS
-from d2lmini.measuring.operations import Reporting
+from d2lmini.measuring.operations import Reporting, tensors
 from d2lmini.measuring.unheld import run_unheld
 
 
@@ -65,7 +65,8 @@ def count(name, function, *args):
     def note(func, args, keywords, out):
         work, formula = sim.work(func, args, keywords, out), flop_registry.get(func._overloadpacket)
         if work is not None:  # its FLOPs are the simulated GPU's, which rounds up to whole tiles
-            found.append((work, formula(*args, **keywords, out_val=out) if formula else _largest((args, out))))
+            largest = max(tensor.numel() for tensor in tensors((args, out)))
+            found.append((work, formula(*args, **keywords, out_val=out) if formula else largest))
 
     with Reporting(note):
         function(*args)
@@ -120,17 +121,6 @@ def measure_here(repeat=6):
 
 
 def measured():
-    """Return this machine's `Roof`, [(`Operation`, `Measurement`)], and where and when they were measured.
-
-    It is measured in a process of its own, without the settings that hold this one back. Raises RuntimeError with the
-    last line of what went wrong there.
-    """
+    """Return this machine's `Roof`, [(`Operation`, `Measurement`)], and where and when: see `run_unheld`."""
     (roof, rows), where = run_unheld(measure_here)
     return roof, rows, where
-
-
-def _largest(value):
-    if isinstance(value, torch.Tensor):
-        return value.numel()
-    return max(map(_largest, value), default=0) if isinstance(value, (list, tuple)) else 0
-

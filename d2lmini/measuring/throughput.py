@@ -9,42 +9,15 @@ single processor approach to achieving large scale computing capabilities", AFIP
 1967): with p of them, p ÷ (1 + s·(p − 1)) times.
 """
 
-from dataclasses import dataclass
-
 import torch
 
 from d2lmini.devices import threads
 from d2lmini.measuring import line_fit
 from d2lmini.timing import Measurement, Timer, measure, simulated
 
-BATCHES = tuple(2**k for k in range(11))
 
-
-@dataclass(frozen=True)
-class Sweep:
-    """Steps on batches of several sizes: for each of `batches`, in examples, a `timing.Measurement` of one step."""
-
-    batches: tuple
-    measurements: tuple
-
-    @property
-    def seconds(self):
-        """The median of each batch size: the latency of a step."""
-        return tuple(m.median for m in self.measurements)
-
-    @property
-    def rates(self):
-        """Examples a second at each batch size: the throughput."""
-        return tuple(b / t for b, t in zip(self.batches, self.seconds))
-
-    def fit(self, least=1):
-        """Return the `line_fit.Fit` of t0 and t1 to the batches of at least `least` examples; `beta` is examples/s."""
-        points = [(b, t) for b, t in zip(self.batches, self.seconds) if b >= least]
-        return line_fit.fit(*map(list, zip(*points)))
-
-
-def measure_sweep(prepare, batches=BATCHES, device="cpu"):
-    """Measure steps on batches of several sizes and return the `Sweep`.
+def measure_sweep(prepare, batches, device="cpu"):
+    """Measure steps on batches of several sizes and return the `line_fit.Sweep`; its fit's `beta` is examples/s.
 
     prepare: a function of the batch size that returns a function without arguments, the step to measure. Simulated
     steps are exact, so 6 of them after one to warm up are enough. Raises ValueError for a batch size below 1.
@@ -53,7 +26,7 @@ def measure_sweep(prepare, batches=BATCHES, device="cpu"):
         raise ValueError(f"a batch has at least one example, got a batch size of {min(batches)}")
     repeat, warmup = (6, 1) if simulated([device]) else (7, 2)
     done = [measure(prepare(batch), repeat, warmup, [device]) for batch in batches]
-    return Sweep(tuple(batches), tuple(done))
+    return line_fit.Sweep(tuple(batches), tuple(done))
 
 
 def training_step(model, X, y, lr=0.01):
@@ -108,10 +81,9 @@ def amdahl(serial, workers):
 def serial_fraction(workers, seconds):
     """Return the share of the work that did not get faster, fitted to the times of several numbers of workers.
 
-    Amdahl's law is a line in 1 ÷ p: the seconds that stay, and those that p workers share. It is fitted with relative
-    residuals, as `line_fit` has them; below 0 the workers are faster together than Amdahl allows, as when their caches
-    add up.
-    Raises ValueError as `line_fit.fit` does, and for times that do not fall at all.
+    Amdahl's law is a line in 1 ÷ p: the seconds that stay, and those that p workers share. Below 0 the workers are
+    faster together than Amdahl allows, as when their caches add up. Raises ValueError as `line_fit.fit` does, and for
+    times that do not fall at all.
     """
     line = line_fit.fit([1 / p for p in workers], seconds)
     return line.half / (1 + line.half)  # half: the seconds that stay ÷ those that are shared

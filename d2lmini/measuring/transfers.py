@@ -1,7 +1,7 @@
 """Copies between memories: how long they take, by size, by route and by kind of host memory.
 
-`measure_copies` tries every route between the given devices: real GPUs, simulated ones or, on a machine with neither,
-from one place in the host's memory to another. On simulated GPUs the times are simulated, else measured.
+`routes` lists those between the given devices: real GPUs, simulated ones or, on a machine with neither, from one place
+in the host's memory to another. On simulated GPUs the times are simulated, else measured.
 
 Caches would flatter a measurement that copies the same bytes again and again. So each copy on the wall clock takes the
 next bytes of a pool that is larger than caches are, and comes back to the first when all others were used since. Copies
@@ -59,25 +59,11 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Copies:
-    """Measured copies along one route: for each of `sizes`, in bytes, a `timing.Measurement` of one copy.
-
-    origin: what `timing.provenance` says, a simulated machine or this one.
-    """
+class Copies(line_fit.Sweep):
+    """Measured copies along one route. origin: what `timing.provenance` says, a simulated machine or this one."""
 
     route: Route
-    sizes: tuple
-    measurements: tuple
     origin: str
-
-    @property
-    def seconds(self):
-        """The median of each size."""
-        return tuple(m.median for m in self.measurements)
-
-    def fit(self):
-        """Return the `line_fit.Fit` of α and β to the medians."""
-        return line_fit.fit(self.sizes, self.seconds)
 
 
 def routes(*devices):
@@ -93,11 +79,6 @@ def routes(*devices):
     for pair in itertools.combinations(gpus, 2):
         found += [Route(*pair), Route(*pair, staged=True)]
     return found or [Route(cpu(), cpu())]
-
-
-def measure_copies(*devices, most=SIZES[-1], sizes=SIZES, pool=POOL):
-    """Measure the copies along all `routes` between `devices`, and return a `Copies` for each."""
-    return [measure_route(route, most=most, sizes=sizes, pool=pool) for route in routes(*devices)]
 
 
 def measure_route(route, *, most=SIZES[-1], sizes=SIZES, pool=POOL):
@@ -116,7 +97,7 @@ def measure_route(route, *, most=SIZES[-1], sizes=SIZES, pool=POOL):
     stage = _ones(chosen[-1] // ITEM, cpu(), pinned=True) if route.staged else None
     with threads(1) if route.host_ends == 2 else contextlib.nullcontext():
         done = [_time(nbytes, dst, src, stage, ends) for nbytes in chosen]
-        return Copies(route, chosen, tuple(done), provenance(ends))
+        return Copies(chosen, tuple(done), route, provenance(ends))
 
 
 class _Pool:

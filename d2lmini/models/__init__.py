@@ -1,6 +1,6 @@
-"""The networks that the chapters train, and those that the simulated clock is judged by.
+"""The networks that the chapters train or count, and BERT; `benchmarks/networks.py` has more to judge the clock by.
 
-    lenet (with mlp and softmax_regression)    alexnet    resnet    residual
+    lenet (with mlp and softmax_regression)    alexnet    googlenet    resnet    residual
     transformer ──▶ bert    gpt2    llama
 """
 
@@ -10,9 +10,9 @@ from d2lmini.models.gpt2 import GPT2
 from d2lmini.models.lenet import MODELS, LeNet, he, lenet, lenet_params, mlp, softmax_regression
 from d2lmini.models.llama import Llama
 from d2lmini.models.residual import Residual
-from d2lmini.models.resnet import resnet50, resnet56
+from d2lmini.models.resnet import resnet50
 
 __all__ = [
     "GPT2", "MODELS", "WIDTHS_2014", "Bert", "LeNet", "Llama", "Residual", "alexnet", "bert_large", "he", "lenet",
-    "lenet_params", "mlp", "resnet50", "resnet56", "softmax_regression",
+    "lenet_params", "mlp", "resnet50", "softmax_regression",
 ]  # fmt: skip

@@ -1,6 +1,4 @@
-"""Residual networks of He, Zhang, Ren and Sun (CVPR 2016): ResNet-50 to 152 for ImageNet, ResNet-56 for CIFAR-10."""
-
-from functools import partial
+"""Residual networks of He, Zhang, Ren and Sun (CVPR 2016): ResNet-50 to 152 for ImageNet."""
 
 from torch import nn
 
@@ -19,30 +17,17 @@ class Residual(nn.Module):
         return nn.functional.relu(self.body(x) + self.shortcut(x))
 
 
-def _conv(inputs, outputs, size, stride=1):
+def conv_and_norm(inputs, outputs, size, stride=1):
+    """Return a convolution that keeps the size but for its stride, and a batch normalization."""
     return [nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False), nn.BatchNorm2d(outputs)]
-
-
-def _basic(inputs, width, stride):
-    body = nn.Sequential(*_conv(inputs, width, 3, stride), nn.ReLU(), *_conv(width, width, 3))
-    return Residual(body, inputs, width, stride)
 
 
 def _bottleneck(inputs, width, stride, late):
     first, second = (1, stride) if late else (stride, 1)
-    body = nn.Sequential(*_conv(inputs, width, 1, first), nn.ReLU(), *_conv(width, width, 3, second), nn.ReLU(),
-                         *_conv(width, 4 * width, 1))  # fmt: skip
+    body = nn.Sequential(*conv_and_norm(inputs, width, 1, first), nn.ReLU(),
+                         *conv_and_norm(width, width, 3, second), nn.ReLU(),
+                         *conv_and_norm(width, 4 * width, 1))  # fmt: skip
     return Residual(body, inputs, 4 * width, stride)
-
-
-def _stages(block, inputs, grow, depths, width):
-    blocks = []
-    for stage, depth in enumerate(depths):
-        for index in range(depth):
-            stride = 2 if stage and not index else 1
-            blocks.append(block(inputs, width << stage, stride))
-            inputs = grow * (width << stage)
-    return [*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten()]
 
 
 def resnet50(late_stride=False, depths=(3, 4, 6, 3)):
@@ -52,12 +37,10 @@ def resnet50(late_stride=False, depths=(3, 4, 6, 3)):
     it, as the paper does; that takes 4.09 in place of 3.86 thousand million multiply-adds a picture.
     depths: the blocks of each stage; (3, 4, 23, 3) makes ResNet-101 and (3, 8, 36, 3) ResNet-152.
     """
-    stem = [*_conv(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    block = partial(_bottleneck, late=late_stride)
-    return nn.Sequential(*stem, *_stages(block, 64, 4, depths, 64), nn.Linear(2048, 1000))
-
-
-def resnet56():
-    """Return the ResNet-56 for pictures [n, 3, 32, 32]: three stages of nine blocks of 16, 32 and 64 channels."""
-    stem = [*_conv(3, 16, 3), nn.ReLU()]
-    return nn.Sequential(*stem, *_stages(_basic, 16, 1, (9, 9, 9), 16), nn.Linear(64, 10))
+    layers, inputs = [*conv_and_norm(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)], 64
+    for stage, depth in enumerate(depths):
+        for index in range(depth):
+            stride = 2 if stage and not index else 1
+            layers.append(_bottleneck(inputs, 64 << stage, stride, late_stride))
+            inputs = 256 << stage
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))

@@ -24,19 +24,18 @@ class Attention(nn.Module):
     def forward(self, x):
         """Return (batch, length, width) for x of the same shape."""
         q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, -1))
-        mixed = self._fused(q, k, v) if self.fused else self._written_out(q, k, v)
+        attend = scaled_dot_product_attention if self.fused else _written_out
+        dropout = self.dropout if self.training else 0.0
+        mixed = attend(q, k, v, is_causal=self.causal, dropout_p=dropout)
         return self.out(mixed.transpose(1, 2).flatten(-2))
 
-    def _fused(self, q, k, v):
-        dropout = self.dropout if self.training else 0.0
-        return scaled_dot_product_attention(q, k, v, is_causal=self.causal, dropout_p=dropout)
 
-    def _written_out(self, q, k, v):
-        scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
-        if self.causal:
-            length = q.shape[-2]
-            scores = scores.masked_fill(scores.new_ones(length, length, dtype=bool).triu(1), float("-inf"))
-        return nn.functional.dropout(scores.softmax(-1), self.dropout, self.training) @ v
+def _written_out(q, k, v, is_causal, dropout_p):
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    if is_causal:
+        length = q.shape[-2]
+        scores = scores.masked_fill(scores.new_ones(length, length, dtype=bool).triu(1), float("-inf"))
+    return nn.functional.dropout(scores.softmax(-1), dropout_p) @ v
 
 
 def feed_forward(width, approximate="none"):

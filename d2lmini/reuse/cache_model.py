@@ -16,7 +16,6 @@ class Cache:
     """
 
     def __init__(self, lines, line=8, ways=None):
-        """Make an empty cache in front of an empty memory."""
         ways = lines if ways is None else ways
         if min(lines, line, ways) < 1 or lines % ways:
             raise ValueError(f"expected at least 1 line, element and way, ways dividing lines: {lines}, {line}, {ways}")
@@ -66,7 +65,6 @@ class Cached:
         self.columns = len(rows[0]) if rows else 0
 
     def __getitem__(self, index):
-        """Read one element, or make a view if `index` has two slices."""
         i, j = index
         if isinstance(i, slice):
             (top, bottom, _), (left, right, _) = i.indices(self.shape[0]), j.indices(self.shape[1])
@@ -77,7 +75,6 @@ class Cached:
         return self.rows[i][j]
 
     def __setitem__(self, index, value):
-        """Write one element."""
         i, j = self._place(*index)
         self.cache.touch(self.base + i * self.columns + j, True)
         self.rows[i][j] = value

@@ -33,7 +33,6 @@ class Array:
     """
 
     def __init__(self, rows, columns, dtype=np.float64, watch=None):
-        """Make an array with empty registers."""
         if min(rows, columns) < 1:
             raise ValueError(f"an array has at least 1 row and 1 column, got {rows} × {columns}")
         self.shape, self.dtype, self.watch = (rows, columns), dtype, watch

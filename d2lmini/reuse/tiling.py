@@ -52,17 +52,6 @@ def product_sizes(A, B, C, *tile):
     return m, n, k
 
 
-def naive_product(A, B, C):
-    """Store A B in C; each thread fetches its own row of A and column of B.
-
-    On a GPU these m·n threads run side by side.
-    """
-    m, n, _ = product_sizes(A, B, C)
-    for i in range(m):
-        for j in range(n):
-            C[i, j] = A[i, :] @ B[:, j]
-
-
 def tiled_product(A, B, C, tile_m, tile_n, tile_k):
     """Store A B in C; each block of threads computes a tile of C.
 

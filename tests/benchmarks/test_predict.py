@@ -1,6 +1,7 @@
 import csv
 import json
 import math
+import re
 from functools import partial
 
 import predict
@@ -8,8 +9,10 @@ import pytest
 import runs
 import stacks
 import torch
-from networks import TransformerXL, efficientnet, resnext101, vgg16
+from networks import TransformerXL, efficientnet, resnet56, resnext101, vgg16
 
+from d2lmini.hardware import MACHINES, cluster, collective_costs
+from d2lmini.measuring import profile
 from d2lmini.models import GPT2, resnet50
 
 RUN = {"system": "DGX A100", "gpu": "A100-80GB", "count": "1", "network": "ResNet-50 inference", "precision": "TF32",
@@ -66,6 +69,7 @@ def test_what_is_not_known_is_missed_with_what_there_is(wrong):
     ("NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"), ("LambdaCloud 8xV100 16GB", "V100-SXM2-16GB"),
     ("h200_sxm", "H200-SXM5-141GB"), ("GTX 1080", "GTX 1080"), ("1080Ti", "GTX 1080 Ti"), ("P100", "P100-PCIe-16GB"),
     ("B200", "B200-SXM-180GB"), ("GH200 96GB", "GH200-96GB"), ("A10", "A10"), ("RTX 6000Ada", "RTX 6000 Ada"),
+    ("H100-80GB-HBM3", "H100-SXM5-80GB"), ("H200", "H200-SXM5-141GB"), ("A100-SXM4-80GB", "A100-SXM4-80GB"),
     ("Lambda 8x H100 80GB PCIe Gen5", "H100-PCIe-80GB"), ("1CC 8x H100 80GB SXM5", "H100-SXM5-80GB"),
 ])  # fmt: skip
 def test_cards_as_vendors_and_tables_write_them(name, meant):
@@ -194,6 +198,31 @@ def test_inference_is_of_the_card_under_which_its_source_has_it(lines, named, me
 
 def test_more_gpus_than_a_node_holds_are_nodes():
     assert (runs.machine("A100-SXM4-40GB", 8).count, runs.machine("A100-SXM4-40GB", 64).nodes) == (8, 8)
+    assert runs.machine("A100-SXM4-40GB", 64).network == MACHINES["DGX-A100"].network  # Amazon's have slower links
+    assert runs.machine("H200-SXM5-141GB", 16, most=8).node == MACHINES["8xH200"]
+
+
+@pytest.mark.parametrize(("row", "machine", "gpus"), [
+    ({"gpu": "H100-80GB-HBM3"}, MACHINES["DGX-H100"], 8),
+    ({"op_name": "alltoall", "num_gpus": "16"}, cluster(MACHINES["DGX-A100"], 2), 16),
+    ({"gpu": "V100-SXM2-32GB", "op_name": "alltoall", "num_gpus": "16"}, cluster(MACHINES["DGX-1-V100"], 2), 16),
+])  # fmt: skip
+def test_collectives_run_on_the_machine_of_their_cards(row, machine, gpus):
+    (found,) = predict.predict([COLLECTIVE | row])
+    expected = collective_costs.seconds((COLLECTIVE | row)["op_name"], machine, gpus, 2**20)
+    assert found["simulated"] == expected * 1e3
+
+
+@pytest.mark.parametrize(("row", "reason"), [
+    ({"gpu": "H900"}, "unknown GPU 'H900': choose one of .*H100-SXM5-80GB"),
+    ({"op_name": "all_shout"}, "unknown operation 'all_shout': choose one of all_reduce, "),
+    ({"nccl_dtype": "quarter"}, "unknown type 'quarter': choose one of .*half"),
+    ({"num_gpus": "12"}, "whole nodes of 8 GPUs, got 12"),
+    ({"gpu": "L40S", "num_gpus": "16"}, "L40S .* choose one of .*A100-SXM4-80GB"),
+])  # fmt: skip
+def test_collectives_that_cannot_be_are_missed_with_the_reason(row, reason):
+    (missed,) = predict.predict([COLLECTIVE | row])
+    assert re.search(reason, missed["reason"])
 
 
 @pytest.mark.parametrize(("spelled", "meant"), [
@@ -255,6 +284,7 @@ def test_gradients_hidden_behind_backward_cost_nothing():
 # As torchvision's and timm's documentation and Hugging Face's configurations have them.
 @pytest.mark.parametrize(("make", "count"), [
     (partial(resnet50, depths=(3, 4, 23, 3)), 44_549_160), (partial(resnet50, depths=(3, 8, 36, 3)), 60_192_808),
+    (resnet56, 855_770),
     (vgg16, 138_357_544), (partial(GPT2, width=1024, layers=24, heads=16), 354_823_168),
     (resnext101, 44_177_704), (partial(resnext101, squeeze=True), 48_955_416), (efficientnet, 5_288_548),
     (partial(efficientnet, 1.4, 1.8), 19_341_616), (partial(GPT2, width=1280, layers=36, heads=20), 774_030_080),
@@ -274,6 +304,11 @@ def test_transformer_xl_scores_rare_words_in_their_groups_and_trains_all_it_has(
     assert model.loss(out * 0).item() == pytest.approx(sum(map(math.log, (20_000, 20_000, 160_000, 67_735))))
     model.loss(out).backward()
     assert all(p.grad is not None for p in model.parameters())
+
+
+def test_resnet56_does_its_published_arithmetic():
+    with torch.device("meta"):
+        assert round(profile(resnet56(), torch.empty(1, 3, 32, 32)).macs / 1e9, 2) == 0.13
 
 
 ON_RANKS = {"system": "HF cluster", "gpu": "H100", "count": "2", "network": "3B, TP", "precision": "bf16",

@@ -3,10 +3,13 @@
 import re
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 
+from d2lmini.figures import reuse_frames
 from d2lmini.figures.reuse_frames import NOW, systolic_alt, systolic_array, tiling, tiling_alt
 from d2lmini.reuse.array_cost import DATAFLOWS
+from d2lmini.reuse.tiling import CountedMatrix, tiled_product
 
 
 def filled(sheet, colour):
@@ -33,6 +36,35 @@ def test_tiling_where_the_tiles_do_not_divide():
     assert "8 elements fetched so far" in words(tiling(2, 8, n=3))
     assert "12 elements fetched so far" in words(tiling(2, 9, n=3))  # a column of two and a row of two
     assert "36 elements fetched" in tiling_alt(2, 27, n=3)
+
+
+class Recorded(CountedMatrix):
+    """A counting memory that notes the places of each access in a list."""
+
+    def __init__(self, n, name, record):
+        super().__init__(np.ones((n, n)))
+        self.name, self.record, self.places = name, record, np.arange(n * n).reshape(n, n)
+
+    def __getitem__(self, index):
+        self.record.append((self.name, self.places[index]))
+        return super().__getitem__(index)
+
+    def __setitem__(self, index, part):
+        self.record.append((self.name, self.places[index]))
+        super().__setitem__(index, part)
+
+
+@pytest.mark.parametrize(("n", "tile"), [(6, 1), (6, 2), (6, 6), (5, 3), (7, 2)])
+def test_tiling_draws_the_tiles_that_the_product_fetches_and_stores(n, tile):
+    record, depth = [], n if tile == 1 else tile
+    tiled_product(*(Recorded(n, name, record) for name in "ABC"), tile, tile, depth)
+    drawn = [{name: np.array([i * n + j for i, j in places]) for name, places in step.items()}
+             for step in reuse_frames._tile_steps(n, tile)]  # fmt: skip
+    each = -(-n // depth)  # steps before a tile of C is stored
+    told = [(name, step[name]) for k, step in enumerate(drawn, 1) for name in ("ABC" if k % each == 0 else "AB")]
+    assert [name for name, _ in told] == [name for name, _ in record]
+    assert all(np.array_equal(a, b.ravel()) for (_, a), (_, b) in zip(told, record, strict=True))
+    assert all(np.array_equal(step["C"], drawn[k - k % each]["C"]) for k, step in enumerate(drawn))
 
 
 def test_tiling_says_which_tiles_are_in_use():

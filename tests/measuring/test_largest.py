@@ -1,12 +1,12 @@
-import pytest
+"""The search that the chapter on working sets defines."""
 
-from d2lmini.measuring.largest import largest
+import pytest
 
 
 @pytest.mark.parametrize("limit", [2**30, 5])
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 7, 8, 9, 100, 1023])
-def test_largest(n, limit):
-    asked = []
+def test_largest(taught, n, limit):
+    largest, asked = taught("working-sets", "largest"), []
 
     def fits(batch):
         asked.append(batch)

@@ -8,7 +8,7 @@ import torch
 
 from d2lmini import sim
 from d2lmini.hardware.host_costs import HOST_COSTS
-from d2lmini.measuring import throughput
+from d2lmini.measuring import line_fit, throughput
 from d2lmini.models import LeNet
 from d2lmini.timing import Measurement
 
@@ -28,7 +28,7 @@ def lenet_step(batch, device):
 
 
 def exact(batches, seconds):
-    return throughput.Sweep(tuple(batches), tuple(Measurement((seconds(b),) * 6) for b in batches))
+    return line_fit.Sweep(tuple(batches), tuple(Measurement((seconds(b),) * 6) for b in batches))
 
 
 def test_sweep_of_an_exact_line_gives_it_back_also_from_its_larger_batches():
@@ -41,7 +41,7 @@ def test_sweep_of_an_exact_line_gives_it_back_also_from_its_larger_batches():
 
 def test_measured_sweep_is_of_the_right_device_and_batches(gpu):
     sweep = throughput.measure_sweep(partial(lenet_step, device=gpu), [1, 64], gpu)
-    assert sweep.batches == (1, 64)
+    assert sweep.sizes == (1, 64)
     assert sweep.seconds[0] < sweep.seconds[1] < 64 * sweep.seconds[0]
     with pytest.raises(ValueError, match="got a batch size of 0"):
         throughput.measure_sweep(lambda batch: None, [4, 0])

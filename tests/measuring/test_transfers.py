@@ -1,5 +1,7 @@
 """Copies: simulated ones against the model to the last digit, real ones by what must hold, and every refusal."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -45,7 +47,8 @@ def modelled(route, nbytes):
 
 
 def test_simulated_copies_take_what_the_model_says_and_the_fit_finds_its_constants(gpus):
-    for copies in transfers.measure_copies(*gpus, sizes=FEW):
+    for route in transfers.routes(*gpus):
+        copies = transfers.measure_route(route, sizes=FEW)
         assert copies.origin == "simulated on 2 × V100-SXM2-16GB, PCIe3-x16"
         assert copies.sizes == FEW
         if copies.route.src == copies.route.dst:  # within a GPU a copy is an operation: it reads and writes
@@ -78,7 +81,8 @@ def test_every_byte_crosses_the_wires_of_its_route(gpus, route, wires, staged):
 
 def test_copies_within_the_host_are_measured_on_one_thread():
     with threads(3):
-        (copies,) = transfers.measure_copies("cpu", sizes=FEW[::-1], most=256 * KIB, pool=4 * MIB)
+        (route,) = transfers.routes("cpu")
+        copies = transfers.measure_route(route, sizes=FEW[::-1], most=256 * KIB, pool=4 * MIB)
         assert torch.get_num_threads() == 3
     assert copies.sizes == FEW[:3]
     assert copies.origin.startswith("measured on ")
@@ -114,8 +118,9 @@ def test_large_copies_are_repeated_less_and_small_ones_timed_together(nbytes, re
 
 
 def refused(error, message, *devices, **options):
+    routes = transfers.routes(*devices)
     with pytest.raises(error, match=message) as caught:
-        transfers.measure_copies(*devices, **options)
+        list(map(partial(transfers.measure_route, **options), routes))
     assert "\n" not in str(caught.value)
 
 
@@ -148,6 +153,7 @@ def test_more_than_the_host_has_free(gpus, monkeypatch):
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_real_cuda():
-    for copies in transfers.measure_copies("cuda:0", sizes=FEW):
+    for route in transfers.routes("cuda:0"):
+        copies = transfers.measure_route(route, sizes=FEW)
         assert copies.origin.startswith("measured on ")
         assert copies.fit().beta > 0

@@ -10,14 +10,7 @@ import pytest
 from d2lmini.hardware.catalog import GPUS
 from d2lmini.reuse.cache_model import Cache
 from d2lmini.reuse.loop_order import compiled, loops_ijk, loops_ikj, loops_packed, loops_tiled
-from d2lmini.reuse.tiling import (
-    CountedMatrix,
-    fewest_words,
-    intensity,
-    naive_product,
-    product_sizes,
-    tiled_product,
-)
+from d2lmini.reuse.tiling import CountedMatrix, fewest_words, intensity, product_sizes, tiled_product
 
 # Sizes that divide, that do not, and at the edge.
 SHAPES = [(4, 4, 4), (6, 9, 3), (7, 5, 3), (1, 1, 1), (5, 1, 2), (1, 6, 4), (0, 3, 2), (3, 0, 2), (3, 2, 0)]
@@ -36,13 +29,13 @@ def counted(m, n, k):
 
 @pytest.mark.parametrize("tile", [*TILES, None])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_products_fetch_what_the_formula_says(shape, tile):
+def test_products_fetch_what_the_formula_says(taught, shape, tile):
     m, n, k = shape
     A, B, C = counted(*shape)
     if tile:
         tiled_product(A, B, C, *tile)
     else:  # the naive one: tiles of a single element, with a whole row and column at once
-        naive_product(A, B, C)
+        taught("reuse", "naive_product", product_sizes=product_sizes)(A, B, C)
     assert np.array_equal(C.values, A.values @ B.values)
     tile = tile or (1, 1)
     across, down = (-(-n // tile[1])), (-(-m // tile[0]))
@@ -66,7 +59,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"and \[3, 2\]"):
         product_sizes(A, B, C.values.T)
     with pytest.raises(ValueError, match=r"got \[4, 3\], \[2, 4\]"):
-        naive_product(B, A, C)
+        tiled_product(B, A, C, 1, 1, 1)
     for tile in ((0, 1, 1), (1, -2, 1), (1, 1, 0)):
         with pytest.raises(ValueError, match="edges must be at least 1"):
             tiled_product(A, B, C, *tile)
