@@ -15,10 +15,10 @@ import json
 import math
 import os
 import random
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from outputs import writable
 
 from d2lmini.distributed import Messages, run
 from d2lmini.timing import Measurement, Timer, human, provenance
@@ -111,7 +111,7 @@ def main():
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="bytes, multiples of 4")
     parser.add_argument("--rounds", type=int, default=25, help="measured rounds, at least 6")
     parser.add_argument("--normal", action="store_true", help="let waking threads push others aside (Linux's default)")
-    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--json", type=writable, help="also write the results to this file")
     options = parser.parse_args()
     print(provenance(["cpu"]))
     written = {"provenance": provenance(["cpu"])}

@@ -12,9 +12,9 @@ import argparse
 import json
 import random
 from functools import partial
-from pathlib import Path
 
 import torch
+from outputs import writable
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -105,7 +105,7 @@ def main():
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=["softmax", "mlp", "lenet"])
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=7, help="measured epochs of each variant, at least 6")
-    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--json", type=writable, help="also write the results to this file")
     options = parser.parse_args()
     device = d2lmini.try_gpu()
     images, labels = load(options.data, copies=4 if options.data == "digits" else 1)

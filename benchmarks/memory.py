@@ -11,6 +11,8 @@ import statistics
 import time
 from pathlib import Path
 
+from outputs import writable
+
 from d2lmini.hardware import host
 from d2lmini.measuring import memory_hierarchy, roofline
 from d2lmini.measuring.levels import answered, contrast, doubts, size
@@ -101,5 +103,5 @@ def main(file=None):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", metavar="FILE", help="write the curves here as well")
+    parser.add_argument("--json", type=writable, metavar="FILE", help="write the curves here as well")
     main(parser.parse_args().json)

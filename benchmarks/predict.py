@@ -20,6 +20,7 @@ from collections import defaultdict
 
 import on_ranks
 import runs
+from outputs import writable
 from stacks import named_card
 
 from d2lmini.hardware import GPUS, HOST_COSTS, collective_costs
@@ -253,18 +254,16 @@ def main(arguments=None):
     """Read the rows, predict and print them, and write what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", metavar="FILE", required=True, help="published measurements, CSV")
-    parser.add_argument("--json", metavar="OUT", help="write the predictions here as well")
+    parser.add_argument("--json", type=writable, metavar="OUT", help="write the predictions here as well")
     options = parser.parse_args(arguments)
     try:
         rows = read(options.rows)
-        if options.json:
-            open(options.json, "a").close()  # says at once if it cannot be written, not after all predictions
         results = predict(rows)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         sys.exit(f"predict.py: {error}")
     show(rows, results)
     if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
+        with options.json.open("w", encoding="utf-8") as file:
             json.dump(results, file, indent=1, ensure_ascii=False)
 
 

@@ -15,6 +15,7 @@ from functools import partial
 import torch
 import torch.distributed as dist
 from full_size import last_of
+from outputs import writable
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Replicate, Shard
@@ -146,7 +147,7 @@ def _tensor_parallel(model):
 def main():
     """Simulate and print the rows, and write them where asked."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", metavar="OUT", help="write the rows here")
+    parser.add_argument("--json", type=writable, metavar="OUT", help="write the rows here")
     parser.add_argument("names", nargs="*", help="only rows whose name or kind contains one of these words")
     options = parser.parse_args()
     found = []
@@ -160,7 +161,7 @@ def main():
         print(f"{row.kind:6}{row.name:34}{row.tokens_per_s:10.0f}{rate:10.0f}{rate / row.tokens_per_s - 1:+8.1%}"
               f"{row.peak_gib or 0:8.1f}{peak:8.1f} GiB  {row.assumed}", flush=True)  # fmt: skip
     if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
+        with options.json.open("w", encoding="utf-8") as file:
             json.dump(found, file, indent=1)
 
 

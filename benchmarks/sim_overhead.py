@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from outputs import writable
 from torch import nn
 
 from d2lmini import sim
@@ -177,5 +178,5 @@ def main(file=None):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", metavar="FILE", help="write the figures here as well")
+    parser.add_argument("--json", type=writable, metavar="FILE", help="write the figures here as well")
     main(parser.parse_args().json)

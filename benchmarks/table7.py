@@ -24,6 +24,7 @@ from pathlib import Path
 
 import torch
 from networks import NETWORKS
+from outputs import writable
 from torch.utils.flop_counter import FlopCounterMode
 
 from d2lmini import sim
@@ -117,11 +118,11 @@ def median(table):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", metavar="FILE", help="write the rows here as well")
+    parser.add_argument("--json", type=writable, metavar="FILE", help="write the rows here as well")
     options = parser.parse_args()
     result = rows()
     show(result)
     if options.json:
         where = f"simulated on a GTX 980 and one chip of a K80, both at base clock, torch {torch.__version__}"
         told = {"where": where, "rows": result, "median_error": median(result)}
-        Path(options.json).write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

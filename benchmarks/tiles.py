@@ -9,9 +9,9 @@ drifts drifts for all of them. The ratios are ijk ÷ variant, within one run: ab
 
 import argparse
 import json
-from pathlib import Path
 
 import torch
+from outputs import writable
 
 from d2lmini.measuring.product_loops import measure_here
 from d2lmini.timing import human, provenance
@@ -33,7 +33,7 @@ def main():
     parser.add_argument("--sizes", nargs="+", type=int, default=[256, 500, 512, 768], metavar="ROWS")
     parser.add_argument("--tile", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=7, help="measured turns of each variant, at least 6")
-    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--json", type=writable, help="also write the results to this file")
     options = parser.parse_args()
     if min([*options.sizes, options.tile]) < 1 or options.rounds < 6:
         parser.error("sizes and the tile must be at least 1, rounds at least 6")

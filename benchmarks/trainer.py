@@ -26,6 +26,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from epoch import minimal_batches
+from outputs import writable
 from torch import nn
 
 from d2lmini import sim
@@ -185,6 +186,6 @@ if __name__ == "__main__":
     parser.add_argument("--copies", type=int, default=1, help="how often the 1,500 digits are repeated")
     parser.add_argument("--batch-size", type=int, default=256, help="over all devices")
     parser.add_argument("--processes", action="store_true", help="measure two processes against one, and nothing else")
-    parser.add_argument("--json", metavar="FILE", help="write the figures here as well")
+    parser.add_argument("--json", type=writable, metavar="FILE", help="write the figures here as well")
     options = parser.parse_args()
     main(options.models, options.rounds, options.copies, options.batch_size, options.json, options.processes)

@@ -12,6 +12,7 @@ import statistics
 from pathlib import Path
 
 from copy_overlap import hidden, measure_overlap
+from outputs import writable
 
 from d2lmini.devices import cpu, try_all_gpus
 from d2lmini.measuring import line_fit, transfers
@@ -64,7 +65,7 @@ def main(file=None, most=SIZES[-1]):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", metavar="FILE", help="write the figures here as well")
+    parser.add_argument("--json", type=writable, metavar="FILE", help="write the figures here as well")
     parser.add_argument("--most", metavar="BYTES", type=int, default=SIZES[-1], help="the largest copy")
     options = parser.parse_args()
     main(options.json, options.most)

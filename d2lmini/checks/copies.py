@@ -12,7 +12,7 @@ from unittest import mock
 import torch
 
 from d2lmini import sim
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, typed
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, need_gpus, typed
 from d2lmini.checks.traced import attempt_traced
 from d2lmini.hardware import machines
 
@@ -226,8 +226,7 @@ def _slow_gpus():
 
     Afterwards the reader's own goes on.
     """
-    if not sim.is_enabled() or torch.sim.device_count() < 2:
-        sim.enable(2)
+    need_gpus(clock=False)
     slow = machines.build(torch.sim.device_count(), "GTX 580", "PCIe3-x16")
     with sim.use_clock(sim.Clock(slow, way="compiled")):
         yield

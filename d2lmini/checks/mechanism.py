@@ -18,6 +18,8 @@ from numbers import Real
 
 import torch
 
+from d2lmini import sim
+
 CHECKS = {}  # name of the exercise, as in its cells' tags -> check
 
 
@@ -85,6 +87,18 @@ def must_refuse(function, *inputs, given):
         raise Wrong(f"{given}: expected a ValueError, your code raised {_name(error)}") from error
     else:
         raise Wrong(f"{given}: expected a ValueError, your code returned {brief(result)}")
+
+
+def need_gpus(count=2, clock=True):
+    """Have `count` simulated GPUs or more that compute, with a clock if it is needed: the reader's own, or new ones.
+
+    Raises Wrong where new ones cannot take the place of the reader's, as tensors are left there.
+    """
+    if not sim.has_numbers() or torch.sim.device_count() < count or (clock and not sim.has_clock()):
+        try:
+            sim.enable(2)
+        except RuntimeError as error:
+            raise Wrong(f"to try your code takes new simulated GPUs, and they cannot be made: {error}") from error
 
 
 def brief(value):

@@ -4,16 +4,14 @@ from collections import namedtuple
 
 import torch
 
-from d2lmini import sim
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many, typed
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many, need_gpus, typed
 from d2lmini.checks.traced import attempt_traced
 
 
 @check
 def move(function):
     """``function(batch, device)``: the tensors of nested lists, tuples and dicts on `device`, none copied in vain."""
-    if not sim.is_enabled() or torch.sim.device_count() < 2:
-        sim.enable(2)
+    need_gpus(clock=False)
     for device in map(torch.device, ("cpu", "sim:0", "sim:1")):
         for name, batch in _batches().items():
             got = attempt(function, batch, device, given=f"{name}, to {device}")
@@ -69,8 +67,7 @@ def _compare_tensor(given, batch, got, device):
 @check
 def product_norms(function):
     """``function(matrices)``: the norms of each matrix times itself, on their device, without a wait of the host."""
-    if not sim.has_clock():
-        sim.enable(2)
+    need_gpus(1)
     for count in (1, 3, 5):
         _try_norms(function, count)
     return "the norms are right and stay on the device, and the host never waited"

@@ -3,7 +3,7 @@
 import torch
 
 from d2lmini import sim
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, number
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, need_gpus, number
 from d2lmini.checks.traced import attempt_traced
 
 
@@ -28,8 +28,7 @@ def causal_mask(function):
 @check
 def one_wait(function):
     """``function(losses)``: the mean of a list of losses on a device, as a float, for one wait of the host."""
-    if not sim.has_clock():
-        sim.enable(2)
+    need_gpus(1)
     for values in ([3.0], [1.0, 2.0, 6.0], [float(i * i) for i in range(9)]):
         given, want = f"{len(values)} losses on sim:0", sum(values) / len(values)
         losses = [torch.tensor(value, device="sim:0") for value in values]
@@ -47,8 +46,7 @@ def one_wait(function):
 @check
 def joined_mean(function):
     """``function(values)``, called by every rank with a vector that may be empty: the mean of all ranks' values."""
-    if not sim.has_clock() or torch.sim.device_count() < 2:
-        sim.enable(2)
+    need_gpus()
     for shards in ([[1.0, 2.0, 6.0], []], [[4.0], [8.0]], [[1.0], [2.0, 3.0]], [[], [5.0, 7.0]]):
         given = f"rank 0 with {brief(shards[0])}, rank 1 with {brief(shards[1])}"
         answers = attempt(lambda shards: sim.spawn(_rank, (function, shards), nprocs=2), shards, given=given)
@@ -67,8 +65,7 @@ def _rank(rank, function, shards):
 @check
 def placed_step(function):
     """``function(values, loss, device)``: a weight made of a list, on the device, after a step of SGD of rate 0.1."""
-    if not sim.has_clock() or torch.sim.device_count() < 2:
-        sim.enable(2)
+    need_gpus()
     for values in ([1.0, 2.0], [4.0, -1.0, 0.5], [3.0]):
         for device in ("cpu", "sim:1"):
             for power, gradient in ((2, [2 * value for value in values]), (1, [1.0] * len(values))):

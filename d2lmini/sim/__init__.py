@@ -29,8 +29,8 @@ from d2lmini.sim.model.work import work
 from d2lmini.sim.ranks import DeadlockError, MismatchError, RankError
 
 __all__ = ["Clock", "DeadlockError", "Memory", "MismatchError", "RankError", "as_cuda", "clock", "disable", "enable",
-           "has_clock", "is_enabled", "machine", "meant", "now", "one_launch", "spawn", "trace", "use_clock",
-           "work"]  # fmt: skip
+           "has_clock", "has_numbers", "is_enabled", "machine", "meant", "now", "one_launch", "spawn", "trace",
+           "use_clock", "work"]  # fmt: skip
 
 _registered = False
 _MOST = 128  # torch keeps a device's index in one signed byte
@@ -117,6 +117,11 @@ def is_enabled():
 def has_clock():
     """Return whether simulated GPUs with a simulated clock are enabled."""
     return state.clock is not None
+
+
+def has_numbers():
+    """Return whether simulated GPUs are enabled whose tensors hold numbers, not shapes only."""
+    return bool(state.gpus) and state.home.type != "meta"
 
 
 def clock():

@@ -7,6 +7,8 @@ import torch
 import torch.distributed as dist
 
 from d2lmini import checks, sim
+from d2lmini.checks import mechanism
+from d2lmini.measuring import copy_overlap
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +62,55 @@ def step_of_a_parameter(values, loss, device):
 ])  # fmt: skip
 def test_other_right_answers_pass(check, answer):
     assert check(answer)
+
+
+def moved_by_hand(batch, device):
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device)
+    if isinstance(batch, dict):
+        return {name: moved_by_hand(item, device) for name, item in batch.items()}
+    if isinstance(batch, list | tuple):
+        return getattr(type(batch), "_make", type(batch))([moved_by_hand(item, device) for item in batch])
+    return batch
+
+
+def packed(tensors, device):
+    flat = torch.cat([tensor.flatten() for tensor in tensors]).to(device)
+    return [piece.view(t.shape) for piece, t in zip(flat.split([t.numel() for t in tensors]), tensors)]
+
+
+ON_GPUS = [
+    (checks.move, moved_by_hand), (checks.pack, packed), (checks.prefetch, copy_overlap.prefetch),
+    (checks.product_norms, lambda matrices: torch.stack([(m @ m).norm() for m in matrices])),
+    (checks.one_wait, one_wait_by_a_list), (checks.joined_mean, mean_by_two_sums), (checks.placed_step, step_by_hand),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{"shapes_only": True}, {"gpus": 1, "clock": False}, None])
+@pytest.mark.parametrize(("check", "answer"), ON_GPUS)
+def test_gpus_that_a_check_can_not_use_are_replaced(check, answer, options):
+    sim.disable() if options is None else sim.enable(**options)
+    assert check(answer)
+
+
+@pytest.mark.parametrize(("needed", "options", "stays"), [
+    ({}, {"gpus": 3}, True), ({}, {"gpus": 3, "clock": False}, False), ({"clock": False}, {"clock": False}, True),
+    ({}, {"gpus": 1}, False), ({"count": 1}, {"gpus": 1}, True), ({"count": 1}, {"gpus": 1, "clock": False}, False),
+    ({"clock": False}, {"gpus": 3, "shapes_only": True}, False),
+])  # fmt: skip
+def test_gpus_that_a_check_can_use_stay(needed, options, stays):
+    sim.enable(gpu="T4", **options)
+    mechanism.need_gpus(**needed)
+    assert (sim.machine().gpu.name == "T4") == stays
+    assert sim.has_numbers()
+
+
+def test_what_is_in_the_way_of_new_gpus_is_told():
+    sim.enable(shapes_only=True)
+    kept = torch.ones(3, 5, device="sim:1")
+    told = checks.one_wait(one_wait_by_a_list).sentence
+    assert re.search(r"shape \(3, 5\): delete", told), told
+    del kept
 
 
 def moved_after(values, loss, device):

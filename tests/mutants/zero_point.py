@@ -6,5 +6,6 @@ EDITS = [
     ("zeros divide", " or 1.0", ""),
     ("the wrong sign", "round(-low / scale)", "round(low / scale)"),
     ("a code too many", "codes.clamp(0, 255).int()", "codes.int()"),
+    ("rounded twice, not to the nearest code", "torch.round(x / scale) + zero", "torch.round((x - low) / scale)"),
     ("not rounded", "torch.round(x / scale)", "x / scale"),
 ]
