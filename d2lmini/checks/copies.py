@@ -7,6 +7,7 @@ it, and the host runs ahead of the GPU: only then is it seen who forgot to wait.
 
 import contextlib
 import weakref
+from collections.abc import Iterator
 from unittest import mock
 
 import torch
@@ -36,6 +37,7 @@ def pack(function):
             _try_pack(function, name, [piece.reshape(shape) for piece, shape in zip(flat, wanted)], "sim:0")
         turned = [torch.arange(6.0).view(2, 3).T, torch.ones(2)]
         _try_pack(function, "2 tensors, the first one transposed", turned, "sim:1")
+        _try_pack(function, "2 tensors of integers", [torch.arange(6).view(2, 3), torch.tensor([2**53 + 1])], "sim:0")
     return "every tensor arrived in its shape, and there was one copy from the host, however many tensors"
 
 
@@ -45,7 +47,12 @@ def _count(shape):
 
 def _try_pack(function, name, tensors, device):
     given, device = f"{name}, to {device}", torch.device(device)
-    got, spans = attempt_traced(lambda tensors: function(tensors, device), tensors, given=given)
+
+    def run(tensors):
+        got = function(tensors, device)
+        return list(got) if isinstance(got, Iterator) else got
+
+    got, spans = attempt_traced(run, tensors, given=given)
     arrived = listed(got)
     if arrived is None or len(arrived) != len(tensors):
         raise Wrong(f"{given}: expected a list of {many(len(tensors), 'tensor')}, got {brief(got)}")
@@ -71,7 +78,8 @@ def prefetch(function):
 
     A batch's memory may be written again only when the work on it has ended, whether the function writes it, into a
     buffer that was yielded, or the allocator gives it away: it knows the stream that asked for the memory, and
-    those named to `record_stream`. At most two batches may wait on the device for their turn.
+    those named to `record_stream`. At most two batches may wait on the device for their turn, and as many be kept there
+    after it.
     """
     with _slow_gpus():
         for count in (0, 1, 2, 8):
@@ -84,7 +92,7 @@ class _Watch:
 
     def __init__(self, trace, stream):
         self.trace, self.stream = trace, stream
-        self.seen, self.places, self.asked, self.marks, self.freed = [], [], [], [], {}
+        self.seen, self.places, self.asked, self.marks, self.kept, self.freed = [], [], [], [], [], {}
 
     def yielded(self, batch):
         """Note where a batch lies, how many copies were asked for by now, and when its memory is given up."""
@@ -93,6 +101,7 @@ class _Watch:
         self.asked.append(self._copies())
         self.marks.append(self._marks(batch))
         weakref.finalize(_owner(batch), lambda: self.freed.setdefault(i, self._copies()))
+        self.kept.append(len({place.start for j, place in enumerate(self.places) if j not in self.freed}))
         self.seen.append(batch.clone())
 
     def record_stream(self, batch, stream):
@@ -187,6 +196,9 @@ def _judge_memory(given, watch, i, in_use):
     if watch.asked[i] > i + 1 + AHEAD:
         raise Wrong(f"{given}: {watch.asked[i]} copies had been asked for when batch {i} was yielded; a whole data set "
                     f"does not fit, so let at most {AHEAD} batches wait for their turn")  # fmt: skip
+    if watch.kept[i] > 1 + AHEAD:
+        raise Wrong(f"{given}: when batch {i} was yielded, the memory of {watch.kept[i]} was still taken; a whole data "
+                    "set does not fit, so keep no batch that the caller is done with")  # fmt: skip
 
 
 @check

@@ -27,6 +27,7 @@ def _batches():
         "a tensor on sim:0 and one on the CPU": [x.to("sim:0"), y],
         "a list with a tuple inside": [x, (y, x)],
         "a dict with a list inside": {"image": x, "boxes": [y, y], "name": "cat", "index": 7},
+        "a list of dicts": [{"boxes": x, "label": "cat"}, {"boxes": y, "label": None}],
         "an empty list": [],
         "a named tuple": namedtuple("Example", "image label")(x, y),
     }

@@ -27,13 +27,16 @@ def tile_reads(function):
 
 
 class _Narrow(CountedMatrix):
-    """A counting memory that remembers the widest fetch."""
+    """A counting memory that remembers the widest fetch, and the most fetched with none from `other` in between."""
 
-    widest = 0
+    widest = run = longest_run = 0
+    other = None
 
     def __getitem__(self, index):
         part = super().__getitem__(index)
         self.widest = max(self.widest, part.size)
+        self.run, self.other.run = self.run + part.size, 0
+        self.longest_run = max(self.longest_run, self.run)
         return part
 
 
@@ -58,6 +61,7 @@ def _try_register_tile(function, m, n, k, tile):
     given = f"[{m}, {k}] × [{k}, {n}], tile {tile}"
     a, b = np.arange(1, m * k + 1).reshape(m, k), 1000 * np.arange(1, k * n + 1).reshape(k, n)
     A, B, C = _Narrow(a), _Narrow(b), _Sums(np.full((m, n), -1))
+    A.other, B.other = B, A
     C.fetched, C.held = lambda: A.reads + B.reads, Counter()
 
     def run(tile):
@@ -72,6 +76,9 @@ def _try_register_tile(function, m, n, k, tile):
         raise Wrong(f"{given}: C[{i}, {j}] should be {(a @ b)[i, j]}, it is {C.values[i, j]}")
     if max(A.widest, B.widest) > tile:
         raise Wrong(f"{given}: you fetched {max(A.widest, B.widest)} elements at once; there are registers for {tile}")
+    if (longest := max(A.longest_run, B.longest_run)) > 3 * tile and k > 3:
+        raise Wrong(f"{given}: {longest} elements of one matrix were fetched and none of the other in between; "
+                    f"there are registers for {tile} of each, so use what you have before you fetch more")  # fmt: skip
     if C.reads or C.writes != m * n:
         raise Wrong(f"{given}: C was fetched {C.reads} and stored {C.writes} times; store each of its {m * n} elements "
                     "once, when its sum is complete")  # fmt: skip

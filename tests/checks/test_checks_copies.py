@@ -11,13 +11,22 @@ from d2lmini.measuring import copy_overlap, line_fit
 
 
 def packed(tensors, device):
-    flat = torch.empty(sum(t.numel() for t in tensors)).pin_memory()
+    flat = torch.empty(sum(t.numel() for t in tensors), dtype=tensors[0].dtype).pin_memory()
     torch.cat([t.reshape(-1) for t in tensors], out=flat)
     there, at, result = flat.to(device, non_blocking=True), 0, []
     for t in tensors:
         result.append(there[at : at + t.numel()].reshape(t.shape))
         at += t.numel()
     return tuple(result)
+
+
+def packed_when_asked(tensors, device):
+    yield from packed(tensors, device)
+
+
+@pytest.mark.parametrize("answer", [packed, packed_when_asked])
+def test_packing_in_other_ways_is_right(answer):
+    assert checks.pack(answer)
 
 
 @pytest.mark.parametrize(("answer", "message"), [

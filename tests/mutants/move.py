@@ -3,6 +3,8 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("a tuple becomes a list", "type(batch)(", "list("),
     ("what stands in a list is left alone", "move(item, device) for item in batch", "item for item in batch"),
     ("what stands in a dict is left alone", "key: move(value, device)", "key: value"),
+    ("a dict in a list is left alone", "[move(item, device) for",
+     "[item if isinstance(item, dict) else move(item, device) for"),
     ("the last item is dropped (off by one)", "for item in batch]", "for item in batch[:-1]]"),
     ("a named tuple is made like any other", "named = hasattr(batch, \"_make\")", "named = False"),
     ("always the first GPU", "batch.to(device)", "batch.to(device.type)"),

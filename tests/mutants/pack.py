@@ -3,6 +3,7 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("the last tensor is dropped (off by one)", "zip(pieces, tensors)", "zip(pieces, tensors[:-1])"),
     ("copied out and back in", "p.view(t.shape)", "p.view(t.shape).cpu().to(device)"),
     ("the numbers change their type", "flat.to(device)", "flat.to(device).double()"),
+    ("all numbers become float32", "tensor.reshape(-1) for", "tensor.reshape(-1).float() for"),
     ("each is laid out backwards", "tensor.reshape(-1)", "tensor.reshape(-1).flip(0)"),
 ]
 

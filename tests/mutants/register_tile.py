@@ -54,3 +54,13 @@ def register_tile(A, B, C, tile):
                 C[rows, columns] = kept[0][2]
     for rows, columns, total in kept[1:]:
         C[rows, columns] = total
+
+
+def register_tile(A, B, C, tile):
+    """All columns of A and rows of B that a tile needs are put together first, in registers that are not there."""
+    import numpy as np
+    (m, n), k = C.shape, A.shape[1]
+    for i in range(0, m, tile):
+        for j in range(0, n, tile):
+            a = np.hstack([A[i : i + tile, p : p + 1] for p in range(k)])
+            C[i : i + tile, j : j + tile] = a @ np.vstack([B[p : p + 1, j : j + tile] for p in range(k)])
