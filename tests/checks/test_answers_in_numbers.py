@@ -169,10 +169,12 @@ def test_other_right_answers_pass(check, answer):
 
 @pytest.mark.parametrize(("check", "answer", "message"), [
     (checks.hiding_batch, lambda *given: int(exact_batch(*given)), "round up"),
+    (checks.batch_for, lambda b, t, s: 16, "t0 = 100 µs, t1 = 7 µs, share 0.5: expected a batch of 15, got 16"),
     (checks.batch_for, lambda b, t, s: 15.0, "expected a batch of 15, an int, got 15 (float)"),
     (checks.zero_bytes, lambda n, p, z, b: 2 * n * (p - 1) / p * (3 if z == 3 else 2),
      "level 2, 3 micro-batches: expected 7,200 bytes, got 3,600: 4 half rings of 1,800, yours are 2"),
-    (checks.lowest_level, lambda n, r, m: 0 if 16 * n <= m else 3, "level 1 keeps 560 bytes: 160, 160, 240"),
+    (checks.lowest_level, lambda n, r, m: 0 if 16 * n <= m else 3,
+     "expected level 1, got 3 (level 1 keeps 560 bytes: 160, 160, 240"),
     (checks.lowest_level, lambda *given: True, "got True (bool)"),
     (checks.worker_plan, lambda *given: 4, "expected a pair of numbers (workers, utilisation), got 4"),
     (checks.worker_plan, lambda *given: (4, 0.5), "4 workers keep the device busy for 1 of the time, you say 0.5"),
