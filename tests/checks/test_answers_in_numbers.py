@@ -128,6 +128,11 @@ def shares_solved(threads, seconds):
     return stays / (stays + shared)
 
 
+def shares_of_products(threads, seconds):
+    stays, shared = np.polyfit(threads, np.multiply(threads, seconds), 1)  # p × T(p) is a line in p
+    return stays / (stays + shared)
+
+
 def whole_bytes(parameters, outputs, gpus):
     return np.array([(gpus - 1) * (outputs // gpus + parameters), 2 * parameters * (gpus - 1) // gpus])
 
@@ -157,6 +162,7 @@ def by_bands(rows):
     (checks.random_cycle, lambda *given: torch.tensor(cycle_of_visits(*given))),
     (checks.batch_for, searched), (checks.batch_for, middle_slope), (checks.worker_plan, counted),
     (checks.worker_plan, lambda *given: np.array(counted(*given))), (checks.serial_share, shares_solved),
+    (checks.serial_share, shares_of_products),
     (checks.zero_bytes, lambda *given: torch.tensor(RIGHT["zero-bytes"](*given), dtype=torch.float32)),
     (checks.scaled_rate, lambda i, n, warm, r, of: torch.tensor(r) * (1 + (n / of - 1) * (i >= warm or i / warm))),
     (checks.bounded_queue, lambda *given: torch.tensor(pace.finish_times(*given))),
