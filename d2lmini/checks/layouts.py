@@ -15,7 +15,8 @@ def lowest_level(function):
         given = f"{parameters:,} parameters, {replicas} replicas, {memory:,} bytes"
         answer = attempt(function, parameters, replicas, memory, given=given)
         if isinstance(answer, bool) or number(answer) != want:
-            raise Wrong(f"{given}: expected level {want}, got {typed(answer)}{_kept(parameters, replicas, want)}")
+            got = answer if type(answer) is int else typed(answer)
+            raise Wrong(f"{given}: expected level {want}, got {got}{_kept(parameters, replicas, want)}")
     for parameters, replicas, memory in ((80, 4, 319), (10, 1, 159)):
         given = f"{parameters} parameters, {replicas} replicas, {memory} bytes, of which level 3 needs one more"
         must_refuse(function, parameters, replicas, memory, given=given)

@@ -7,9 +7,10 @@ import math
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.textpath import TextPath
 from matplotlib.ticker import NullLocator
 
-from d2lmini.figures.plots import LINES, STYLE, axes
+from d2lmini.figures.plots import LINES, STYLE, axes, ink
 from d2lmini.hardware import host
 from d2lmini.measuring.levels import size
 
@@ -19,7 +20,7 @@ SMALL = 9.5  # points: at least 9 pixels where a figure of FIGSIZE fills a scree
 FIGSIZE = (4.8, 3.5)
 # Where a mark's name may stand: so many points from it, and which end of the name is there; the first that is free.
 PLACES = ((8, -3, "left"), (-8, -3, "right"), (0, 8, "center"), (0, -15, "center"), (4, 10, "left"), (4, -18, "left"),
-          (-4, -18, "right"), (-4, 10, "right"), (-4, -32, "right"))  # fmt: skip
+          (-4, -18, "right"), (-4, 10, "right"), (0, -29, "center"), (4, -29, "left"), (-4, -29, "right"))  # fmt: skip
 ROOF_PLACE = (-3, 3, "right")  # a roof's name stands left of its ridge, where no operation can be
 
 
@@ -86,7 +87,7 @@ def roofline(roofs, marks=(), title=None, ylim=None):
     marks: (label, FLOPs a byte, FLOP/s) for each operation. ylim: in GFLOP/s, for figures that are compared.
     """
     figure, ax = axes("FLOPs for each byte", "GFLOP/s", None, (4.8, 3.8))
-    low, high = 1 / 16, 1024  # FLOPs a byte
+    low, high = 1 / 16, 16384  # FLOPs a byte; beyond the last mark there is room for its name
     with rc_context(STYLE):
         for roof, line in zip(roofs, LINES, strict=False):
             corners = [low, _ridge(roof, low, high), high]
@@ -95,7 +96,7 @@ def roofline(roofs, marks=(), title=None, ylim=None):
                         ha=ROOF_PLACE[2], fontsize=SMALL, textcoords="offset points")  # fmt: skip
         for (_, x, y), mark in zip(marks, MARKS, strict=False):
             ax.plot([x], [y / 1e9], mark, markersize=7)
-        ax.set(xscale="log", yscale="log", ylim=ylim, xlim=(low, high))
+        ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=ylim or (None, 2 * ax.get_ylim()[1]))
         ax.set_title(title, fontsize=SMALL + 1)
         for axis, ends in ((ax.xaxis, (low, high)), (ax.yaxis, ax.get_ylim())):
             _readable(axis, *ends)
@@ -130,7 +131,7 @@ def _label_curves(ax, drawn):
         above = gaps[:, place].max() > 0 if len(others) == 1 else gaps[:, place].min() > 0
         side = ("left", "center", "right")[min(2, 3 * place // len(sizes))]
         ax.annotate(label, (sizes[place], values[place]), xytext=(0, 8 if above else -16), ha=side, fontsize=SMALL,
-                    textcoords="offset points", color=f"C{number}")  # fmt: skip
+                    textcoords="offset points", color=ink(f"C{number}"))  # fmt: skip
 
 
 def _name_marks(ax, roofs, marks):
@@ -141,7 +142,7 @@ def _name_marks(ax, roofs, marks):
     def at(x, flops_per_s):
         return scale * (ax.transData.transform((x, flops_per_s / 1e9)) - ax.bbox.p0)
 
-    width = scale * ax.bbox.width
+    width, height = scale * ax.bbox.width, scale * ax.bbox.height
     points = [at(x, y) for _, x, y in marks]
     taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in points]
     for roof in roofs:
@@ -150,14 +151,16 @@ def _name_marks(ax, roofs, marks):
         slope = np.linspace(at(low, roof.attainable(low)), (left, top), 40)
         taken += [(x - 1, y - 1, x + 1, y + 1) for x, y in slope]
         taken += [(left, top - 1, width, top + 1), _box(left, top, roof.name, ROOF_PLACE)]
-    for number, ((label, x, y), point) in enumerate(zip(marks, points, strict=True)):
+    # From the right, where marks are crowded. A name is not in the layout: for it the axes would shrink.
+    for number, ((label, x, y), point) in reversed([*enumerate(zip(marks, points, strict=True))]):
         boxes = [_box(*point, label, place) for place in PLACES]
-        free = [not any(_overlap(box, other) for other in taken) and box[0] > 0 and box[2] < width for box in boxes]
+        inside = [box[0] > 0 and box[1] > 0 and box[2] < width and box[3] < height for box in boxes]
+        free = [fits and not any(_overlap(box, other) for other in taken) for box, fits in zip(boxes, inside)]
         chosen = free.index(True) if True in free else 0
         taken.append(boxes[chosen])
         right, up, end = PLACES[chosen]
         ax.annotate(label, (x, y / 1e9), xytext=(right, up), textcoords="offset points", ha=end, fontsize=SMALL,
-                    color=f"C{number}")  # fmt: skip
+                    color=ink(f"C{number}")).set_in_layout(False)  # fmt: skip
 
 
 def _ridge(roof, low, high):
@@ -168,7 +171,7 @@ def _ridge(roof, low, high):
 def _box(x, y, label, place):
     """Return left, bottom, right, top of a name at a place beside (x, y), all in points."""
     right, up, end = place
-    width = 0.62 * SMALL * len(label)
+    width = TextPath((0, 0), label, size=SMALL).get_extents().width
     left = x + right - {"left": 0, "center": width / 2, "right": width}[end]
     return left, y + up - 2, left + width, y + up + SMALL
 

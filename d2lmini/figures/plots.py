@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from d2lmini.trainer.history import History
@@ -38,6 +39,14 @@ def axes(xlabel=None, ylabel=None, title=None, figsize=(5.5, 3.2)):
         ax = figure.subplots()
         ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
     return figure, ax
+
+
+def ink(color):
+    """Return a matplotlib colour, darkened until words in it can be read on white: a contrast of 4.5 to 1 (WCAG)."""
+    rgb = np.array(to_rgb(color))
+    while _contrast(rgb) < 4.5:
+        rgb *= 0.98
+    return to_hex(rgb)
 
 
 def pictures(images, titles, columns, figsize):
@@ -164,6 +173,12 @@ def in_notebook():
     """Say whether this process is a notebook's kernel."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return hasattr(shell, "kernel")
+
+
+def _contrast(rgb):
+    """Return the contrast with white of a colour, three numbers from 0 to 1, as WCAG 2 defines it."""
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return 1.05 / (linear @ (0.2126, 0.7152, 0.0722) + 0.05)
 
 
 def _shortened(coordinates):

@@ -128,6 +128,11 @@ def shares_solved(threads, seconds):
     return stays / (stays + shared)
 
 
+def shares_of_products(threads, seconds):
+    stays, shared = np.polyfit(threads, np.multiply(threads, seconds), 1)  # p × T(p) is a line in p
+    return stays / (stays + shared)
+
+
 def whole_bytes(parameters, outputs, gpus):
     return np.array([(gpus - 1) * (outputs // gpus + parameters), 2 * parameters * (gpus - 1) // gpus])
 
@@ -168,6 +173,7 @@ def by_bands(rows):
     (checks.random_cycle, lambda *given: torch.tensor(cycle_of_visits(*given))),
     (checks.batch_for, searched), (checks.batch_for, middle_slope), (checks.worker_plan, counted),
     (checks.worker_plan, lambda *given: np.array(counted(*given))), (checks.serial_share, shares_solved),
+    (checks.serial_share, shares_of_products),
     (checks.zero_bytes, lambda *given: torch.tensor(RIGHT["zero-bytes"](*given), dtype=torch.float32)),
     (checks.scaled_rate, lambda i, n, warm, r, of: torch.tensor(r) * (1 + (n / of - 1) * (i >= warm or i / warm))),
     (checks.bounded_queue, lambda *given: torch.tensor(pace.finish_times(*given))),
@@ -182,10 +188,12 @@ def test_other_right_answers_pass(check, answer):
     (checks.hiding_batch, lambda *given: int(exact_batch(*given)), "round up"),
     (checks.hiding_batch, lambda f, w, p, g: math.ceil(g * f / (2 * w)), "expected 3000, got 4000 (int)"),
     (checks.hiding_batch, lambda *given: math.ceil(2 * exact_batch(*given)), "4 operations for each weight"),
+    (checks.batch_for, lambda b, t, s: 16, "t0 = 100 µs, t1 = 7 µs, share 0.5: expected a batch of 15, got 16"),
     (checks.batch_for, lambda b, t, s: 15.0, "expected a batch of 15, an int, got 15 (float)"),
     (checks.zero_bytes, lambda n, p, z, b: 2 * n * (p - 1) / p * (3 if z == 3 else 2),
      "level 2, 3 micro-batches: expected 7,200 bytes, got 3,600: 4 half rings of 1,800, yours are 2"),
-    (checks.lowest_level, lambda n, r, m: 0 if 16 * n <= m else 3, "level 1 keeps 560 bytes: 160, 160, 240"),
+    (checks.lowest_level, lambda n, r, m: 0 if 16 * n <= m else 3,
+     "expected level 1, got 3 (level 1 keeps 560 bytes: 160, 160, 240"),
     (checks.lowest_level, lambda *given: True, "got True (bool)"),
     (checks.worker_plan, lambda *given: 4, "expected a pair of numbers (workers, utilisation), got 4"),
     (checks.worker_plan, lambda *given: (4, 0.5), "4 workers keep the device busy for 1 of the time, you say 0.5"),

@@ -43,7 +43,7 @@ def test_axes_say_kib_and_mib_and_can_be_fixed():
     (ax,) = figures.roofline([Roof("card", 1e12, 1e11)], ylim=(10, 1e6)).axes
     assert ax.get_ylim() == (10, 1e6)
     assert written(ax.yaxis) == ["10", "100", "1,000", "10,000", "100,000", "1,000,000"]
-    assert written(ax.xaxis) == ["0.1", "1", "10", "100", "1,000"]
+    assert written(ax.xaxis) == ["0.1", "1", "10", "100", "1,000", "10,000"]
 
 
 def test_of_two_curves_each_is_named_where_they_are_farthest_apart():
@@ -63,25 +63,31 @@ def test_a_ladder_has_a_dot_a_name_and_a_value_for_each_rung():
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first at the top
 
 
-def test_names_of_marks_do_not_lie_on_one_another():
-    marks = [(f"product {n}", 100 * 1.1**n, 5e11 * 1.1**n) for n in range(4)]
+@pytest.mark.parametrize("height", [0.5, 1])  # below the roof, and on it
+def test_names_of_marks_do_not_lie_on_one_another_and_stay_in_the_figure(height):
+    marks = [(f"product {n}", 100 * 1.8**n, height * 1e12 * 1.05**-n) for n in range(4)]
     figure = figures.roofline([Roof("card", 1e12, 1e11)], marks)
     figure.draw_without_rendering()
-    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
-    assert [text.get_text() for text in figure.axes[0].texts] == ["card", *(name for name, _, _ in marks)]
+    (ax,) = figure.axes
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert sorted(text.get_text() for text in ax.texts) == sorted(["card", *(name for name, _, _ in marks)])
+    for box in boxes[1:]:
+        assert ax.bbox.x0 <= box.x0
+        assert box.x1 <= ax.bbox.x1
+        assert box.y1 <= ax.bbox.y1
     assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
 
 
 def test_the_roof_bends_at_its_ridge_and_marks_stand_where_they_are():
     figure = figures.roofline([Roof("card", 1e12, 1e11)], [("add", 0.5, 4e10), ("product", 100, 8e11)])
     roof, add, product = figure.axes[0].lines
-    assert roof.get_xdata().tolist() == [1 / 16, 10, 1024]
+    assert roof.get_xdata().tolist() == [1 / 16, 10, 16384]
     assert roof.get_ydata().tolist() == pytest.approx([6.25, 1000, 1000])
     assert (add.get_xdata().tolist(), add.get_ydata().tolist()) == ([0.5], [40])
     assert (product.get_xdata().tolist(), product.get_ydata().tolist()) == ([100], [800])
 
 
-@pytest.mark.parametrize(("ridge", "corner"), [(1e-3, 1 / 16), (1e6, 1024)])
+@pytest.mark.parametrize(("ridge", "corner"), [(1e-3, 1 / 16), (1e6, 16384)])
 def test_a_ridge_outside_the_figure_bends_nothing(ridge, corner):
     (roof,) = figures.roofline([Roof("odd", ridge * 1e9, 1e9)]).axes[0].lines
-    assert (roof.get_xdata().tolist(), max(roof.get_ydata()) <= ridge) == ([1 / 16, corner, 1024], True)
+    assert (roof.get_xdata().tolist(), max(roof.get_ydata()) <= ridge) == ([1 / 16, corner, 16384], True)

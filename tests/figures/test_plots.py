@@ -26,6 +26,15 @@ def test_image_keeps_the_svg_and_escapes_the_description():
     assert [e.attrib for e in kept.iter()] == [e.attrib for e in given.iter()]
 
 
+def test_words_in_a_colour_of_the_cycle_are_as_dark_as_wcag_asks_and_keep_its_hue():
+    assert plots.ink("black") == "#000000"
+    assert plots.ink("C0") == "#1f77b4"  # 4.8 to 1 as it is
+    assert plots.ink("grey") == "#767676"  # known as the lightest grey that passes
+    for color, red_to_green in (("C1", 2), ("C6", 1.9)):
+        red, green = (int(plots.ink(color)[k : k + 2], 16) for k in (1, 3))
+        assert red / green == pytest.approx(red_to_green, abs=0.05)
+
+
 def test_pictures_places_one_image_a_title():
     figure = plots.pictures(torch.rand(5, 4, 4), "abcde", columns=3, figsize=(3, 2))
     assert [ax.get_title() for ax in figure.axes] == list("abcde")
