@@ -146,7 +146,7 @@ _UNITS = ((PS, "s"), (PS // 10**3, "ms"), (PS // 10**6, "µs"))
 
 def _edge(points, colour):
     """Return colour and width of a bar's edge: a white one parts it from the next, or its own makes it wide enough."""
-    return ("white", 0.4) if points > 4 else (colour, max(0.0, 1.2 - points))
+    return ("white", 0.4) if points > 4 else (colour, max(0.0, round(1.2 - points, 1)))
 
 
 def _label(span):
