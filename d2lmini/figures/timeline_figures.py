@@ -23,7 +23,7 @@ def show_timelines(*functions):
     Raises RuntimeError without a clock.
     """
     traces = {function.__name__.replace("_", " "): _recorded(function) for function in functions}
-    plots.show(_drawn(traces), "; ".join(f"{title}, {trace}" for title, trace in traces.items()))
+    show_traces(traces, "; ".join(f"{title}, {trace}" for title, trace in traces.items()))
     return list(traces.values())
 
 
