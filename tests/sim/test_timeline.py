@@ -160,6 +160,14 @@ def test_what_two_ranks_send_is_called_a_message_and_what_all_do_a_collective(cl
     assert labels == ["message", "collective"]
 
 
+def test_a_legend_has_one_order_whatever_came_first(clock):
+    trace = Trace(clock)
+    for kinds in (["wait", "launch", "work"], ["work", "wait", "launch"]):
+        trace.spans = [Span(kind, "host", 0, "", i, i + 1, 0) for i, kind in enumerate(kinds)]
+        labels = [bars.get_label() for bars in trace.draw(Figure().subplots()).collections]
+        assert labels == ["launch by the host", "work of the host", "wait of the host"]
+
+
 def test_bars_can_be_told_from_white():
     def light(colour):
         parts = [part / 12.92 if part <= 0.04 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]

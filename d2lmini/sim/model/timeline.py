@@ -112,7 +112,7 @@ class Trace:
         unit, name = next((pair for pair in _UNITS if longest >= pair[0]), _UNITS[-1])
         for line, (place, row) in enumerate(rows):
             found = defaultdict(list)
-            for span in self.spans:
+            for span in sorted(self.spans, key=lambda span: _KINDS.index(span.kind)):  # as a legend lists them
                 if (span.place, span.row) == (place, row):
                     found[_label(span)].append(span)
             for label, spans in found.items():
@@ -140,6 +140,7 @@ class Trace:
         return sorted((s.start, s.end) for s in self.spans if s.place == place and s.kind == "operation")
 
 
+_KINDS = list(COLOURS)
 _WIDTH = 300  # points, about: of a timeline in the book
 _UNITS = ((PS, "s"), (PS // 10**3, "ms"), (PS // 10**6, "µs"))
 
