@@ -25,6 +25,7 @@ addEventListener("DOMContentLoaded", () => {
     table.querySelectorAll("tbody tr").forEach(row => [...row.cells].forEach((cell, i) => {
       cell.dataset.heading = headings[i]?.textContent ?? ""; // what a stacked cell shows before itself
       cell.classList.toggle("name", i === 0 && cell.textContent.length <= 16); // such as a GPU's, which has hyphens
+      cell.classList.toggle("short", i === 0 && cell.textContent.length <= 8); // a phone has room for it
     }));
     // A table that is not laid out as one would be none to a screen reader.
     const roles = { table: "table", "thead, tbody": "rowgroup", tr: "row", "thead th": "columnheader", "tbody th": "rowheader", td: "cell" };

@@ -1,7 +1,7 @@
 """Timelines on simulated GPUs, under one another and to one scale, with a legend."""
 
 import copy
-import re
+from collections import Counter
 
 import torch
 from matplotlib import rc_context
@@ -12,6 +12,7 @@ from d2lmini.figures import plots
 from d2lmini.timing import human
 
 PS = 10**12  # a trace counts in picoseconds
+_ORDINALS = {2: "2nd", 3: "3rd"}
 WIDTH, ROW, FRAME = 5.5, 0.24, 0.45  # inches: of the figure; the height of a row; what a title and its space take
 
 
@@ -22,19 +23,19 @@ def show_timelines(*functions):
     Raises RuntimeError without a clock.
     """
     traces = {function.__name__.replace("_", " "): _recorded(function) for function in functions}
-    plots.show(_drawn(traces), "; ".join(f"{title}, {trace}" for title, trace in traces.items()))
+    show_traces(traces, "; ".join(f"{title}, {trace}" for title, trace in traces.items()))
     return list(traces.values())
 
 
 def show_traces(traces, alt):
     """Show traces, given as {title: `Trace`}, under one another and to one scale, each title with the trace's time.
 
-    A row is named after its GPU, that of any other stream than the first "2nd stream". alt: what the figure shows, for
-    those who do not see it.
+    A row is named after its GPU, that of another stream than the first "2nd stream" and so on: those that have work are
+    counted. alt: what the figure shows, for those who do not see it.
     """
     figure = _drawn(traces)
     for panel in figure.axes:
-        panel.set_yticks(panel.get_yticks(), [_short(label.get_text()) for label in panel.get_yticklabels()])
+        panel.set_yticks(panel.get_yticks(), _short([label.get_text() for label in panel.get_yticklabels()]))
     panel.set_xlabel(panel.get_xlabel().replace(" on ", "\non ", 1))  # as wide as the panel, it would be cut off
     plots.show(figure, alt)
 
@@ -73,5 +74,11 @@ def _drawn(traces):
     return figure
 
 
-def _short(row):
-    return re.sub(r"stream \d+$", "2nd stream", row.removesuffix(" stream 0"))
+def _short(rows):
+    names, streams = [], Counter()
+    for row in rows:
+        place, found, number = row.partition(" stream ")
+        streams[place] += bool(found) and number != "0"
+        n = streams[place] + 1
+        names.append(place if n == 1 else f"{place} {_ORDINALS.get(n, f'{n}th')} stream")
+    return names

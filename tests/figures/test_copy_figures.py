@@ -82,3 +82,18 @@ def test_a_part_of_a_trace_is_what_happens_between_two_moments(monkeypatch):
     ((figure, alt),) = shown
     assert alt == "what is seen"
     assert [label.get_text() for label in figure.axes[1].get_yticklabels()] == ["host", "gpu1", "PCIe gpu1 in"]
+
+
+def test_streams_are_counted_by_what_they_did(monkeypatch):
+    shown = []
+    monkeypatch.setattr(timeline_figures.plots, "show", lambda *call: shown.append(call))
+    sim.enable(2)
+    with sim.trace() as trace:
+        torch.ones(4, device="sim:1").sum()
+    [*_, last] = trace.spans
+    trace.spans += [last._replace(place=place, row=row) for place, row in
+                    [("gpu0", 3), ("gpu1", 2), ("gpu1", 5), ("gpu1", 6)]]  # fmt: skip
+    timeline_figures.show_traces({"all": trace}, "")
+    names = [label.get_text() for label in shown[0][0].axes[0].get_yticklabels()]
+    streams = ["gpu0 2nd stream", "gpu1", "gpu1 2nd stream", "gpu1 3rd stream", "gpu1 4th stream"]
+    assert names == ["host", *streams]

@@ -4,11 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from d2lmini.hardware.machines import build
 from d2lmini.sim.model.clock import Clock
-from d2lmini.sim.model.timeline import Span, Trace
+from d2lmini.sim.model.timeline import COLOURS, Span, Trace
 
 
 def do(clock, device=0):
@@ -140,11 +141,36 @@ def test_figure_has_a_line_for_each_row_and_a_bar_for_each_span(clock):
     assert axes.get_xlabel() == "simulated time on 2 × GTX 1080, PCIe3-x16 (ms)"
 
 
-def test_a_bar_too_short_to_see_has_an_edge_of_its_own_colour(clock):
+def test_a_bar_too_short_to_see_is_made_wider_in_its_own_colour(clock):
     with clock.trace() as trace:
         clock.advance(1e-9, "short")
+        clock.advance(1e-8, "not quite as short")
         clock.advance(1e-6, "long")
     [bars] = trace.draw(Figure().subplots()).collections
-    [[face], [short, long]] = bars.get_facecolor(), bars.get_edgecolor()
-    assert tuple(short) == tuple(face)
-    assert tuple(long) == (1, 1, 1, 1)
+    [[face], [*short, long]], widths = (bars.get_facecolor(), bars.get_edgecolor()), bars.get_linewidth()
+    assert [tuple(edge) for edge in (*short, long)] == [tuple(face), tuple(face), (1, 1, 1, 1)]
+    assert widths[0] > 0.8 > widths[2] > widths[1] == 0
+
+
+def test_what_two_ranks_send_is_called_a_message_and_what_all_do_a_collective(clock):
+    trace = Trace(clock)
+    trace.spans = [Span("communication", "gpu0", row, name, 0, 1, 9) for row, name in
+                   enumerate(["send 0→1 in the default group", "all_reduce, ring Simple"])]  # fmt: skip
+    labels = [bars.get_label() for bars in trace.draw(Figure().subplots()).collections]
+    assert labels == ["message", "collective"]
+
+
+def test_a_legend_has_one_order_whatever_came_first(clock):
+    trace = Trace(clock)
+    for kinds in (["wait", "launch", "work"], ["work", "wait", "launch"]):
+        trace.spans = [Span(kind, "host", 0, "", i, i + 1, 0) for i, kind in enumerate(kinds)]
+        labels = [bars.get_label() for bars in trace.draw(Figure().subplots()).collections]
+        assert labels == ["launch by the host", "work of the host", "wait of the host"]
+
+
+def test_bars_can_be_told_from_white():
+    def light(colour):
+        parts = [part / 12.92 if part <= 0.04 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), parts))
+
+    assert {kind for kind, colour in COLOURS.items() if 1.05 / (light(colour) + 0.05) < 3} == set()

@@ -32,8 +32,8 @@ class Span(namedtuple("Span", "kind place row name start end nbytes")):
         return (self.end - self.start) / PS
 
 
-COLOURS = {"operation": "tab:blue", "copy": "tab:orange", "launch": "tab:green", "work": "tab:red",
-           "communication": "tab:purple", "wait": "0.58"}  # fmt: skip
+COLOURS = {"operation": "tab:blue", "copy": "#dd6b00", "launch": "tab:green", "work": "tab:red",
+           "communication": "tab:purple", "wait": "0.5"}  # fmt: skip
 NAMES = {"operation": "operation on the GPU", "copy": "copy on a link", "launch": "launch by the host",
          "work": "work of the host", "communication": "collective", "wait": "wait of the host"}  # fmt: skip
 
@@ -111,14 +111,16 @@ class Trace:
         longest = max(self.end - self.begin if until is None else round(until * PS), 1)
         unit, name = next((pair for pair in _UNITS if longest >= pair[0]), _UNITS[-1])
         for line, (place, row) in enumerate(rows):
-            for kind, colour in COLOURS.items():
-                spans = [s for s in self.spans if (s.place, s.row, s.kind) == (place, row, kind)]
+            found = defaultdict(list)
+            for span in sorted(self.spans, key=lambda span: _KINDS.index(span.kind)):  # as a legend lists them
+                if (span.place, span.row) == (place, row):
+                    found[_label(span)].append(span)
+            for label, spans in found.items():
                 bars = [((s.start - self.begin) / unit, (s.end - s.start) / unit) for s in spans]
-                # A bar's white edge parts it from the next; one that would vanish in it has an edge of its own colour.
-                edges = [colour if (s.end - s.start) * _PARTS < longest else "white" for s in spans]
-                if bars:
-                    style = {"facecolor": colour, "edgecolors": edges, "linewidth": 0.4, "label": NAMES[kind]}
-                    axes.broken_barh(bars, (line - 0.4, 0.8), **style)
+                colour = COLOURS[spans[0].kind]
+                edges, widths = zip(*[_edge(_WIDTH * (s.end - s.start) / longest, colour) for s in spans])
+                style = {"facecolor": colour, "edgecolors": edges, "linewidth": widths, "label": label}
+                axes.broken_barh(bars, (line - 0.4, 0.8), **style)
         axes.set_yticks(range(len(rows)), [f"{place} {_row_name(place, row)}".strip() for place, row in rows])
         axes.invert_yaxis()
         axes.set(xlabel=f"simulated time on {self.clock.machine.name} ({name})", xlim=(0, longest / unit))
@@ -138,8 +140,18 @@ class Trace:
         return sorted((s.start, s.end) for s in self.spans if s.place == place and s.kind == "operation")
 
 
-_PARTS = 400  # of a timeline's length: a bar shorter than one is about as wide as a line
+_KINDS = list(COLOURS)
+_WIDTH = 300  # points, about: of a timeline in the book
 _UNITS = ((PS, "s"), (PS // 10**3, "ms"), (PS // 10**6, "µs"))
+
+
+def _edge(points, colour):
+    """Return colour and width of a bar's edge: a white one parts it from the next, or its own makes it wide enough."""
+    return ("white", 0.4) if points > 4 else (colour, max(0.0, round(1.2 - points, 1)))
+
+
+def _label(span):
+    return "message" if span.kind == "communication" and span.name.startswith("send ") else NAMES[span.kind]
 
 
 def _covered(intervals):
