@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 import torch
 import torch.distributed as dist
+from cases import took
 
 from d2lmini import sim
 from d2lmini.collectives import schedules
@@ -67,15 +68,7 @@ def test_bytes_that_no_number_of_ranks_divides():
 
 def test_a_message_takes_the_time_of_its_route():
     def run(rank):
-        data = tensor(MIB)
-        torch.sim.synchronize()
-        begin = sim.now()
-        if rank == 0:
-            dist.send(data, 1)
-        elif rank == 1:
-            dist.recv(data, 0)
-        torch.sim.synchronize()
-        return sim.now() - begin
+        return took(dist.recv if rank else dist.send, tensor(MIB), 1 - rank)
 
     sim.enable(2, gpu=GPU, link=LINK)
     times = sim.spawn(run)
@@ -87,16 +80,18 @@ def test_a_batch_of_messages_goes_both_ways_at_once():
     """As in NCCL, whose messages between two ranks go one after the other unless they are a batch."""
     def run(rank, batched):
         sent, got, other = tensor(16 * MIB), tensor(16 * MIB), 1 - rank
-        calls = [(dist.isend, sent, other), (dist.irecv, got, other)]
-        torch.sim.synchronize()
-        begin = sim.now()
-        works = dist.batch_isend_irecv([dist.P2POp(*call) for call in calls]) if batched else [
-            call(data, other) for call, data, other in calls]
-        launched = sim.now()
-        for work in works:
-            work.wait()
-        torch.sim.synchronize()
-        return launched - begin, sim.now() - begin
+        calls, launched = [(dist.isend, sent, other), (dist.irecv, got, other)], []
+
+        def exchange():
+            begin = sim.now()
+            works = dist.batch_isend_irecv([dist.P2POp(*call) for call in calls]) if batched else [
+                call(data, other) for call, data, other in calls]
+            launched.append(sim.now() - begin)
+            for work in works:
+                work.wait()
+
+        done = took(exchange)
+        return launched[0], done
 
     sim.enable(2, gpu=GPU, link=LINK)
     once = copy_seconds(16 * MIB, build(2, GPU, LINK).route(0, 1)[0].link)
@@ -153,13 +148,10 @@ def test_the_buckets_of_ddp_travel_while_backward_computes():
         layers = [torch.nn.Linear(1024, 1024) for _ in range(4)]
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers).to("sim"), bucket_cap_mb=mib)
         x = torch.zeros(256, 1024, device="sim")
-        model(x).sum().backward()
-        torch.sim.synchronize()
-        begin = sim.now()
-        with sim.trace() as trace:
-            model(x).sum().backward()
-            torch.sim.synchronize()
-        return sim.now() - begin, overlap(trace, rank), sum(s.kind == "communication" for s in trace.spans)
+        for _ in range(2):
+            with sim.trace() as trace:
+                seconds = took(lambda: model(x).sum().backward())
+        return seconds, overlap(trace, rank)
 
     results = {}
     for mib in (4, 100):
@@ -259,11 +251,7 @@ def test_ranks_of_a_cluster_have_the_gpus_of_their_own_node():
         pairs = [dist.new_group([0, 1]), dist.new_group([0, 8])]
         for number, pair in enumerate(pairs):
             if rank in dist.get_process_group_ranks(pair):
-                torch.sim.synchronize()
-                begin = sim.now()
-                dist.all_reduce(data, group=pair)
-                torch.sim.synchronize()
-                pairs[number] = sim.now() - begin
+                pairs[number] = took(dist.all_reduce, data, group=pair)
         return str(data.device), data[0].item(), pairs
 
     sim.enable(machine=machines.cluster(machines.MACHINES["8xH200"], 20))
