@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 import torch
-from process_cases import CASES, MEAN, MOMENTUM, OURS, Branch, batches, equal, network
+from process_cases import CASES, MEAN, MOMENTUM, OURS, PLATEAU, STEP, Branch, batches, equal, network
 from torch import nn
 
 from d2lmini import sim
@@ -112,18 +112,13 @@ def test_a_batch_that_waits_for_its_update_is_not_carried_into_another_run():
     assert equal(trainers[0].replicas[0], trainers[1].replicas[0])
 
 
-def test_a_schedule_moves_all_learning_rates_alike_once_an_epoch():
-    halve = partial(torch.optim.lr_scheduler.StepLR, step_size=1, gamma=0.5)
-    trainer = Trainer(network(), MEAN, partial(SGD, lr=1.0), ["cpu"] * 2, schedule=halve, accumulate=2)
-    trainer.fit(data(), 2)  # three batches, so two updates an epoch
-    assert [o.param_groups[0]["lr"] for o in trainer.optimizers] == [0.5**2] * 2
-
-
-def test_a_plateau_is_judged_by_the_training_loss():
-    plateau = partial(torch.optim.lr_scheduler.ReduceLROnPlateau, patience=0, threshold=10.0, threshold_mode="abs")
-    trainer = Trainer(network(), MEAN, partial(SGD, lr=1.0), ["cpu"], schedule=plateau)
-    trainer.fit(data(), 3)  # a loss that falls by less than 10 an epoch stands still: × 0.1 after the second and third
-    assert trainer.optimizers[0].param_groups[0]["lr"] == pytest.approx(0.01)
+@pytest.mark.parametrize(("schedule", "epochs", "rate"), [
+    (STEP, 2, 0.5**2), (PLATEAU, 3, 0.1**2),  # a loss that falls by less than 10 an epoch stands still
+], ids=["step", "plateau"])  # fmt: skip
+def test_a_schedule_moves_all_learning_rates_alike_once_an_epoch(schedule, epochs, rate):
+    trainer = Trainer(network(), MEAN, partial(SGD, lr=1.0), ["cpu"] * 2, schedule=schedule, accumulate=2)
+    trainer.fit(data(), epochs)  # three batches, so two updates an epoch
+    assert [o.param_groups[0]["lr"] for o in trainer.optimizers] == pytest.approx([rate] * 2)
 
 
 @pytest.mark.parametrize("kind", PLACES)

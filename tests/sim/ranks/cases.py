@@ -365,7 +365,7 @@ def pipeline(rank, schedule, each=1):
 
 
 def ran(case, ranks):
-    """Return the ranks' results on the host, the bytes sent by collective, and the simulated seconds."""
+    """Return the ranks' results on the host, the bytes sent by collective, the simulated seconds, and all spans."""
     sim.enable(ranks, gpu="V100-SXM2-16GB", link="NVLink2")
     with sim.trace() as trace:
         results = sim.spawn(lambda rank: [t.detach().cpu() for t in case.run(rank)])
@@ -373,7 +373,7 @@ def ran(case, ranks):
     for span in trace.spans:
         if span.kind == "communication":
             sent[span.name.split()[0]] += span.nbytes
-    return results, sent, trace.seconds
+    return results, sent, trace.seconds, trace.spans
 
 
 def took(call, *args, **options):

@@ -123,17 +123,6 @@ def test_collectives_share_no_wires_unless_they_have_the_same():
     assert sim.spawn(run, ([0, 1], [1, 0]))[:2] == pytest.approx([2 * once] * 2, abs=2 * LAUNCH_S)
 
 
-def test_streams_of_a_cluster_are_their_ranks_own():
-    """Whichever node's rank comes last to a collective, it is over on all at once."""
-    def run(rank):
-        dist.all_reduce(tensor(MIB))
-        torch.sim.synchronize()
-        return sim.now()
-
-    sim.enable(machine=cluster(A100, 2))
-    assert len(set(sim.spawn(run))) == 1
-
-
 @pytest.mark.parametrize("sizes", [[300, 300, 300], [1100, 700, 60, 5000]])
 def test_ddp_with_shapes_only_forms_the_buckets_and_takes_the_time_of_ddp_with_numbers(sizes):
     def train(rank):
