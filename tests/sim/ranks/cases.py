@@ -369,11 +369,16 @@ def ran(case, ranks):
     sim.enable(ranks, gpu="V100-SXM2-16GB", link="NVLink2")
     with sim.trace() as trace:
         results = sim.spawn(lambda rank: [t.detach().cpu() for t in case.run(rank)])
+    return results, sent_in(trace), trace.seconds, trace.spans
+
+
+def sent_in(trace):
+    """Return the bytes that were sent, by collective."""
     sent = Counter()
     for span in trace.spans:
         if span.kind == "communication":
             sent[span.name.split()[0]] += span.nbytes
-    return results, sent, trace.seconds, trace.spans
+    return sent
 
 
 def took(call, *args, **options):

@@ -3,13 +3,12 @@
 import itertools
 import json
 import os
-from collections import Counter
 from functools import partial
 
 import pytest
 import torch
 import torch.distributed as dist
-from cases import took
+from cases import sent_in, took
 
 from d2lmini import sim
 from d2lmini.collectives import schedules
@@ -53,10 +52,8 @@ def test_bytes_are_those_of_the_formula(n):
         dist.gather(tensor(MIB), parts, dst=1)
         dist.scatter(tensor(MIB), parts, src=1)
 
-    trace, sent = traced(run, n), Counter()
-    for span in trace.spans:
-        if span.kind == "communication":
-            sent[span.name.split()[0]] += span.nbytes
+    trace = traced(run, n)
+    sent = sent_in(trace)
     assert sent == {name: (1 + (name == "all_reduce")) * (n - 1) * MIB for name in NAMES}
     assert sum(out_bytes(trace)) == sent.total()
 
