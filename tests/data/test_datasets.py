@@ -233,9 +233,11 @@ def contents(folder):
 def test_files_are_downloaded_once(server, tmp_path, monkeypatch, load, name):
     assert_loaded(load(4))
     assert sorted(name for _, name in server.requests) == sorted(FILES)
-    assert {p.name for p in (tmp_path / "cache" / "d2lmini" / name).iterdir()} >= set(FILES)
+    kept = {p: p.stat().st_mtime_ns for p in (tmp_path / "cache" / "d2lmini" / name).iterdir()}
+    assert {p.name for p in kept} >= set(FILES)
     assert_loaded(load(4))
     assert len(server.requests) == 4
+    assert {p: p.stat().st_mtime_ns for p in kept} == kept
     monkeypatch.setenv("XDG_CACHE_HOME", "")  # then it is in the home folder
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert_loaded(load(4))

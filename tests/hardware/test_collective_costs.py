@@ -169,7 +169,7 @@ def test_an_algorithm_can_be_forced():
 
 @pytest.mark.parametrize("gpus", [(), (0, 0), (0, 8), (-1, 2), 9])
 def test_gpus_that_are_not_there_are_refused(gpus):
-    with pytest.raises(ValueError, match="has 8 GPUs, got" if gpus == 9 else "among 0 to 7"):
+    with pytest.raises(ValueError, match="has 8 GPUs, got .* 9" if gpus == 9 else "among 0 to 7"):
         estimate("all_reduce", A100, gpus, 8)
     assert estimate("all_reduce", A100, 1, GIB).seconds == 0  # one alone has nothing to do
 

@@ -112,6 +112,7 @@ def test_parameters_are_those_of_the_model(shape):
     assert shape.parameters == sum(p.numel() for p in Llama(*sizes).parameters())
     assert replace(shape, tied=True).parameters == shape.parameters - shape.words * shape.width
     assert EIGHT_B.parameters == 8_030_261_248  # Llama 3.1 8B, as published
+    assert Shape(3072, 28, 32, 32, 8192, 131072, 4096, tied=True).parameters == pytest.approx(3.57e9, rel=2e-3)
 
 
 @pytest.mark.parametrize(("level", "wanted"), [(0, 16), (1, 4 + 12 / 64), (2, 2 + 14 / 64), (3, 16 / 64)])

@@ -8,8 +8,6 @@ from d2lmini import sim
 @pytest.fixture(autouse=True)
 def gpus():
     sim.enable(1, gpu="A100-SXM4-80GB")
-    yield
-    sim.disable()
 
 
 def both(shapes, **options):

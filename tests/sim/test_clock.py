@@ -282,8 +282,7 @@ def test_devices_behind_one_switch_share_the_way_to_the_host():
 @pytest.fixture
 def running():
     sim.enable(2, gpu="V100-SXM2-16GB")
-    yield sim.clock()
-    sim.disable()
+    return sim.clock()
 
 
 def test_streams_wait_for_events_and_for_each_other(running):

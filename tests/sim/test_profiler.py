@@ -11,8 +11,6 @@ from d2lmini import sim
 @pytest.fixture(autouse=True)
 def _gpus():
     sim.enable(2, gpu="A100-SXM4-80GB")
-    yield
-    sim.disable()
 
 
 def run(x):

@@ -16,8 +16,7 @@ CALLS = [
 @pytest.fixture
 def gpu():
     sim.enable(1, memory=64 * MIB)
-    yield torch.device("sim:0")
-    sim.disable()
+    return torch.device("sim:0")
 
 
 @pytest.mark.parametrize("call", CALLS, ids=range(len(CALLS)))

@@ -7,12 +7,6 @@ from d2lmini.hardware.machines import build
 from d2lmini.models import GPT2, LeNet
 
 
-@pytest.fixture(autouse=True)
-def clean():
-    yield
-    sim.disable()
-
-
 def step_of(make, *inputs):
     """Return seconds and peak memory of a second training step of a model on ``sim``."""
     model = make().to("sim")

@@ -11,8 +11,7 @@ ROWS = 6  # of a summary: three at each end
 @pytest.fixture(autouse=True)
 def gpu():
     sim.enable(1, gpu="H100-SXM5-80GB")
-    yield torch.device("sim", 0)
-    sim.disable()
+    return torch.device("sim", 0)
 
 
 def waits(function, *args):

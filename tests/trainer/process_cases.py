@@ -29,6 +29,15 @@ def frozen(model):
     return model
 
 
+def state(model):
+    return [t.detach().cpu() for t in model.state_dict().values()]
+
+
+def equal(*models):
+    """Whether models have the same parameters and buffers, to the last bit."""
+    return all(all(map(torch.equal, state(models[0]), state(model))) for model in models[1:])
+
+
 class Branch(nn.Module):
     """Uses one layer only for shards with an even first label, and one never; keeps what it saw in a buffer."""
 

@@ -5,6 +5,7 @@ import pickle
 import signal
 import stat
 import subprocess
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -55,11 +56,8 @@ def test_tensors_of_a_device_are_read_where_that_device_is_not(file):
 
 @pytest.mark.parametrize("links", [True, False])
 def test_the_one_before_is_kept_also_without_hard_links(file, tmp_path, monkeypatch, links):
-    def refuse(*args):
-        raise OSError(95, "Operation not supported")
-
     if not links:
-        monkeypatch.setattr(os, "link", refuse)
+        monkeypatch.setattr(os, "link", Mock(side_effect=OSError(95, "Operation not supported")))
     for i in range(4):
         file.write({"i": i})
         assert file.read() == {"i": i}
@@ -179,12 +177,9 @@ def test_killed_at_any_moment_of_writing_a_whole_checkpoint_is_there(tmp_path):
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
 def test_a_disk_that_fails_leaves_the_old_checkpoint_and_nothing_else(file, tmp_path, monkeypatch, failing):
-    def refuse(*args):
-        raise OSError(28, "No space left on device")
-
     file.write({"i": 0})
     with monkeypatch.context() as patch:
-        patch.setattr(os, failing, refuse)
+        patch.setattr(os, failing, Mock(side_effect=OSError(28, "No space left on device")))
         refused(lambda: file.write({"i": 1}), "No space")
     assert file.read() == {"i": 0}
     assert names(tmp_path) == ["c.pt"]

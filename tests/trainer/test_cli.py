@@ -46,6 +46,13 @@ def run(capsys, *words):
     return code, out.splitlines(), err.splitlines()
 
 
+def fails(capsys, code, line, *words):
+    """A run ends with an exit code and one line, in which `line` is found."""
+    found, _, err = run(capsys, *QUICK, *words)
+    assert (found, len(err)) == (code, 1)
+    assert re.search(f"^python -m d2lmini.train: error: .*{line}", err[0])
+
+
 def test_the_table_and_the_json_say_the_same(capsys, tmp_path):
     file = tmp_path / "results.json"
     code, out, err = run(capsys, *QUICK, "--devices", 2, "--json", file)
@@ -75,12 +82,6 @@ def test_simulated_ranks_learn_what_replicas_in_one_process_do(capsys, tmp_path)
     for ours, theirs in zip(ddp["epochs"], replicas["epochs"], strict=True):
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
         assert ours["accuracy"] == theirs["accuracy"]
-
-
-def test_what_a_simulated_rank_raises_is_one_line(capsys):
-    code, _, err = run(capsys, *QUICK, "--kind", "sim", "--devices", 2, "--engine", "ddp", "--lr", "1e30")
-    assert (code, len(err)) == (1, 1)
-    assert "rank 0" in err[0]
 
 
 def test_one_device_is_the_cpu_and_its_times_are_measured(capsys, tmp_path):
@@ -150,43 +151,35 @@ def test_bad_arguments_get_one_line_and_code_2(capsys, words, line):
 def test_what_goes_wrong_later_gets_one_line_and_code_1(capsys, tmp_path, monkeypatch):
     damaged = tmp_path / "c.pt"
     assert run(capsys, *QUICK, "--checkpoint", damaged)[0] == 0
-    code, _, err = run(capsys, *QUICK, "--checkpoint", damaged)
-    assert (code, len(err)) == (2, 1)
-    assert "--resume" in err[0]
+    fails(capsys, 2, "--resume", "--checkpoint", damaged)
     content = bytearray(damaged.read_bytes())
     content[50] ^= 1
     damaged.write_bytes(content)
     monkeypatch.setenv("D2LMINI_DATA", str(tmp_path))
     for words, line in (
         (["--lr", "1e20"], r"the loss is (nan|inf) in epoch 1, batch \d, on cpu \(rank 0\)"),
+        (["--kind", "sim", "--devices", 2, "--engine", "ddp", "--lr", "1e30"], "rank 0"),
         (["--checkpoint", damaged, "--resume"], r"damaged: .*mv .*c.pt.previous"),
         (["--data", "mnist"], r"train-images-idx3-ubyte.gz"),
         (["--kind", "real", "--devices", 99], r"99 or more accelerators"),
     ):
-        code, _, err = run(capsys, *QUICK, *words)
-        assert (code, len(err)) == (1, 1)
-        assert re.search(f"^python -m d2lmini.train: error: .*{line}", err[0])
+        fails(capsys, 1, line, *words)
     assert damaged.read_bytes() == content
     damaged.unlink()
     for words in ([], ["--resume"]):  # the one before is not lost by starting over
-        code, _, err = run(capsys, *QUICK, "--checkpoint", damaged, *words)
-        assert (code, len(err)) == (2, 1)
-        assert "mv " in err[0]
+        fails(capsys, 2, "mv ", "--checkpoint", damaged, *words)
     monkeypatch.setenv("D2LMINI_DEVICES", "gpu")
-    code, _, err = run(capsys, *QUICK)
-    assert (code, len(err)) == (1, 1)
+    fails(capsys, 1, "gpu")
 
 
 def test_other_options_are_no_way_to_go_on(capsys, tmp_path):
     file = ["--checkpoint", tmp_path / "c.pt"]
     assert run(capsys, *QUICK, *file, "--schedule", "cosine")[0] == 0
-    for words, line in (
-        (["--epochs", 3], "T_max"), (["--schedule", "none"], "schedule"), (["--seed", 1], "seed"),
-        (["--batch-size", 50], "batch_size"), (["--accumulate", 2], "accumulate"), (["--lr", 0.1], "lr is 0.05"),
+    for option, value, line in (
+        ("--epochs", 3, "T_max"), ("--schedule", "none", "schedule"), ("--seed", 1, "seed"),
+        ("--batch-size", 50, "batch_size"), ("--accumulate", 2, "accumulate"), ("--lr", 0.1, "lr is 0.05"),
     ):  # fmt: skip
-        code, _, err = run(capsys, *QUICK, *file, "--schedule", "cosine", "--resume", *words)
-        assert (code, len(err)) == (1, 1)
-        assert line in err[0]
+        fails(capsys, 1, line, *file, "--schedule", "cosine", "--resume", option, value)
 
 
 def test_an_interrupt_ends_with_130_and_says_how_to_go_on(capsys, tmp_path, monkeypatch):

@@ -56,7 +56,7 @@ def test_a_history_draws_itself():
 def test_a_loss_that_is_not_finite_is_named(value, bad, batch, rank):
     sim.enable(3)
     trainer = Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["sim:0", "sim:1", "sim:2"])
-    words = rf"the loss is {value} in epoch 1, batch {batch}, on sim:{rank} \(rank {rank}\)"
+    words = rf"the loss is {value} in epoch 1, batch {batch}, on sim:{rank} \(rank {rank}\): lower the learning"
     with pytest.raises(DivergedError, match=words):
         trainer.fit(data(bad, value), 2)
 

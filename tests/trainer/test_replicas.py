@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 import torch
-from process_cases import CASES, MEAN, OURS, batches, network
+from process_cases import CASES, MEAN, MOMENTUM, OURS, PLATEAU, STEP, Branch, batches, equal, network
 from torch import nn
 
 from d2lmini import sim
@@ -23,6 +23,7 @@ PLAIN = {  # those that `by_hand` can do, and one whose examples count different
        if case[0] is network and not {"amp", "schedule"} & set(case[3])},
     "class weights": (network, WEIGHTED, partial(SGD, lr=0.02), {}),
 }  # fmt: skip
+(X10, Y10), *_ = batches()
 ON_SIM = ("mean", "adam, clipped", "accumulated over all", "halving-doubling")
 
 
@@ -61,10 +62,6 @@ def close(a, b, rtol=1e-9):
         torch.testing.assert_close(p.cpu(), q.cpu(), rtol=rtol, atol=1e-12)
 
 
-def equal(a, b):
-    return all(torch.equal(p.cpu(), q.cpu()) for p, q in zip(a.state_dict().values(), b.state_dict().values()))
-
-
 @pytest.mark.parametrize("k", [1, 2, 3, 8])
 @pytest.mark.parametrize(("name", "kind"), [*((name, "cpu") for name in PLAIN), *((name, "sim") for name in ON_SIM)])
 def test_k_devices_give_the_parameters_of_one(name, k, kind):
@@ -74,8 +71,7 @@ def test_k_devices_give_the_parameters_of_one(name, k, kind):
     theirs = {name: extra[name] for name in ("clip", "accumulate") if name in extra}
     alone = by_hand(network(), copy.deepcopy(loss).cpu(), optimizer, data(), 2, **theirs)
     close(trainer.replicas[0], alone)
-    same = [*trainer.replicas, alone] if k == 1 and "accumulate" not in extra else trainer.replicas
-    assert all(equal(trainer.replicas[0], replica) for replica in same)  # to the last bit
+    assert equal(*trainer.replicas, *([alone] if k == 1 and "accumulate" not in extra else []))
 
 
 class Sharing(nn.Module):
@@ -116,18 +112,13 @@ def test_a_batch_that_waits_for_its_update_is_not_carried_into_another_run():
     assert equal(trainers[0].replicas[0], trainers[1].replicas[0])
 
 
-def test_a_schedule_moves_all_learning_rates_alike_once_an_epoch():
-    halve = partial(torch.optim.lr_scheduler.StepLR, step_size=1, gamma=0.5)
-    trainer = Trainer(network(), MEAN, partial(SGD, lr=1.0), ["cpu"] * 2, schedule=halve, accumulate=2)
-    trainer.fit(data(), 2)  # three batches, so two updates an epoch
-    assert [o.param_groups[0]["lr"] for o in trainer.optimizers] == [0.5**2] * 2
-
-
-def test_a_plateau_is_judged_by_the_training_loss():
-    plateau = partial(torch.optim.lr_scheduler.ReduceLROnPlateau, patience=0, threshold=10.0, threshold_mode="abs")
-    trainer = Trainer(network(), MEAN, partial(SGD, lr=1.0), ["cpu"], schedule=plateau)
-    trainer.fit(data(), 3)  # a loss that falls by less than 10 an epoch stands still: × 0.1 after the second and third
-    assert trainer.optimizers[0].param_groups[0]["lr"] == pytest.approx(0.01)
+@pytest.mark.parametrize(("schedule", "epochs", "rate"), [
+    (STEP, 2, 0.5**2), (PLATEAU, 3, 0.1**2),  # a loss that falls by less than 10 an epoch stands still
+], ids=["step", "plateau"])  # fmt: skip
+def test_a_schedule_moves_all_learning_rates_alike_once_an_epoch(schedule, epochs, rate):
+    trainer = Trainer(network(), MEAN, partial(SGD, lr=1.0), ["cpu"] * 2, schedule=schedule, accumulate=2)
+    trainer.fit(data(), epochs)  # three batches, so two updates an epoch
+    assert [o.param_groups[0]["lr"] for o in trainer.optimizers] == pytest.approx([rate] * 2)
 
 
 @pytest.mark.parametrize("kind", PLACES)
@@ -184,8 +175,6 @@ def test_evaluation_counts_every_example_once(k, kind):
     shares = [r.seen for r in trainer.replicas]
     assert [len(s) for s in shares] == [len(range(i, 5, k)) for i in range(k)]
     assert sum(map(sum, shares)) == 45
-    with pytest.raises(ValueError, match="at least one example"):
-        trainer.evaluate([])
 
 
 def test_evaluation_does_not_depend_on_the_number_of_devices_with_running_statistics():
@@ -197,19 +186,64 @@ def test_evaluation_does_not_depend_on_the_number_of_devices_with_running_statis
     assert trainer.evaluate(data()) == alone.evaluate(data())
 
 
-def test_what_makes_no_sense_is_refused_in_one_line():
-    make = partial(Trainer, network(), MEAN, partial(SGD, lr=0.1), ["cpu"] * 2)
-    for bad, words in (
-        ({"clip": 0}, "clip: "), ({"accumulate": 0}, "accumulate: "), ({"amp": torch.float64}, "amp: "),
-        ({"allreduce": "rign"}, "allreduce: "), ({"overlap": "yes"}, "overlap: "),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=words):
-            make(**bad)
-    with pytest.raises(ValueError, match="none"):
-        Trainer(network(), nn.CrossEntropyLoss(reduction="none"), partial(SGD, lr=0.1))
-    with pytest.raises(ValueError, match="weighted"):
-        Trainer(network(), nn.CrossEntropyLoss(WEIGHTED.weight.cpu()), partial(SGD, lr=0.1), ["cpu"] * 2)
-    Trainer(network(), nn.CrossEntropyLoss(WEIGHTED.weight.cpu()), partial(SGD, lr=0.1), ["cpu"])
+def test_the_model_itself_is_trained_but_for_parameters_out_of_use_or_frozen():
+    model = Branch()
+    model.sometimes.requires_grad_(False)
+    before = copy.deepcopy(model)
+    trainer = Trainer(model, MEAN, MOMENTUM, ["cpu"] * 2)
+    trainer.fit(data(), 1)
+    assert trainer.replicas[0] is model
+    changed = [name for name, p in model.named_parameters() if not torch.equal(p, before.get_parameter(name))]
+    assert changed == ["main.weight", "main.bias"]
+
+
+def test_dropout_is_on_in_training_and_off_in_evaluation():
+    trainer = Trainer(nn.Sequential(nn.Dropout(0.5), network()), MEAN, MOMENTUM, ["cpu"])
+    assert trainer.evaluate(data()) == trainer.evaluate(data())
+    assert not trainer.replicas[0].training
+    trainer.step(*data()[0])
+    assert trainer.replicas[0].training
+
+
+def test_history_and_callback():
+    seen, trainer = [], Trainer(network(), MEAN, MOMENTUM, ["cpu"])
+    history = trainer.fit(data(), 3, batches(30), on_epoch=lambda epoch, h: seen.append((epoch, h.accuracy[-1])))
+    assert seen == list(enumerate(history.accuracy, start=1))
+    assert len(history.loss) == len(history.seconds) == len(history.accuracy) == 3
+    assert history.accuracy[-1] == trainer.evaluate(batches(30))
+    assert Trainer(network(), MEAN, MOMENTUM, ["cpu"]).fit(data(), 1).accuracy == []
+
+
+@pytest.mark.slow
+def test_a_model_may_come_compiled():
+    losses = []
+    for how in (lambda model: model, partial(torch.compile, backend="aot_eager", dynamic=False)):
+        losses.append(Trainer(how(network()), MEAN, MOMENTUM, ["cpu"] * 2, accumulate=2).fit(batches(20), 2).loss)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-9)
+
+
+def sparse():
     words = nn.Sequential(nn.Embedding(4, 3, sparse=True), nn.Flatten(), nn.Linear(6, 3))
-    with pytest.raises(ValueError, match="sparse"):
-        Trainer(words, MEAN, partial(SGD, lr=0.1), ["cpu"] * 2).step(torch.zeros(4, 2).long(), torch.zeros(4).long())
+    Trainer(words, MEAN, MOMENTUM, ["cpu"] * 2).step(torch.zeros(4, 2).long(), torch.zeros(4).long())
+
+
+def trainer(model=network, loss=MEAN, devices=("cpu", "cpu"), **options):
+    return Trainer(model(), loss, MOMENTUM, list(devices), **options)
+
+
+@pytest.mark.parametrize(("words", "action"), [
+    ("clip: ", lambda: trainer(clip=0)), ("accumulate: ", lambda: trainer(accumulate=0)),
+    ("amp: ", lambda: trainer(amp=torch.float64)), ("allreduce: ", lambda: trainer(allreduce="rign")),
+    ("overlap: ", lambda: trainer(overlap="yes")), ("sparse", sparse),
+    ("none", lambda: trainer(loss=nn.CrossEntropyLoss(reduction="none"))),
+    ("weighted", lambda: trainer(loss=nn.CrossEntropyLoss(WEIGHTED.weight.cpu()))),
+    ("device", lambda: trainer(devices=[])), ("parameter", lambda: trainer(nn.Flatten)),
+    ("at least one batch", lambda: trainer().fit([], 1)), ("7 labels", lambda: trainer().step(X10, Y10[:7])),
+    ("0 examples", lambda: trainer().step(X10[:0], Y10[:0])), ("at least one example", lambda: trainer().evaluate([])),
+    *(("epochs", lambda epochs=epochs: trainer().fit(data(), epochs)) for epochs in (0, -1, 1.5)),
+])  # fmt: skip
+def test_what_makes_no_sense_is_refused_in_one_line(words, action):
+    with pytest.raises(ValueError, match=words) as caught:
+        action()
+    assert "\n" not in str(caught.value)
+    trainer(loss=nn.CrossEntropyLoss(WEIGHTED.weight.cpu()), devices=["cpu"])  # weighted, on one device alone

@@ -9,7 +9,8 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from process_cases import InDouble, Stopped, Stopping
+from process_cases import InDouble, Stopped, Stopping, state
+from process_cases import equal as equal_models
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -35,12 +36,8 @@ def batches(batch_size=5):
     return InDouble(images, torch.arange(33) % 3, batch_size, shuffle=True)
 
 
-def parameters(trainer):
-    return [p.detach().cpu() for p in trainer.replicas[0].state_dict().values()]
-
-
 def equal(a, b):
-    return all(torch.equal(p, q) for p, q in zip(parameters(a), parameters(b), strict=True))
+    return equal_models(a.replicas[0], b.replicas[0])
 
 
 def stopped(trainer, data, after, **options):
@@ -61,12 +58,9 @@ def test_other_devices_go_on_where_the_first_were(tmp_path):
         again.write_bytes(file.read_bytes())
         resumed = trainer.fit(batches(), 3, checkpoint=again, resume=True)
         assert resumed.loss == pytest.approx(history.loss, rel=1e-9)
-        for p, q in zip(parameters(whole), parameters(trainer), strict=True):
-            torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(state(whole.replicas[0]), state(trainer.replicas[0]), rtol=1e-9, atol=1e-12)
         assert [next(r.parameters()).device for r in trainer.replicas] == [torch.device(d) for d in devices]
-        for replica in trainer.replicas:
-            found = [p.cpu() for p in replica.parameters()]
-            assert all(torch.equal(p, q) for p, q in zip(found, parameters(trainer), strict=True))
+        assert equal_models(*trainer.replicas)
         again.unlink()
 
 
@@ -151,7 +145,7 @@ COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=3)
 
 def snapshot(trainer):
     optimizer = str(trainer.optimizers[0].state_dict())
-    return [p.clone() for p in parameters(trainer)], trainer.history, optimizer, torch.get_rng_state().tolist()
+    return [p.clone() for p in state(trainer.replicas[0])], trainer.history, optimizer, torch.get_rng_state().tolist()
 
 
 def refused(trainer, file, words, action):

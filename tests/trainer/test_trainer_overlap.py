@@ -59,24 +59,20 @@ def watched(**options):
     return watch.seen, trainer
 
 
-def test_buckets_go_while_backward_runs_and_only_then():
-    for overlap, expected in ((False, [4, 4, 4, 4]), (True, [1, 2, 3, 4])):
-        seen, trainer = watched(overlap=overlap)
-        for _ in range(2):
-            trainer.step(*batches()[0])
-            assert seen == expected
-            seen.clear()
-
-
-def test_of_accumulated_batches_only_the_last_sends():
-    seen, trainer = watched(overlap=True, accumulate=3)
-    assert len(trainer.engine.reducer.hooks) == 8  # one a parameter
-    for counts in ([], [], [4, 4, 4, 4], []):  # the gradients of earlier batches are there, so all four are
+@pytest.mark.parametrize(("options", "steps"), [
+    ({"overlap": False}, [[4, 4, 4, 4]] * 2), ({"overlap": True}, [[1, 2, 3, 4]] * 2),
+    ({"overlap": True, "accumulate": 3}, [[], [], [4, 4, 4, 4], []]),  # those of earlier batches are there
+])  # fmt: skip
+def test_buckets_go_while_backward_runs_and_of_accumulated_batches_only_with_the_last(options, steps):
+    seen, trainer = watched(**options)
+    for counts in steps:
         trainer.step(*batches()[0])
         assert seen == counts
         seen.clear()
-    trainer.engine.update()  # as at the end of an epoch, with one batch of three
-    assert seen == [4, 4, 4, 4]
+    if "accumulate" in options:
+        assert len(trainer.engine.reducer.hooks) == 8  # one a parameter
+        trainer.engine.update()  # as at the end of an epoch, with one batch of three
+        assert seen == [4, 4, 4, 4]
 
 
 @pytest.mark.parametrize("overlap", [False, True])

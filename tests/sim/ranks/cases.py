@@ -5,6 +5,7 @@ bytes that n ranks send in all, by collective, as a formula; None where a progra
 """
 
 from collections import Counter, namedtuple
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -76,15 +77,32 @@ def steps(model, x, y, optimize=None, loss=nn.functional.mse_loss):
         optimize.step()
 
 
-def trained():
-    model = network()
-    steps(model, *samples())
-    return list(model.parameters())
+def alone(make=network, optimize=optimizer, **how):
+    """Return a function that trains a network in one process and returns its parameters and buffers."""
+    def run():
+        model = make()
+        steps(model, *samples(), optimize(model), **how)
+        return state(model)
+
+    return run
 
 
-def parameters(model):
-    """Return the whole parameters of a model whose are spread over ranks or not."""
-    return [p.full_tensor() if isinstance(p, DTensor) else p for p in model.parameters()]
+trained = alone()
+
+
+def state(model):
+    """Return the whole parameters of a model, whether they are spread over ranks or not, and its buffers."""
+    return [p.full_tensor() if isinstance(p, DTensor) else p for p in [*model.parameters(), *model.buffers()]]
+
+
+def training(name, wrap, sent=None, tolerance=1e-6, make=network, optimize=optimizer, wanted=trained):
+    """Add a case: each rank wraps the network and trains it on its share of the samples."""
+    def run(rank):
+        model = wrap(make().to("sim"))
+        steps(model, *share(), optimize(model))
+        return state(model)
+
+    CASES.append(Case(name, run, wanted, sent, tolerance))
 
 
 def mesh(*shape):
@@ -105,53 +123,55 @@ def shards(n, gathers=2, width=1):
     return {"all_gather": (STEPS * gathers // width + 1) * (n - 1) * P, "reduce_scatter": STEPS * (n - 1) * P}
 
 
+def halves(n):
+    return {"all_reduce": gradients(n)["all_reduce"] // 2}
+
+
 # -- data parallelism ------------------------------------------------------------------------------------------------
 
-
-@case(trained, gradients, name="DDP")
-@case(trained, gradients, name="DDP, bucket views", gradient_as_bucket_view=True, bucket_cap_mb=0.001)
-@case(trained, lambda n: gradients(n, 4 * COUNT), name="DDP, find_unused_parameters", find_unused_parameters=True)
-@case(trained, name="DDP, static_graph", static_graph=True)
-def ddp(rank, **options):
-    model = DistributedDataParallel(network().to("sim"), device_ids=[rank], **options)
-    steps(model, *share())
-    return model.parameters()
-
-
-def _one_goes_unused(model, x, y, optimize):
-    for step in range(STEPS):
-        optimize.zero_grad()
-        hidden = model(x, step % 2)
-        nn.functional.mse_loss(hidden, y).backward()
-        optimize.step()
+DDP = DistributedDataParallel
+UNUSED = {"find_unused_parameters": True}
 
 
 class Forked(nn.Module):
+    """Uses one of its layers in one step, the other in the next."""
+
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)
-        self.ways = nn.ModuleList([nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)])
+        self.ways, self.calls = nn.ModuleList([nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)]), 0
 
-    def forward(self, x, way):
-        return self.ways[way](x)
-
-
-def forked_alone():
-    model = Forked()
-    _one_goes_unused(model, *samples(), optimizer(model))
-    return list(model.parameters())
+    def forward(self, x):
+        self.calls += 1
+        return self.ways[self.calls % 2](x)
 
 
-@case(forked_alone, name="DDP, parameters that go unused")
-def ddp_forked(rank):
-    model = DistributedDataParallel(Forked().to("sim"), find_unused_parameters=True)
-    _one_goes_unused(model, *share(), optimizer(model))
-    return model.parameters()
+def hooked(model, hook):
+    model = DDP(model)
+    model.register_comm_hook(None, hook)
+    return model
+
+
+def normalizing():
+    return network((nn.BatchNorm1d(WIDTH),))
+
+
+training("DDP", lambda model: DDP(model, device_ids=[dist.get_rank()]), gradients)
+training("DDP, bucket views", partial(DDP, gradient_as_bucket_view=True, bucket_cap_mb=0.001), gradients)
+training("DDP, find_unused_parameters", partial(DDP, **UNUSED), lambda n: gradients(n, 4 * COUNT))
+training("DDP, static_graph", partial(DDP, static_graph=True))
+training("DDP, parameters that go unused", partial(DDP, **UNUSED), make=Forked, wanted=alone(Forked))
+training("DDP, hook to float16", partial(hooked, hook=default_hooks.fp16_compress_hook), halves, 1e-3)
+training("DDP, hook to bfloat16", partial(hooked, hook=default_hooks.bf16_compress_hook), halves, 1e-2)
+training("SyncBatchNorm", DDP, make=lambda: nn.SyncBatchNorm.convert_sync_batchnorm(normalizing()), tolerance=1e-5,
+         wanted=alone(normalizing))  # fmt: skip
+training("ZeroRedundancyOptimizer", DDP,
+         optimize=partial(optimizer, kind=ZeroRedundancyOptimizer, optimizer_class=torch.optim.SGD))  # fmt: skip
 
 
 @case(trained, gradients, name="DDP, no_sync")
 def ddp_no_sync(rank):
-    model = DistributedDataParallel(network().to("sim"))
+    model = DDP(network().to("sim"))
     optimize, (x, y) = optimizer(model), share()
     for _ in range(STEPS):
         optimize.zero_grad()
@@ -160,7 +180,7 @@ def ddp_no_sync(rank):
         if len(x) > 1:
             (nn.functional.mse_loss(model(x[1::2]), y[1::2]) * len(x[1::2]) / len(x)).backward()
         optimize.step()
-    return model.parameters()
+    return state(model)
 
 
 def join_alone():
@@ -177,54 +197,22 @@ def join_alone():
 
 @case(join_alone, name="DDP, join with uneven inputs")
 def ddp_join(rank):
-    model = DistributedDataParallel(network().to("sim"))
+    model = DDP(network().to("sim"))
     optimize, (x, y) = optimizer(model), samples()
     with Join([model], divide_by_initial_world_size=False):
         for _ in range(2 if rank == 1 else rank == 0):
             optimize.zero_grad()
             nn.functional.mse_loss(model(x[[rank]].to("sim")), y[[rank]].to("sim")).backward()
             optimize.step()
-    return model.parameters()
-
-
-@case(trained, lambda n: {"all_reduce": gradients(n)["all_reduce"] // 2}, 1e-3, name="DDP, hook to float16",
-      hook=default_hooks.fp16_compress_hook)  # fmt: skip
-@case(trained, lambda n: {"all_reduce": gradients(n)["all_reduce"] // 2}, 1e-2, name="DDP, hook to bfloat16",
-      hook=default_hooks.bf16_compress_hook)  # fmt: skip
-def ddp_hook(rank, hook):
-    model = DistributedDataParallel(network().to("sim"))
-    model.register_comm_hook(None, hook)
-    steps(model, *share())
-    return model.parameters()
+    return state(model)
 
 
 @case(trained, tolerance=1e-2, name="DDP, autocast to bfloat16")
 def ddp_autocast(rank):
-    model = DistributedDataParallel(network().to("sim"))
+    model = DDP(network().to("sim"))
     with torch.autocast("sim", torch.bfloat16):
         steps(model, *share())
-    return model.parameters()
-
-
-def normalized():
-    model = network((nn.BatchNorm1d(WIDTH),))
-    steps(model, *samples())
-    return [*model.parameters(), *model.buffers()]
-
-
-@case(normalized, name="SyncBatchNorm", tolerance=1e-5)
-def sync_batch_norm(rank):
-    model = nn.SyncBatchNorm.convert_sync_batchnorm(network((nn.BatchNorm1d(WIDTH),))).to("sim")
-    model = DistributedDataParallel(model)
-    steps(model, *share())
-    return [*model.parameters(), *model.buffers()]
-
-
-@case(trained, name="ZeroRedundancyOptimizer")
-def zero(rank):
-    model = DistributedDataParallel(network().to("sim"))
-    steps(model, *share(), optimizer(model, ZeroRedundancyOptimizer, optimizer_class=torch.optim.SGD))
-    return model.parameters()
+    return state(model)
 
 
 @case(lambda: [torch.arange(10)], name="DistributedSampler")
@@ -246,39 +234,11 @@ def sharded(model, **options):
     return fully_shard(model, **options)
 
 
-@case(trained, shards, name="fully_shard")
-@case(trained, name="fully_shard, parameters on the host", offload_policy=CPUOffloadPolicy())
-@case(trained, lambda n: shards(n, gathers=1), name="fully_shard, reshard_after_forward=False",
-      reshard_after_forward=False)  # fmt: skip
-@case(trained, lambda n: shards(n, width=2), 1e-2, name="fully_shard, bfloat16",
-      mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32))  # fmt: skip
-def fsdp2(rank, **options):
-    model = sharded(network().to("sim"), **options)
-    steps(model, *share())
-    return parameters(model)
-
-
-@case(trained, shards, name="fully_shard, activation checkpointing")
-def fsdp2_checkpointed(rank):
-    model = nn.Sequential(*map(checkpoint_wrapper, network())).to("sim")
+def checkpointed(model):
+    model = nn.Sequential(*map(checkpoint_wrapper, model))
     for layer in model:
         fully_shard(layer)
-    steps(fully_shard(model), *share())
-    return parameters(model)
-
-
-@case(trained, name="fully_shard of replicas (HSDP)")
-def hsdp(rank):
-    model = sharded(network().to("sim"), mesh=mesh(2, dist.get_world_size() // 2))
-    steps(model, *share())
-    return parameters(model)
-
-
-def clipped_alone():
-    model = network()
-    clip = Clipping(model)
-    steps(model, *samples(), clip)
-    return list(model.parameters())
+    return fully_shard(model)
 
 
 class Clipping:
@@ -293,11 +253,15 @@ class Clipping:
         self.optimizer.step()
 
 
-@case(clipped_alone, name="fully_shard, clip_grad_norm_")
-def fsdp2_clipped(rank):
-    model = sharded(network().to("sim"))
-    steps(model, *share(), Clipping(model))
-    return parameters(model)
+training("fully_shard", sharded, shards)
+training("fully_shard, parameters on the host", partial(sharded, offload_policy=CPUOffloadPolicy()))
+training("fully_shard, reshard_after_forward=False", partial(sharded, reshard_after_forward=False),
+         lambda n: shards(n, gathers=1))  # fmt: skip
+training("fully_shard, bfloat16", partial(sharded, mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32)),
+         lambda n: shards(n, width=2), 1e-2)  # fmt: skip
+training("fully_shard, activation checkpointing", checkpointed, shards)
+training("fully_shard of replicas (HSDP)", lambda model: sharded(model, mesh=mesh(2, dist.get_world_size() // 2)))
+training("fully_shard, clip_grad_norm_", sharded, optimize=Clipping, wanted=alone(optimize=Clipping))
 
 
 @case(trained, name="FSDP1")
@@ -330,23 +294,21 @@ def activations(n):
 def tensor_parallel(rank):
     model = parallelize_module(network().to("sim"), mesh(), PLAN)
     steps(model, *(t.to("sim") for t in samples()), optimizer(model, foreach=False))
-    return parameters(model)
+    return state(model)
 
 
-def normal_alone():
-    model = nn.Sequential(nn.LayerNorm(WIDTH), *network())
-    steps(model, *samples())
-    return list(model.parameters())
+def normal():
+    return nn.Sequential(nn.LayerNorm(WIDTH), *network())
 
 
-@case(normal_alone, name="SequenceParallel")
+@case(alone(normal), name="SequenceParallel")
 def sequence_parallel(rank):
-    model = nn.Sequential(nn.LayerNorm(WIDTH), *network()).to("sim")
+    model = normal().to("sim")
     plan = {"0": SequenceParallel(sequence_dim=0, use_local_output=False), "3": RowwiseParallel(),
             "1": ColwiseParallel(input_layouts=Shard(0))}  # fmt: skip
     model = parallelize_module(model, mesh(), plan)
     steps(model, share()[0], samples()[1].to("sim"), optimizer(model, foreach=False))
-    return parameters(model)
+    return state(model)
 
 
 @case(trained, name="fully_shard × parallelize_module")
@@ -354,23 +316,18 @@ def fsdp2_tensor_parallel(rank):
     grid = mesh(dist.get_world_size() // 2, 2)
     model = fully_shard(parallelize_module(network().to("sim"), grid["b"], PLAN), mesh=grid["a"])
     steps(model, *share(grid["a"].get_local_rank(), grid["a"].size()), optimizer(model, foreach=False))
-    return parameters(model)
+    return state(model)
 
 
-def classified_alone():
-    model = network()[:1]
-    steps(model, samples()[0], None, loss=lambda out, _: nn.functional.cross_entropy(out, torch.arange(SAMPLES) % 32))
-    return list(model.parameters())
-
-
-@case(classified_alone, name="loss_parallel")
+@case(alone(lambda: network()[:1], loss=lambda out, _: nn.functional.cross_entropy(out, torch.arange(SAMPLES) % 32)),
+      name="loss_parallel")  # fmt: skip
 def parallel_loss(rank):
     columns = ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)
     model = parallelize_module(network()[:1].to("sim"), mesh(), {"0": columns})
     wanted = torch.arange(SAMPLES, device="sim") % 32
     with loss_parallel():
         steps(model, samples()[0].to("sim"), wanted, optimizer(model, foreach=False), nn.functional.cross_entropy)
-    return parameters(model)
+    return state(model)
 
 
 # -- attention, split by heads and by the sequence -------------------------------------------------------------------
@@ -420,20 +377,14 @@ def deep(layers=8):
     return nn.Sequential(*[nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()) for _ in range(layers)])
 
 
-def deep_alone(layers):
-    model = deep(layers)
-    steps(model, *samples())
-    return list(model.parameters())
-
-
 def messages(n, stages_each=1):
     """Outputs forward and their gradients backward, between neighbouring stages, which agree in 8 bytes first."""
     return {"send": (STEPS * 2 * SAMPLES * WIDTH * 4 + 8) * (n * stages_each - 1)}
 
 
-@case(lambda: deep_alone(8), messages, name="pipelining, GPipe", schedule=ScheduleGPipe)
-@case(lambda: deep_alone(8), messages, name="pipelining, 1F1B", schedule=Schedule1F1B)
-@case(lambda: deep_alone(16), lambda n: messages(n, 2), name="pipelining, interleaved 1F1B",
+@case(alone(deep), messages, name="pipelining, GPipe", schedule=ScheduleGPipe)
+@case(alone(deep), messages, name="pipelining, 1F1B", schedule=Schedule1F1B)
+@case(alone(lambda: deep(16)), lambda n: messages(n, 2), name="pipelining, interleaved 1F1B",
       schedule=ScheduleInterleaved1F1B, each=2)  # fmt: skip
 def pipeline(rank, schedule, each=1):
     n, model = dist.get_world_size(), deep(8 * each)
@@ -455,12 +406,26 @@ def pipeline(rank, schedule, each=1):
 
 
 def ran(case, ranks):
-    """Return the ranks' results on the host, the bytes sent by collective, and the simulated seconds."""
+    """Return the ranks' results on the host, the bytes sent by collective, the simulated seconds, and all spans."""
     sim.enable(ranks, gpu="V100-SXM2-16GB", link="NVLink2")
     with sim.trace() as trace:
         results = sim.spawn(lambda rank: [t.detach().cpu() for t in case.run(rank)])
+    return results, sent_in(trace), trace.seconds, trace.spans
+
+
+def sent_in(trace):
+    """Return the bytes that were sent, by collective."""
     sent = Counter()
     for span in trace.spans:
         if span.kind == "communication":
             sent[span.name.split()[0]] += span.nbytes
-    return results, sent, trace.seconds
+    return sent
+
+
+def took(call, *args, **options):
+    """Return the simulated seconds of a call on a rank, until its GPU has done all that was asked of it."""
+    torch.sim.synchronize()
+    begin = sim.now()
+    call(*args, **options)
+    torch.sim.synchronize()
+    return sim.now() - begin

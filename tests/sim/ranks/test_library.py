@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 import torch
 import torch.distributed as dist
+from cases import took
 
 from d2lmini import sim
 from d2lmini.hardware.collective_costs import estimate
@@ -42,11 +43,7 @@ def timed(machine, ranks, calls, **options):
         group, seconds = dist.new_group(ranks), []
         for name, nbytes in calls if rank in ranks else ():
             dist.barrier(group)
-            torch.sim.synchronize()
-            begin = sim.now()
-            collective(name, nbytes, group, len(ranks))
-            torch.sim.synchronize()
-            seconds.append(sim.now() - begin)
+            seconds.append(took(collective, name, nbytes, group, len(ranks)))
         return seconds
 
     sim.enable(machine=machine, shapes_only=True, memory=2**40)
@@ -117,29 +114,13 @@ def test_collectives_share_no_wires_unless_they_have_the_same():
     """Two pairs at once take as long as one pair; the same pair twice, in groups of its own, twice as long."""
     def run(rank, *ranks):
         groups, data = [dist.new_group(pair) for pair in ranks], tensor(16 * MIB)
-        torch.sim.synchronize()
-        begin = sim.now()
         mine = [group for pair, group in zip(ranks, groups) if rank in pair]
-        for work in [dist.all_reduce(data, group=group, async_op=True) for group in mine]:
-            work.wait()
-        torch.sim.synchronize()
-        return sim.now() - begin
+        return took(lambda: [work.wait() for work in [dist.all_reduce(data, group=g, async_op=True) for g in mine]])
 
     sim.enable(4, gpu="V100-SXM2-16GB")
-    took = estimate("all_reduce", sim.machine(), 2, 16 * MIB).seconds
-    assert sim.spawn(run, ([0, 1], [2, 3])) == pytest.approx([took] * 4, abs=2 * LAUNCH_S)
-    assert sim.spawn(run, ([0, 1], [1, 0]))[:2] == pytest.approx([2 * took] * 2, abs=2 * LAUNCH_S)
-
-
-def test_streams_of_a_cluster_are_their_ranks_own():
-    """Whichever node's rank comes last to a collective, it is over on all at once."""
-    def run(rank):
-        dist.all_reduce(tensor(MIB))
-        torch.sim.synchronize()
-        return sim.now()
-
-    sim.enable(machine=cluster(A100, 2))
-    assert len(set(sim.spawn(run))) == 1
+    once = estimate("all_reduce", sim.machine(), 2, 16 * MIB).seconds
+    assert sim.spawn(run, ([0, 1], [2, 3])) == pytest.approx([once] * 4, abs=2 * LAUNCH_S)
+    assert sim.spawn(run, ([0, 1], [1, 0]))[:2] == pytest.approx([2 * once] * 2, abs=2 * LAUNCH_S)
 
 
 @pytest.mark.parametrize("sizes", [[300, 300, 300], [1100, 700, 60, 5000]])
@@ -149,11 +130,8 @@ def test_ddp_with_shapes_only_forms_the_buckets_and_takes_the_time_of_ddp_with_n
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers).to("sim"), bucket_cap_mb=2)
         for _ in range(3):
             dist.barrier()
-            torch.sim.synchronize()
-            begin = sim.now()
-            model(torch.ones(4, 20, device="sim")).sum().backward()
-            torch.sim.synchronize()
-        return sim.now() - begin
+            seconds = took(lambda: model(torch.ones(4, 20, device="sim")).sum().backward())
+        return seconds
 
     found = []
     for shapes_only in (False, True):

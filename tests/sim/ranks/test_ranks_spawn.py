@@ -74,11 +74,6 @@ def test_an_error_names_its_rank_and_ends_the_others():
     assert left() == before
 
 
-def test_a_rank_that_leaves_the_program_is_an_error():
-    with pytest.raises(RankError, match="SystemExit"):
-        sim.spawn(lambda rank: sys.exit(3) if rank == 1 else None)
-
-
 @pytest.mark.parametrize("where", ["running", "waiting"])
 def test_ctrl_c_ends_all_ranks(where):
     def run(rank):
@@ -163,24 +158,20 @@ def test_a_program_written_for_torchrun_runs_as_it_is():
     assert dict(os.environ) == before
 
 
-def test_a_number_of_ranks_without_gpus_is_refused():
-    for wrong in (0, 5, -1):
-        with pytest.raises(ValueError, match="ranks"):
-            sim.spawn(print, nprocs=wrong)
+@pytest.mark.parametrize(("kind", "says", "ranks", "run"), [
+    *((ValueError, "ranks", wrong, print) for wrong in (0, 5, -1)),
+    (RankError, "cannot start", 4, lambda rank: sim.spawn(print)),
+    (RankError, "SystemExit", 4, lambda rank: sys.exit(3) if rank == 1 else None),
+])  # fmt: skip
+def test_ranks_without_gpus_or_in_ranks_or_that_leave_the_program_are_refused(kind, says, ranks, run):
+    with pytest.raises(kind, match=says):
+        sim.spawn(run, nprocs=ranks)
 
 
-def test_ranks_start_no_ranks():
-    with pytest.raises(RankError, match="cannot start"):
-        sim.spawn(lambda rank: sim.spawn(print))
-
-
-def test_the_backend_is_of_use_in_ranks_only():
+def test_the_backend_is_of_use_in_ranks_only_and_ranks_with_gpus_only():
     sim.spawn(lambda rank: None)
     with pytest.raises(RuntimeError, match="joins simulated ranks"):
         dist.init_process_group("simccl", store=dist.HashStore(), rank=0, world_size=1)
-
-
-def test_without_gpus_there_are_no_ranks():
     sim.disable()
     with pytest.raises(RuntimeError, match="enable"):
         sim.spawn(print)

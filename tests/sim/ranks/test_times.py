@@ -3,12 +3,12 @@
 import itertools
 import json
 import os
-from collections import Counter
 from functools import partial
 
 import pytest
 import torch
 import torch.distributed as dist
+from cases import sent_in, took
 
 from d2lmini import sim
 from d2lmini.collectives import schedules
@@ -52,10 +52,8 @@ def test_bytes_are_those_of_the_formula(n):
         dist.gather(tensor(MIB), parts, dst=1)
         dist.scatter(tensor(MIB), parts, src=1)
 
-    trace, sent = traced(run, n), Counter()
-    for span in trace.spans:
-        if span.kind == "communication":
-            sent[span.name.split()[0]] += span.nbytes
+    trace = traced(run, n)
+    sent = sent_in(trace)
     assert sent == {name: (1 + (name == "all_reduce")) * (n - 1) * MIB for name in NAMES}
     assert sum(out_bytes(trace)) == sent.total()
 
@@ -67,15 +65,7 @@ def test_bytes_that_no_number_of_ranks_divides():
 
 def test_a_message_takes_the_time_of_its_route():
     def run(rank):
-        data = tensor(MIB)
-        torch.sim.synchronize()
-        begin = sim.now()
-        if rank == 0:
-            dist.send(data, 1)
-        elif rank == 1:
-            dist.recv(data, 0)
-        torch.sim.synchronize()
-        return sim.now() - begin
+        return took(dist.recv if rank else dist.send, tensor(MIB), 1 - rank)
 
     sim.enable(2, gpu=GPU, link=LINK)
     times = sim.spawn(run)
@@ -87,16 +77,18 @@ def test_a_batch_of_messages_goes_both_ways_at_once():
     """As in NCCL, whose messages between two ranks go one after the other unless they are a batch."""
     def run(rank, batched):
         sent, got, other = tensor(16 * MIB), tensor(16 * MIB), 1 - rank
-        calls = [(dist.isend, sent, other), (dist.irecv, got, other)]
-        torch.sim.synchronize()
-        begin = sim.now()
-        works = dist.batch_isend_irecv([dist.P2POp(*call) for call in calls]) if batched else [
-            call(data, other) for call, data, other in calls]
-        launched = sim.now()
-        for work in works:
-            work.wait()
-        torch.sim.synchronize()
-        return launched - begin, sim.now() - begin
+        calls, launched = [(dist.isend, sent, other), (dist.irecv, got, other)], []
+
+        def exchange():
+            begin = sim.now()
+            works = dist.batch_isend_irecv([dist.P2POp(*call) for call in calls]) if batched else [
+                call(data, other) for call, data, other in calls]
+            launched.append(sim.now() - begin)
+            for work in works:
+                work.wait()
+
+        done = took(exchange)
+        return launched[0], done
 
     sim.enable(2, gpu=GPU, link=LINK)
     once = copy_seconds(16 * MIB, build(2, GPU, LINK).route(0, 1)[0].link)
@@ -106,10 +98,13 @@ def test_a_batch_of_messages_goes_both_ways_at_once():
             assert done == pytest.approx(transfers * once, abs=3 * LAUNCH_S)
 
 
-def test_a_collective_begins_when_the_last_rank_is_there():
+@pytest.mark.parametrize(("machine", "last"), [
+    (build(4, GPU, LINK), 2), *((machines.cluster(machines.MACHINES["DGX-A100"], 2), rank) for rank in (1, 9)),
+], ids=["a node", "first of two", "second of two"])  # fmt: skip
+def test_a_collective_begins_when_the_last_rank_is_there_and_ends_on_all_at_once(machine, last):
     def run(rank):
         a = torch.zeros(2048, 2048, device="sim")
-        for _ in range(3 * (rank == 2)):
+        for _ in range(3 * (rank == last)):
             a @ a
         torch.sim.synchronize()
         ready = sim.now()
@@ -117,10 +112,10 @@ def test_a_collective_begins_when_the_last_rank_is_there():
         torch.sim.synchronize()
         return ready, sim.now()
 
-    sim.enable(4, gpu=GPU, link=LINK, shapes_only=True)
+    sim.enable(machine=machine, shapes_only=True)
     times = sim.spawn(run)
     assert len({end for _, end in times}) == 1
-    assert max(ready for ready, _ in times) == times[2][0] < times[0][1]
+    assert max(ready for ready, _ in times) == times[last][0] < times[0][1]
 
 
 def test_a_wait_holds_the_stream_up_and_not_the_host():
@@ -153,13 +148,10 @@ def test_the_buckets_of_ddp_travel_while_backward_computes():
         layers = [torch.nn.Linear(1024, 1024) for _ in range(4)]
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers).to("sim"), bucket_cap_mb=mib)
         x = torch.zeros(256, 1024, device="sim")
-        model(x).sum().backward()
-        torch.sim.synchronize()
-        begin = sim.now()
-        with sim.trace() as trace:
-            model(x).sum().backward()
-            torch.sim.synchronize()
-        return sim.now() - begin, overlap(trace, rank), sum(s.kind == "communication" for s in trace.spans)
+        for _ in range(2):
+            with sim.trace() as trace:
+                seconds = took(lambda: model(x).sum().backward())
+        return seconds, overlap(trace, rank)
 
     results = {}
     for mib in (4, 100):
@@ -231,23 +223,6 @@ def test_a_trace_names_collective_group_bytes_and_algorithm(tmp_path):
     assert spans[0].name in names
 
 
-def test_two_runs_are_the_same_to_the_last_digit():
-    def run(rank):
-        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64).to("sim"))
-        for _ in range(3):
-            model(torch.zeros(8, 64, device="sim")).sum().backward()
-        dist.barrier()
-        if rank:
-            dist.send(tensor(64), 0)
-        else:
-            for _ in range(3):
-                dist.recv(tensor(64))
-
-    first, second = traced(run), traced(run)
-    assert first.seconds == second.seconds > 0
-    assert [tuple(s) for s in first.spans] == [tuple(s) for s in second.spans]
-
-
 def test_ranks_of_a_cluster_have_the_gpus_of_their_own_node():
     def run(rank):
         local = int(os.environ["LOCAL_RANK"])
@@ -259,11 +234,7 @@ def test_ranks_of_a_cluster_have_the_gpus_of_their_own_node():
         pairs = [dist.new_group([0, 1]), dist.new_group([0, 8])]
         for number, pair in enumerate(pairs):
             if rank in dist.get_process_group_ranks(pair):
-                torch.sim.synchronize()
-                begin = sim.now()
-                dist.all_reduce(data, group=pair)
-                torch.sim.synchronize()
-                pairs[number] = sim.now() - begin
+                pairs[number] = took(dist.all_reduce, data, group=pair)
         return str(data.device), data[0].item(), pairs
 
     sim.enable(machine=machines.cluster(machines.MACHINES["8xH200"], 20))
