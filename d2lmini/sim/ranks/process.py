@@ -3,6 +3,7 @@
 torch, Python and numpy keep this in variables of their modules. A rank that goes on finds them as it left them.
 """
 
+import ctypes
 import os
 import random
 import sys
@@ -23,8 +24,11 @@ except ImportError:  # torch does without, and so do simulated ranks
 
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
              "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")  # fmt: skip
-_texts = os.environ._data  # as the operating system has them: reading `os.environ` decodes them every time
-_KEYS = {os.environ.encodekey(name): name for name in VARIABLES}
+_texts = os.environ._data  # as the operating system has them: `os.environ` decodes and encodes them every time
+_KEYS = [os.environ.encodekey(name) for name in VARIABLES]
+# Python's random numbers as they lie in memory: `random.getstate` makes an object of each of their 625 integers.
+_start, _end = object.__basicsize__, random.Random.__base__.__basicsize__
+_python = (ctypes.c_char * (_end - _start)).from_address(id(random._inst) + _start)
 _handlers = DTensor._op_dispatcher._custom_op_handlers  # of the operations that DTensor runs in another way
 
 
@@ -62,19 +66,19 @@ class Process:
     def leave(self):
         """Put the variables aside."""
         self._groups = distributed_c10d._world
-        self._torch, self._python = torch.default_generator.get_state(), random.getstate()
+        self._torch, self._python = torch.default_generator.get_state(), (_python.raw, random._inst.gauss_next)
         self._numpy = numpy and numpy.random.get_bit_generator()
         self._tracker, self._handlers = _random._rng_tracker, _handlers.copy()
         self._excepthook, self._profiled = sys.excepthook, SimpleProfiler.profiling  # what FSDP1 is timing
         self._gpus, self._first = state.gpus, getattr(state.clock, "first", 0)
-        self._environment = [_texts.get(key) for key in _KEYS]
+        self._environment = list(map(_texts.get, _KEYS))
         self._shared = {owner: owner._shared_state for owner in _shared_by_instances()}
 
     def enter(self):
         """Put them back."""
         distributed_c10d._world = self._groups
         torch.default_generator.set_state(self._torch)
-        random.setstate(self._python)
+        _python.raw, random._inst.gauss_next = self._python
         if numpy:
             numpy.random.set_bit_generator(self._numpy)
         _random._rng_tracker, sys.excepthook = self._tracker, self._excepthook
@@ -82,11 +86,13 @@ class Process:
         state.gpus = self._gpus
         if hasattr(state.clock, "first"):
             state.clock.first = self._first
-        for (key, name), text in zip(_KEYS.items(), self._environment):
-            if text is None:
-                os.environ.pop(name, None)
+        for key, text in zip(_KEYS, self._environment):
+            if text is None and key in _texts:
+                del _texts[key]
+                os.unsetenv(key)
             elif _texts.get(key) != text:
-                os.environ[name] = os.environ.decodevalue(text)
+                _texts[key] = text
+                os.putenv(key, text)
         for owner in _shared_by_instances():
             owner._shared_state = self._shared.setdefault(owner, {})
         if _handlers != self._handlers:  # inside `loss_parallel` in one rank, outside in another
