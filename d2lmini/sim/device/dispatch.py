@@ -48,7 +48,7 @@ def _handler(func):
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
         return _composite
     plan = Plan(func)
-    return plan.reshape if plan.reshapes else plan.view if plan.looks else plan.run
+    return plan.reshape if plan.reshapes else plan.run
 
 
 def _composite(func, args, kwargs):
@@ -91,7 +91,6 @@ class Plan:
         self.results = Results() if new and self.records.keep else None  # as kept for operands without numbers
         self.in_place = self.aliases == [0]  # the most common case of a changed argument
         self.single = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor" and self.aliases == [None]
-        self.looks = self.views and self.single and ["Tensor" in str(a.type) for a in schema.arguments].count(True) == 1
 
     def run(self, func, args, kwargs):
         """Run `func` and return its result as torch expects it."""
@@ -130,11 +129,6 @@ class Plan:
         if counting:
             gpu.memory.add(out.untyped_storage())
         return new
-
-    def view(self, func, args, kwargs):
-        """Run `func`, which only looks at its one tensor in another way: that costs no time and no memory."""
-        x, *others = args
-        return shell(self.call(x._real, *others, **kwargs), state.gpus[x._index])
 
     def reshape(self, func, args, kwargs):
         """Run `func`, which may change the shapes of tensors that it is given, and make their shells follow."""

@@ -24,8 +24,8 @@ except ImportError:  # torch does without, and so do simulated ranks
 
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
              "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")  # fmt: skip
-_texts = os.environ._data  # as the operating system has them: reading `os.environ` decodes them every time
-_KEYS = {os.environ.encodekey(name): name for name in VARIABLES}
+_texts = os.environ._data  # as the operating system has them: `os.environ` decodes and encodes them every time
+_KEYS = [os.environ.encodekey(name) for name in VARIABLES]
 _dispatcher = DTensor._op_dispatcher
 
 
@@ -71,7 +71,7 @@ class Process:
         self._attention = functional.scaled_dot_product_attention
         self._excepthook, self._profiled = sys.excepthook, SimpleProfiler.profiling  # what FSDP1 is timing
         self._gpus, self._first = state.gpus, getattr(state.clock, "first", 0)
-        self._environment = [_texts.get(key) for key in _KEYS]
+        self._environment = list(map(_texts.get, _KEYS))
         self._shared = {owner: owner._shared_state for owner in _shared_by_instances()}
 
     def enter(self):
@@ -86,11 +86,13 @@ class Process:
         state.gpus = self._gpus
         if hasattr(state.clock, "first"):
             state.clock.first = self._first
-        for (key, name), text in zip(_KEYS.items(), self._environment):
-            if text is None:
-                os.environ.pop(name, None)
+        for key, text in zip(_KEYS, self._environment):
+            if text is None and key in _texts:
+                del _texts[key]
+                os.unsetenv(key)
             elif _texts.get(key) != text:
-                os.environ[name] = os.environ.decodevalue(text)
+                _texts[key] = text
+                os.putenv(key, text)
         for owner in _shared_by_instances():
             owner._shared_state = self._shared.setdefault(owner, {})
         _dispatcher._custom_op_handlers, functional.scaled_dot_product_attention = self._handlers, self._attention

@@ -5,6 +5,7 @@ import gc
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import weakref
@@ -97,21 +98,32 @@ def test_ctrl_c_ends_all_ranks(where):
 def test_each_rank_has_its_own_random_numbers_as_a_process_has():
     def draw(rank):
         torch.manual_seed(rank), random.seed(rank), np.random.seed(rank)
+        first = random.gauss(0, 1)  # made with a second one, which Python keeps
         dist.barrier()  # the others seed theirs
-        return torch.rand(2), torch.rand(2, device="sim").cpu(), random.random(), np.random.rand()
+        return torch.rand(2), torch.rand(2, device="sim").cpu(), [first, random.gauss(0, 1)], np.random.rand()
 
     for rank, (host, device, python, numpy) in enumerate(sim.spawn(draw)):
         torch.manual_seed(rank)
         assert torch.equal(host, torch.rand(2))
         assert torch.equal(device, torch.rand(2, generator=torch.Generator().manual_seed(rank)))
-        assert python == random.Random(rank).random()
+        alone = random.Random(rank)
+        assert python == [alone.gauss(0, 1), alone.gauss(0, 1)]
         assert numpy == np.random.RandomState(rank).rand()
 
 
 def test_ranks_begin_with_the_random_numbers_of_the_program():
-    torch.manual_seed(5)
-    results = sim.spawn(lambda rank: torch.rand(1).item())
-    assert results == [torch.rand(1).item()] * 4
+    torch.manual_seed(5), random.seed(6)
+    results = sim.spawn(lambda rank: (torch.rand(1).item(), random.random()))
+    assert results == [(torch.rand(1).item(), random.random())] * 4
+
+
+def test_the_processes_that_a_rank_starts_have_its_environment():
+    def tell(rank):
+        dist.barrier()
+        command = [sys.executable, "-S", "-c", "import os; print(os.environ['RANK'])"]
+        return int(subprocess.run(command, capture_output=True, check=True).stdout)
+
+    assert sim.spawn(tell, nprocs=2) == [0, 1]
 
 
 def test_no_tensor_is_kept_where_a_collective_is_waited_for_by_nobody():

@@ -118,6 +118,17 @@ def test_a_collective_begins_when_the_last_rank_is_there_and_ends_on_all_at_once
     assert max(ready for ready, _ in times) == times[last][0] < times[0][1]
 
 
+def test_ranks_begin_together_when_those_of_an_earlier_call_have_ended():
+    def run(rank):
+        begin = sim.now()
+        sim.clock().advance(rank, "reading a batch")
+        return begin, sim.now()
+
+    sim.enable(4, gpu=GPU, link=LINK)
+    for call in range(3):
+        assert sim.spawn(run) == [(3 * call, 3 * call + rank) for rank in range(4)]
+
+
 def test_a_wait_holds_the_stream_up_and_not_the_host():
     def run(rank):
         data, other = tensor(64 * MIB), torch.zeros(512, 512, device="sim")
