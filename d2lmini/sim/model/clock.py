@@ -14,7 +14,6 @@ pinned memory, and any copy from or to pageable memory.
 Threads: see `threads`.
 """
 
-import contextlib
 import threading
 
 import torch
@@ -189,28 +188,13 @@ class Clock:
             stream.end = max(stream.end, self._host().now)
             return stream.end
 
-    @contextlib.contextmanager
     def one_launch(self):
-        """Let all that the calling thread queues inside cost the host one launch, as a replayed CUDA graph does."""
-        with self.lock:
-            host = self._host()
-            before, host.launch = host.launch, 0
-            host.now += before
-        try:
-            yield
-        finally:
-            host.launch = before
+        """Return a context manager: all that the calling thread queues inside costs the host one launch together."""
+        return self._host().one_launch()
 
-    @contextlib.contextmanager
     def from_cpp(self):
-        """Let what the calling thread queues inside cost what an operation does that torch's C++ calls, not Python."""
-        host = self._host()
-        before = host.calls
-        host.calls = before[1], before[1]
-        try:
-            yield
-        finally:
-            host.calls = before
+        """Return a context manager: torch's C++, not Python, calls what the calling thread queues inside."""
+        return self._host().from_cpp()
 
     def run_as(self, way):
         """Return a context manager: the calling thread runs what is inside in the way of that name."""

@@ -40,6 +40,26 @@ class Host:
         finally:
             self.run_as(before)
 
+    @contextlib.contextmanager
+    def one_launch(self):
+        """Let all calls inside cost one launch together, as a replayed CUDA graph does."""
+        before, self.launch = self.launch, 0
+        self.now += before
+        try:
+            yield
+        finally:
+            self.launch = before
+
+    @contextlib.contextmanager
+    def from_cpp(self):
+        """Let a call inside cost what it does in backward, where torch's C++ makes it."""
+        before = self.calls
+        self.calls = before[1], before[1]
+        try:
+            yield
+        finally:
+            self.calls = before
+
     def row_on(self, device=0):
         """Return the row, 1 + the first device that the thread gives work: not by which thread comes first."""
         if self.row is None:

@@ -41,7 +41,7 @@ def test_ranks_equal_one_process(case, ranks):
     if ranks > 2:
         return
     again, *others = cases.ran(case, ranks)
-    assert others == [sent, *times]  # every span, to the picosecond
+    assert others == [sent, *times]  # every message, to the picosecond
     for first, second in zip(results, again, strict=True):
         assert all(map(torch.equal, first, second))
 
