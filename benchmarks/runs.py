@@ -56,7 +56,7 @@ def read(row):
     batch, accumulate, filled = stacks.batch(row["batch"], count, network, name, stack, gpu)
     training = not re.search("infer|eval", row["network"] + row["metric"], re.IGNORECASE)
     assumed = tuple(filter(None, (moved, named, taken, filled)))
-    return Run(network, gpu, count, name, batch, accumulate, training, stack, assumed)
+    return Run(network, gpu, count, name, batch, accumulate, training, stack.beside(gpu), assumed)
 
 
 def _network(text):

@@ -17,7 +17,8 @@ from d2lmini.hardware.catalog import find
 class Stack:
     """The software of a source, as far as its time depends on it.
 
-    way: a name in `HOST_COSTS`. source: where the rest is from, and what was read off the rows themselves.
+    way: a name in `HOST_COSTS`. hosts: another one beside cards whose names begin so. source: where the rest is from,
+    and what was read off the rows themselves.
     channels_last: pictures in 16-bit runs are ordered so. fused_attention: one kernel. hidden: the share of backward
     beside which gradients are summed. peer: whether the GPUs reach each other's memory. nodes: the one of `MACHINES`
     that clusters consist of, by default the maker's own. lists: whether SGD steps over lists of tensors, as PyTorch
@@ -36,6 +37,11 @@ class Stack:
     lists: bool = False
     words: int = 50304
     batches: dict = field(default_factory=dict, hash=False)
+    hosts: dict = field(default_factory=dict, hash=False)
+
+    def beside(self, gpu):
+        """Return the stack on the host of this card."""
+        return replace(self, way=next((way for card, way in self.hosts.items() if gpu.startswith(card)), self.way))
 
 
 # Lambda runs NVIDIA's programs, but without --memory-format nhwc. Its settings have a file for each size of memory.
@@ -71,7 +77,7 @@ STACKS = {
     "DeepLearningExamples": Stack(
         "PyTorch 1.8, NGC container of 2021", "eager, 2021",
         "PyTorch/Classification/ConvNets/configs.yml: batches, nhwc with AMP, made-up pictures",
-        batches=_NVIDIA_BATCHES,
+        batches=_NVIDIA_BATCHES, hosts={"A100": "eager, 2021, DGX A100"},
     ),
     "deeplearning-benchmark": Stack(
         "PyTorch, NGC container, Lambda", "eager, 2021", _LAMBDA, False, hidden=0, peer=False, batches=_LAMBDA_BATCHES,

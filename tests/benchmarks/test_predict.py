@@ -30,7 +30,7 @@ def write(path, rows):
     return str(path)
 
 
-@pytest.mark.parametrize("row", [PRODUCT, COLLECTIVE, RUN])
+@pytest.mark.parametrize("row", [PRODUCT, COLLECTIVE, RUN | {"network": "EfficientNet-B0 inference", "value": "130"}])
 def test_every_form_gives_a_list_in_the_files_order(row, tmp_path, capsys):
     rows = [row, row | {"gpu": "Abacus 1"}, row]
     out = tmp_path / "out.json"
@@ -293,6 +293,13 @@ def test_gradients_hidden_behind_backward_cost_nothing():
 def test_networks_have_their_published_parameters(make, count):
     with torch.device("meta"):
         assert sum(p.numel() for p in make().parameters()) == count
+
+
+def test_a_host_belongs_to_its_machine():
+    beside = {gpu: runs.read(RUN | {"gpu": gpu}).stack.way for gpu in ("V100-16GB", "A100-SXM4-40GB")}
+    assert beside["V100-16GB"] != beside["A100-SXM4-40GB"]
+    lambdas = RUN | {"source": "lambdal/deeplearning-benchmark", "gpu": "A100"}
+    assert runs.read(lambdas).stack.way == beside["V100-16GB"]
 
 
 def test_transformer_xl_scores_rare_words_in_their_groups_and_trains_all_it_has():
