@@ -18,7 +18,7 @@ TAUGHT = {  # what each chapter must define; what else it defines under a name o
     "allreduce": {"allreduce_naive", "allreduce_ring", "allreduce_tree", "all_gather", "reduce_scatter"},
     "multi-gpu-scratch": {"lenet", "get_params", "allreduce", "split_batch", "train_batch", "train"},
     "numbers-and-luck": {"TopK", "Signs", "pack_bits", "unpack_bits", "Compressor", "compressed_mean", "gathered"},
-    "data-parallel": {"split", "replicate", "gather", "DataParallel"},
+    "data-parallel": {"replicate"},
     "process-per-device": {"train_digits"},
     "parallelism": {"CopyToRanks", "SumOverRanks", "column_parallel", "RowParallel", "cut_layer", "gpipe",
                     "one_f_one_b", "run_stage", "Unit", "shard", "arrivals", "train_asynchronously"},
