@@ -41,6 +41,13 @@ def test_attention_is_the_cpus_and_usual_attention_is_one_kernel_each_way(shapes
         assert not any("bmm" in name or "softmax" in name for name in operations)
 
 
+def test_the_host_does_not_wait_for_attention():
+    x = torch.ones(1, 1, 4, 8, device="sim", requires_grad=True)
+    with sim.trace() as trace:
+        attention(x, x, x).sum().backward()
+    assert not [span for span in trace.spans if span.kind == "wait"]
+
+
 def test_dropout_and_inference_mode_give_results():
     x = torch.ones(1, 1, 4, 8, device="sim")
     assert attention(x, x, x, dropout_p=0.5).shape == x.shape

@@ -21,6 +21,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullStateDictConfig, FullyShardedDataParallel, StateDictType
 from torch.distributed.fsdp._fully_shard._fsdp_common import _chunk_with_empty
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor, randn
+from torch.distributed.tensor.experimental import context_parallel
+from torch.distributed.tensor.experimental._attention import context_parallel_unshard
 from torch.nn.functional import dropout
 
 from d2lmini import sim
@@ -44,6 +46,22 @@ def test_ranks_equal_one_process(case, ranks):
     assert others == [sent, *times]  # every message, to the picosecond
     for first, second in zip(results, again, strict=True):
         assert all(map(torch.equal, first, second))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_two_pairs_of_ranks_cut_a_sequence_each():
+    def attend(rank):
+        pairs = init_device_mesh("sim", (2, 2), mesh_dim_names=("a", "b"))
+        parts = [x.detach().to("sim") for x in cases.queries()]
+        with context_parallel(pairs["b"], buffers=parts, buffer_seq_dims=[2] * 3):
+            found = cases.attended(*(part.clone().requires_grad_() for part in parts))
+            found = context_parallel_unshard(pairs["b"], found, [2] * 4)
+            dist.barrier()  # torch's rules for sharing attention are one for all ranks
+        return [t.cpu() for t in found]
+
+    sim.enable(4)
+    for found in sim.spawn(attend):
+        torch.testing.assert_close(found, cases.attended(*cases.queries()), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")
