@@ -11,6 +11,7 @@ from d2lmini.models import Llama
 
 MODELS = {"Llama-3.1-8B": (Llama, 8192), "3B": (sharded.THREE_B, 4096), "1B": (sharded.ONE_B, 4096)}
 MOST = 16  # ranks that are simulated within minutes
+_TOGETHER = {2: 3, 4: 8, 8: 12, 16: 16}  # sequences of the source's tensor-parallel runs, "mbs 3..20", by ranks
 _METRICS = {"tokens_per_s_per_gpu": 0, "peak_memory_GiB": 1}  # places in what `sharded.simulate` returns
 
 
@@ -32,8 +33,10 @@ def predict(row):
     make, length = MODELS[name]
     local = re.search(r"local (\d+)", row["batch"])
     way = "compiled" if "compile" in row["precision"] else "eager"
-    found = _simulate(machine, make, kind(row), int(local[1]) if local else 3, length, way)
-    assumed = f"sequences of {length}; " + (f"{local[1]} on a GPU" if local else "3 at once, Llama 3.2's shape")
+    sequences = int(local[1]) if local else _TOGETHER.get(count, 3) if kind(row) == "TP" else 3
+    found = _simulate(machine, make, kind(row), sequences, length, way)
+    shape = f"{sequences} on a GPU" if local else f"{sequences} at once, Llama 3.2's shape"
+    assumed = f"sequences of {length}; {shape}"
     band = f"training {kind(row)} {count} GPUs" + (" memory" if "memory" in row["metric"] else "")
     stack = f"PyTorch, {kind(row)}, {way}"
     return {"simulated": found[_METRICS[row["metric"]]], "stack": stack, "assumed": assumed, "band": band}

@@ -47,7 +47,8 @@ def enable(gpus=None, gpu="GTX 1080", link=None, *, machine=None, memory=None, c
     mean these GPUs; by default only when the machine has no real one. shapes_only: True makes tensors without
     numbers: nothing is computed, so that a step of any size takes no memory of this machine and little time, and the
     clock and the memory's count say what it would cost. way: how steps are run, a name in `hardware.HOST_COSTS` or a
-    HostCost; "compiled" ones do in one kernel what `sim.model.fusion` says.
+    HostCost; "compiled" ones do in one kernel what `sim.model.fusion` says, though hooks still see each gradient as
+    soon as it is there, and those of a real compiled graph come together at its end.
 
     Of a cluster of more than 128 GPUs only the first node's are there, and those of all nodes on simulated ranks.
     Calling it again is allowed and replaces what was set. Tensors on devices that stay keep their values. Raises

@@ -325,7 +325,8 @@ ON_RANKS = {"system": "HF cluster", "gpu": "H100", "count": "2", "network": "3B,
 
 @pytest.mark.parametrize(("more", "meant"), [
     ({}, ("2 × H100-SXM5-80GB, NVLink4", "TP", 3, 4096, "eager")),
-    ({"count": "16"}, ("2 × p5.48xlarge", "TP", 3, 4096, "eager")),
+    ({"count": "16"}, ("2 × p5.48xlarge", "TP", 16, 4096, "eager")),
+    ({"precision": "bf16 FSDP", "network": "1B"}, ("2 × H100-SXM5-80GB, NVLink4", "FSDP2", 3, 4096, "eager")),
     ({"gpu": "H100-96GB", "count": "8", "network": "Llama-3.1-8B selective AC", "precision": "bf16 FSDP+compile",
       "batch": "local 2"}, ("8 × H100-96GB, HBM2e of 2.4 TB/s", "FSDP2", 2, 8192, "compiled")),
 ])  # fmt: skip
