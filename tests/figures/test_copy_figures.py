@@ -1,13 +1,16 @@
 """Figures about copies and timelines: what stands on the axes, where the dots lie, and who is named in the legend."""
 
+import dataclasses
 import re
 
+import numpy as np
 import pytest
 import torch
 
 from d2lmini import sim
 from d2lmini.figures import copy_figures, plots, timeline_figures
 from d2lmini.measuring import line_fit, transfers
+from d2lmini.timing import Measurement
 
 
 def labels(axis):
@@ -37,6 +40,15 @@ def test_residuals_stand_below_the_line(copies):
     top, below = copy_figures.line_and_residuals(copies, line).axes
     assert list(top.lines[0].get_ydata()) == pytest.approx([1e6 * t for t in line.predict(copies.sizes)])
     assert list(below.lines[1].get_ydata()) == pytest.approx([100 * r for r in line.residuals])
+
+
+def test_both_panels_show_the_interval_of_every_point(copies):
+    laps = tuple(Measurement((0.8 * t, t, t, t, t, 1.25 * t)) for t in copies.seconds)  # six: the ends are the interval
+    noisy = dataclasses.replace(copies, measurements=laps)
+    bars = [ax.collections[0].get_segments() for ax in copy_figures.line_and_residuals(noisy, copies.fit()).axes]
+    for nbytes, t, above, below in zip(copies.sizes, copies.seconds, *bars, strict=True):
+        assert above == pytest.approx(np.array([(nbytes, 0.8e6 * t), (nbytes, 1.25e6 * t)]))
+        assert below == pytest.approx(np.array([(nbytes, -25), (nbytes, 20)]))  # of what was measured, as the dots
 
 
 def test_names_beside_lines_are_dark_enough_to_read(copies):
