@@ -21,6 +21,7 @@ from d2lmini.sim.patches import (
     standins,
     storages,
 )
+from d2lmini.sim.ranks import reducer
 
 Patch = namedtuple("Patch", "owner name make why since")
 Patch.__doc__ = """One name of torch that is replaced.
@@ -102,6 +103,7 @@ def _others():
     yield Patch("torch", "Event", standins.event, _HOOKS, "2.11")
     yield Patch("torch.autograd.function.BackwardCFunction", "apply", backward.checking,
                 "autograd does not look where the gradient of a tensor made in Python is", "2.11")  # fmt: skip
+    yield Patch("torch.distributed", "Reducer", lambda own: reducer.Reducer, _PINNING, "2.11")
     for owner in safetensors.owners():
         yield Patch(owner, "safe_open", safetensors.opening, "safetensors knows no device made in Python", "2.11")
     # torch.autograd imported the function by name.

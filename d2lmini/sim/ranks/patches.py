@@ -186,7 +186,6 @@ _REPLACED = {
     (fully_sharded_data_parallel, "_init_core_state"): _init_fsdp1,
     (profile, "_prepare_trace"): _begin_profile,
     (profile, "__exit__"): _end_profile,
-    (dist, "Reducer"): reducer.Reducer,
     (dist, "_verify_params_across_processes"): reducer.verify_params,
     (_fsdp_param, "_chunk_with_empty"): Chunks,
     (_redistribute, "_gen_transform_infos"): shardings.ways,

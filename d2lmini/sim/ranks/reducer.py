@@ -1,17 +1,19 @@
-"""DDP's reducer: its C++ code needs three things that Python gives.
+"""DDP's reducer: its C++ code needs three things that Python gives, and DDP's own mixed precision is refused.
 
 Where parameters may go unused, it copies a map of those that were used from pinned memory to the device. A kernel in
 Python for ``torch.empty_strided`` can give such memory where torch's hooks cannot, but slows down every program; so it
-is there only from the first such reducer to the end of the ranks. And inside ``join`` it keeps a Work that nobody in
-Python does, whose methods would be gone with it. And where GPUs hold shapes only, it cannot read what ranks tell one
-another: whether their parameters have the same shapes, which is not looked at, and in which order rank 0's gradients
-came, which is that of the buckets from the second step on. There each rank's own order stands for it.
+is there only from the first such reducer to the end of the ranks, or of a process that is one rank of gloo's. And
+inside ``join`` it keeps a Work that nobody in Python does, whose methods would be gone with it. And where GPUs hold
+shapes only, it cannot read what ranks tell one another: whether their parameters have the same shapes, which is not
+looked at, and in which order rank 0's gradients came, which is that of the buckets from the second step on. There each
+rank's own order stands for it.
 """
 
 import torch
 import torch.distributed as dist
 
 from d2lmini.sim.device.state import state
+from d2lmini.sim.device.tensor import SimTensor
 
 _verify_params = dist._verify_params_across_processes
 _kernel = None
@@ -22,7 +24,8 @@ class Reducer(dist.Reducer):
 
     def __init__(self, *args):
         super().__init__(*args)
-        if args[6]:  # find_unused_parameters
+        self._ours = any(type(parameter) is SimTensor for parameter in args[0])
+        if self._ours and args[6]:  # find_unused_parameters
             provide()
 
     def _rebuild_buckets(self):
@@ -33,8 +36,16 @@ class Reducer(dist.Reducer):
             state.told_nothing = False
 
     def _set_static_graph(self):
-        provide()
+        if self._ours:
+            provide()
         super()._set_static_graph()
+
+    def _set_mixed_precision_param_dtype(self, dtype):
+        """Refuse: torch's code then adds up new buckets, and writes the first step's gradients into the old ones."""
+        if self._ours:
+            raise RuntimeError("DDP's own mixed_precision gives random gradients in its first step, on every device: "
+                               "use torch.autocast, or fully_shard with MixedPrecisionPolicy")  # fmt: skip
+        super()._set_mixed_precision_param_dtype(dtype)
 
     def _set_forward_pass_work_handle(self, work, use_static_world_size):
         self._work = work

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel
+from torch.nn.parallel.distributed import DistributedDataParallel, _MixedPrecision
 
 from d2lmini import sim
 from d2lmini.sim import DeadlockError, MismatchError, RankError
@@ -92,6 +93,8 @@ def profiled():
     (lambda: dist.all_reduce(tensor(1), dist.ReduceOp.BAND), ("rank 0 of 4", "integers")),
     (lambda: torch.distributed.rpc.init_rpc(f"worker{dist.get_rank()}", world_size=4), ("remote procedure",)),
     (lambda: FullyShardedDataParallel(torch.nn.Linear(2, 2), cpu_offload=CPUOffload(True)), ("CPUOffloadPolicy",)),
+    (lambda: DistributedDataParallel(torch.nn.Linear(2, 2).to("sim"),
+                                     mixed_precision=_MixedPrecision(param_dtype=torch.bfloat16)), ("autocast",)),
     (profiled, ("one rank that profiles",)),
 ])  # fmt: skip
 def test_what_is_wrong_or_cannot_be_is_told_by_the_rank_that_does_it(call, words):

@@ -12,7 +12,8 @@ import torch.multiprocessing
 
 from d2lmini import sim
 
-NAMES = ["DDP", "ZeroRedundancyOptimizer", "DTensor", "parallelize_module", "pipelining, 1F1B"]
+NAMES = ["DDP", "DDP, find_unused_parameters", "DDP, static_graph", "ZeroRedundancyOptimizer", "DTensor",
+         "parallelize_module", "pipelining, 1F1B"]  # fmt: skip
 
 
 def run(rank, folder):
