@@ -187,6 +187,7 @@ _REPLACED = {
     (profile, "_prepare_trace"): _begin_profile,
     (profile, "__exit__"): _end_profile,
     (dist, "_verify_params_across_processes"): reducer.verify_params,
+    (dist, "_register_builtin_comm_hook"): reducer.register_hook,
     (_fsdp_param, "_chunk_with_empty"): Chunks,
     (_redistribute, "_gen_transform_infos"): shardings.ways,
     (_redistribute, "get_redistribute_planner"): _redistribute.DTensorRedistributePlanner,

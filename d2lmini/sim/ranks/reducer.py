@@ -11,11 +11,12 @@ rank's own order stands for it.
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
 from d2lmini.sim.device.state import state
 from d2lmini.sim.device.tensor import SimTensor
 
-_verify_params = dist._verify_params_across_processes
+_verify_params, _register_hook = dist._verify_params_across_processes, dist._register_builtin_comm_hook
 _kernel = None
 
 
@@ -24,7 +25,7 @@ class Reducer(dist.Reducer):
 
     def __init__(self, *args):
         super().__init__(*args)
-        self._ours = any(type(parameter) is SimTensor for parameter in args[0])
+        self.group, self._ours = args[3], any(type(parameter) is SimTensor for parameter in args[0])
         if self._ours and args[6]:  # find_unused_parameters
             provide()
 
@@ -56,6 +57,14 @@ def verify_params(group, tensors, logger=None):
     """Raise RuntimeError where ranks have other parameters than rank 0, as torch does; shapes alone are trusted."""
     if not _shapes_only():
         _verify_params(group, tensors, logger)
+
+
+def register_hook(reducer, hook):
+    """Register one of DDP's hooks in C++, or Python's for the one to float16, which finds no tensors in our Futures."""
+    if hook == dist.BuiltinCommHookType.FP16_COMPRESS:
+        dist._register_comm_hook(reducer, reducer.group, fp16_compress_hook)
+    else:
+        _register_hook(reducer, hook)
 
 
 def _shapes_only():
