@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch._dynamo import config as dynamo
 
+from d2lmini import sim
 from d2lmini.hardware.machines import Cluster
 from d2lmini.sim.device import signals
 from d2lmini.sim.device.current import set_device
@@ -29,7 +30,7 @@ from d2lmini.sim.ranks.here import here
 from d2lmini.sim.ranks.patches import join, torch_for_ranks
 from d2lmini.sim.ranks.rank import Rank
 
-_LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, __file__, threading.__file__))
+_LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, sim.__file__, threading.__file__))
 _LOOK_S = 0.1
 
 
@@ -174,7 +175,9 @@ class World:
 
 
 def _lacks(work):
-    missing = work.call.exchange.missing(work)
+    mismatch, missing = work.call.exchange.mismatch(work), work.call.exchange.missing(work)
+    if mismatch:
+        return f"which failed: {mismatch}"
     return f"not called by {_ranks(missing)}" if missing else "which nobody answers"
 
 
