@@ -66,9 +66,11 @@ def _init_from_program(*args, **options):
     here().program_joined = True
 
 
-def _new_group(size, place, ranks, backend, *args, **options):
+def _new_group(size, place, ranks, backend, store, name, *args, **options):
     """Make a group of ours, whatever backend a program names: gloo's and NCCL's would wait for other processes."""
-    return _new_process_group(size, place, ranks, NAME if here() else backend, *args, **options)
+    if here() and ranks and name.isdigit():  # which other ranks need not call where torch makes a name of the ranks
+        here().world.new_groups.call(here().number, list(ranks))
+    return _new_process_group(size, place, ranks, NAME if here() else backend, store, name, *args, **options)
 
 
 def _backend(group=None):

@@ -101,6 +101,19 @@ def test_calls_that_differ(calls, words):
     failing(MismatchError, run, "rank 3", *words)
 
 
+def test_a_group_that_some_ranks_alone_make():
+    def used(rank):
+        for ranks in [[0, 1], [1, 2]][rank == 2 :]:
+            group = dist.new_group(ranks)
+        dist.all_reduce(tensor(1), group=group)
+
+    failing(MismatchError, used, "new_group #1: rank 2 has ranks [1, 2], rank 0 has [0, 1]")
+    failing(MismatchError, lambda rank: rank != 2 and dist.new_group([0, 1]) and None,
+            "new_group #1, for ranks [0, 1], was not called by rank 2")  # fmt: skip
+    failing(DeadlockError, lambda rank: dist.barrier(None if rank == 2 else dist.new_group([0, 3])),
+            "new_group #1, for ranks [0, 3], was not called by rank 2")  # fmt: skip
+
+
 def test_messages_that_differ():
     calls = {0: lambda: dist.send(tensor(2), 1), 1: lambda: dist.recv(tensor(3), 0)}
     failing(MismatchError, lambda rank: calls.get(rank, bool)(), "rank 1 expects", "[3]", "rank 0", "[2]")
