@@ -103,6 +103,8 @@ def _others():
     yield Patch("torch", "Event", standins.event, _HOOKS, "2.11")
     yield Patch("torch.autograd.function.BackwardCFunction", "apply", backward.checking,
                 "autograd does not look where the gradient of a tensor made in Python is", "2.11")  # fmt: skip
+    yield Patch("torch.distributed", "Logger", lambda own: reducer.Logger,
+                "DDP says on stderr that it times the CPU and CUDA alone", "2.11")  # fmt: skip
     yield Patch("torch.distributed", "Reducer", lambda own: reducer.Reducer, _PINNING, "2.11")
     for owner in safetensors.owners():
         yield Patch(owner, "safe_open", safetensors.opening, "safetensors knows no device made in Python", "2.11")

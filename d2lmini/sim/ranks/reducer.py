@@ -9,6 +9,8 @@ looked at, and in which order rank 0's gradients came, which is that of the buck
 rank's own order stands for it.
 """
 
+import warnings
+
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
@@ -51,6 +53,23 @@ class Reducer(dist.Reducer):
     def _set_forward_pass_work_handle(self, work, use_static_world_size):
         self._work = work
         super()._set_forward_pass_work_handle(work, use_static_world_size)
+
+
+class Logger(dist.Logger):
+    """torch's record of a DDP model, which once a process says on stderr that it times the CPU and CUDA alone."""
+
+    _said = False
+
+    def set_runtime_stats_and_log(self):
+        """As torch's, without its words: said inside a function of torch's they become a warning of Python's."""
+        own = super().set_runtime_stats_and_log
+        if Logger._said:
+            own()
+            return
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            torch.zeros((), device="cpu").apply_(lambda _: own() or 0)
+        Logger._said = bool(said)
 
 
 def verify_params(group, tensors, logger=None):
