@@ -66,6 +66,15 @@ def _init_from_program(*args, **options):
     here().program_joined = True
 
 
+class _Store(dist.TCPStore):
+    """A store of the ranks' own: torch's waits until the others come, and lets none of them run meanwhile."""
+
+    def __new__(cls, host_name, port, *args, **options):
+        if here() is None:
+            return _tcp(host_name, port, *args, **options)
+        return dist.PrefixStore(f"{host_name}:{port}", here().world.store)
+
+
 def _new_group(size, place, ranks, backend, store, name, *args, **options):
     """Make a group of ours, whatever backend a program names: gloo's and NCCL's would wait for other processes."""
     if here() and ranks and name.isdigit():  # which other ranks need not call where torch makes a name of the ranks
@@ -169,7 +178,9 @@ _prepare_trace, _end_trace = profile._prepare_trace, profile.__exit__
 _get_backend, _init_core_state = dist.get_backend, fully_sharded_data_parallel._init_core_state
 _batch, _check_comm_hook = dist.batch_isend_irecv, DistributedDataParallel._check_comm_hook
 _from_id = _init_utils._get_device_from_device_id
+_tcp = dist.TCPStore
 _REPLACED = {
+    (dist, "TCPStore"): _Store,
     (_init_utils, "_get_device_from_device_id"): _device_from_id,
     (dist, "init_process_group"): _init_from_program,
     (distributed_c10d, "init_process_group"): _init_from_program,
