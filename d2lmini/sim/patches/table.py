@@ -1,6 +1,7 @@
 """Everything that is replaced in torch, and one function of safetensors'. `register` walks it, once in a process.
 
-Kernels that torch lets anyone add for a new device are not among them: those replace nothing.
+Kernels that torch lets anyone add for a new device are not among them: those replace nothing. DDP's reducer and logger
+are replaced in `ranks.functional`, and more of `torch.distributed` while ranks are simulated: see `ranks.patches`.
 """
 
 from collections import namedtuple
@@ -21,7 +22,6 @@ from d2lmini.sim.patches import (
     standins,
     storages,
 )
-from d2lmini.sim.ranks import reducer
 
 Patch = namedtuple("Patch", "owner name make why since")
 Patch.__doc__ = """One name of torch that is replaced.
@@ -103,9 +103,6 @@ def _others():
     yield Patch("torch", "Event", standins.event, _HOOKS, "2.11")
     yield Patch("torch.autograd.function.BackwardCFunction", "apply", backward.checking,
                 "autograd does not look where the gradient of a tensor made in Python is", "2.11")  # fmt: skip
-    yield Patch("torch.distributed", "Logger", lambda own: reducer.Logger,
-                "DDP says on stderr that it times the CPU and CUDA alone", "2.11")  # fmt: skip
-    yield Patch("torch.distributed", "Reducer", lambda own: reducer.Reducer, _PINNING, "2.11")
     for owner in safetensors.owners():
         yield Patch(owner, "safe_open", safetensors.opening, "safetensors knows no device made in Python", "2.11")
     # torch.autograd imported the function by name.

@@ -203,11 +203,12 @@ class SimGroup(dist.ProcessGroup):
         tensors, own = values.flat([sent, received, results or []]), self._owner.device
         devices = {tensor._index if type(tensor) is SimTensor else None for tensor in tensors}
         if devices not in ({own}, {None}, set()):
+            other = next("cpu" if index is None else f"sim:{index}" for index in devices - {own})
             raise ValueError(f"{name}: expected tensors on sim:{own}, the device of rank {self._owner.number}, got one "
-                             f"on {_device(next(iter(devices - {own})))}")  # fmt: skip
-        on_host, same = not self._owner.on_device and own not in devices, {}
-        if tensors:
-            same = {"type": str(tensors[0].dtype).removeprefix("torch."), "device": "cpu" if on_host else "sim"}
+                             f"on {other}")  # fmt: skip
+        on_host = not self._owner.on_device and own not in devices
+        kind = str(tensors[0].dtype).removeprefix("torch.") if tensors else None
+        same = {"type": kind, "device": "cpu" if on_host else "sim"} if tensors else {}
         nbytes = values.nbytes(tensors) if nbytes is None else nbytes
         reals = [values.real(sent), values.real(received)]
         return Call(name, *reals, same, act, nbytes, received if results is None else results, on_host)
@@ -238,10 +239,6 @@ class SimGroup(dist.ProcessGroup):
             raise ValueError(f"expected split sizes, or a first dimension that {self._size} ranks can share equally, "
                              f"got shape {list(tensor.shape)}")  # fmt: skip
         return list(tensor.detach().split(sizes or [tensor.shape[0] // self._size] * self._size))
-
-
-def _device(index):
-    return "cpu" if index is None else f"sim:{index}"
 
 
 def _shapes(tensors):

@@ -15,7 +15,6 @@ import torch
 import torch.distributed as dist
 from torch._dynamo import config as dynamo
 
-from d2lmini import sim
 from d2lmini.hardware.machines import Cluster
 from d2lmini.sim.device import signals
 from d2lmini.sim.device.current import set_device
@@ -31,7 +30,7 @@ from d2lmini.sim.ranks.new_groups import NewGroups
 from d2lmini.sim.ranks.patches import join, torch_for_ranks
 from d2lmini.sim.ranks.rank import Rank
 
-_LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, sim.__file__, threading.__file__))
+_LIBRARIES = (*(str(Path(module.__file__).parent) for module in (torch, threading)), str(Path(__file__).parents[1]))
 _LOOK_S = 0.1
 
 
