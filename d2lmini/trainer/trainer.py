@@ -179,8 +179,8 @@ class Trainer(HyperParameters):
 
     def _provenance(self):
         """Return where times come from, as `timing.provenance` does, and how many processes there are."""
-        where, n = provenance(self.devices), self.comm.world_size
-        return where if self.comm.alone else f"{where}, {n} process{'es' * (n > 1)} ({self.settings.engine})"
+        where = provenance(self.devices)
+        return where if self.comm.alone else f"{where}, {self.comm.text()} ({self.settings.engine})"
 
 
 def _bar(batches, epoch):

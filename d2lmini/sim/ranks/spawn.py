@@ -26,10 +26,11 @@ from d2lmini.sim.ranks.errors import DeadlockError, MismatchError, RankError, St
 from d2lmini.sim.ranks.exchange import Exchange
 from d2lmini.sim.ranks.group import SimGroup
 from d2lmini.sim.ranks.here import here
+from d2lmini.sim.ranks.new_groups import NewGroups
 from d2lmini.sim.ranks.patches import join, torch_for_ranks
 from d2lmini.sim.ranks.rank import Rank
 
-_LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, __file__, threading.__file__))
+_LIBRARIES = (*(str(Path(module.__file__).parent) for module in (torch, threading)), str(Path(__file__).parents[1]))
 _LOOK_S = 0.1
 
 
@@ -70,6 +71,7 @@ class World:
                       for i in range(min(len(gpus), size - first))]  # fmt: skip
         self.store, self.shardings, self.works = dist.HashStore(), {}, WeakSet()
         self.store.set_timeout(timedelta(milliseconds=1))  # a rank that waits in it lets no other run
+        self.new_groups = NewGroups(size)
         self.profiling = None  # the profiler that one of the ranks has started
 
     def run(self, fn, args):
@@ -154,6 +156,8 @@ class World:
             raise RankError(number, self.size, error) from error
         if works:
             raise DeadlockError(f"all ranks have returned, but {self._waits(works)}")
+        if self.new_groups.lacking():
+            raise MismatchError(self._left_out())
         return results
 
     # -- what a deadlock's message says ------------------------------------------------------------------------------
@@ -170,11 +174,19 @@ class World:
             frame = _own(frames.get(work.owner.thread))
             line = f" (in {frame.f_code.co_name}, line {frame.f_lineno})" if frame else ""
             clauses[f"{work.call}{line}, {_lacks(work)}"].append(work.rank)
-        return "; ".join(f"{_ranks(ranks)} in {clause}" for clause, ranks in clauses.items())
+        told = "; ".join(f"{_ranks(ranks)} in {clause}" for clause, ranks in clauses.items())
+        return f"{told}; {self._left_out()}" if self.new_groups.lacking() else told
+
+    def _left_out(self):
+        number, ranks, missing = self.new_groups.lacking()
+        return (f"new_group #{number}, for ranks {ranks}, was not called by {_ranks(missing)}: all ranks must call it, "
+                "also for groups that they are not in")  # fmt: skip
 
 
 def _lacks(work):
-    missing = work.call.exchange.missing(work)
+    mismatch, missing = work.call.exchange.mismatch(work), work.call.exchange.missing(work)
+    if mismatch:
+        return f"which failed: {mismatch}"
     return f"not called by {_ranks(missing)}" if missing else "which nobody answers"
 
 

@@ -53,6 +53,17 @@ def test_a_function_typed_into_a_notebook_works():
     assert sim.spawn(cell["add"]) == [6] * 4
 
 
+def test_a_store_that_a_program_makes_is_the_ranks_own():
+    def pass_on(rank):
+        store = dist.TCPStore("localhost", 29500, 4, rank == 0)
+        if rank == 0:
+            store.set("word", "a")
+        dist.barrier()
+        return store.get("word")
+
+    assert sim.spawn(pass_on) == sim.spawn(pass_on) == [b"a"] * 4
+
+
 def test_an_error_names_its_rank_and_ends_the_others():
     went_on = []
 

@@ -20,7 +20,7 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullStateDictConfig, FullyShardedDataParallel, StateDictType
 from torch.distributed.fsdp._fully_shard._fsdp_common import _chunk_with_empty
-from torch.distributed.tensor import Replicate, Shard, distribute_tensor, randn
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor, rand, randn
 from torch.distributed.tensor.experimental import context_parallel
 from torch.distributed.tensor.experimental._attention import context_parallel_unshard
 from torch.nn.functional import dropout
@@ -123,6 +123,22 @@ def test_random_numbers_of_replicas_agree_and_those_of_shards_differ():
     assert not torch.equal(a[2], c[2])
     assert 0.3 < (a[2] == 0).float().mean() < 0.7
     assert all(map(torch.equal, a[:3], again[:3]))
+
+
+def test_random_numbers_of_uneven_shards_keep_torchs_promise():
+    """Of one process they are not: see reference/simulated-ranks.md."""
+    def draw(rank):
+        mesh = init_device_mesh("sim", (4,))
+        torch.manual_seed(3)
+        whole = [rand(7, 3, device_mesh=mesh, placements=[Shard(dim)]).full_tensor().cpu() for dim in (0, 1, 0)]
+        return [*whole, rand(5, device_mesh=mesh, placements=[Replicate()]).to_local().cpu()]
+
+    sim.enable(4)
+    first, *others = sim.spawn(draw)
+    for found in (*others, sim.spawn(draw)[0]):
+        assert all(map(torch.equal, first, found))
+    drawn = torch.cat([t.flatten() for t in first])
+    assert len(drawn.unique()) == len(drawn) == 3 * 21 + 5  # no shard, and no call, repeats another's
 
 
 def test_results_of_dtensors_are_on_their_own_ranks_mesh():
