@@ -21,6 +21,7 @@ from d2lmini.sim.ranks import reducer, shardings
 from d2lmini.sim.ranks.chunks import Chunks
 from d2lmini.sim.ranks.group import NAME
 from d2lmini.sim.ranks.here import here
+from d2lmini.sim.ranks.pickles import Pickler
 from d2lmini.sim.ranks.process import Process
 
 
@@ -171,6 +172,7 @@ _REPLACED = {
     (_init_utils, "_get_device_from_device_id"): _device_from_id,
     (dist, "init_process_group"): _init_from_program,
     (distributed_c10d, "init_process_group"): _init_from_program,
+    (distributed_c10d, "_pickler"): Pickler,
     (distributed_c10d, "_new_process_group_helper"): _new_group,
     (dist, "get_backend"): _backend,
     (distributed_c10d, "get_backend"): _backend,
