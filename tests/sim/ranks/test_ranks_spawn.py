@@ -194,6 +194,28 @@ def test_each_rank_has_its_own_default_dtype_warnings_output_and_environment(mon
     assert (left(), list(warnings.filters), dict(os.environ)) == before
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there CUDA's own GPUs have the name")
+@pytest.mark.parametrize("leave", [True, False])
+def test_ranks_say_cuda_until_the_last_of_them_has_said_it(leave):
+    def run(rank):
+        inside = sim.as_cuda()
+        inside.__enter__()
+        for turn in range(4):  # rank 0 leaves first
+            if turn <= rank:
+                assert torch.ones(1).cuda().is_cuda
+            elif leave and turn == rank + 1:
+                inside.__exit__(None, None, None)
+            dist.barrier()
+        if leave and rank == 3:
+            inside.__exit__(None, None, None)
+        return rank
+
+    before = left()
+    assert sim.spawn(run) == [0, 1, 2, 3]
+    assert left() == before
+    assert not torch.cuda.is_available()
+
+
 def test_no_tensor_is_kept_where_a_collective_is_waited_for_by_nobody():
     def run(rank):
         functional.all_reduce(torch.ones(2, device="sim"), "sum", dist.group.WORLD)
@@ -280,4 +302,13 @@ def test_a_tensor_of_another_node_is_not_lost_when_gpus_are_taken_away():
     with pytest.raises(RuntimeError, match="sim:7"):
         sim.enable(1)
     del left
+    sim.enable(1)
+
+
+def test_parameters_that_a_result_would_send_gradients_to_are_told():
+    sim.enable(2)
+    results = sim.spawn(lambda rank: torch.ones(1, device="sim", requires_grad=True).cpu())
+    with pytest.raises(RuntimeError, match="delete them first, and what has a grad_fn that leads to them"):
+        sim.enable(1)
+    del results
     sim.enable(1)
