@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 from tqdm import auto as bars
 
-from d2lmini.timing import Timer, provenance
+from d2lmini.timing import Timer, clock, provenance
 from d2lmini.trainer import facts, state
 from d2lmini.trainer.by_cells import HyperParameters
 from d2lmini.trainer.checkpoint import Checkpoint
@@ -161,7 +161,7 @@ class Trainer(HyperParameters):
 
     def _epoch(self, train_iter, epoch):
         """Train for one epoch, and write down what it gave."""
-        log, timer = LossLog(epoch, self.engine.sums, self.comm), Timer(self.devices)
+        log, timer = LossLog(epoch, self.engine.sums, self.comm, clock(self.devices)), Timer(self.devices)
         for X, y in _bar(train_iter, epoch) if 0 in self.comm.here else train_iter:
             log.add(self.engine.learn(X, y))
         self.engine.update()

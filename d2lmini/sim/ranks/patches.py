@@ -15,12 +15,13 @@ from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.nn.parallel import DistributedDataParallel
 
 from d2lmini.sim.device.state import state
-from d2lmini.sim.patches.as_cuda import as_shown
+from d2lmini.sim.patches.as_cuda import as_shown, leave
 from d2lmini.sim.patches.for_a_while import replaced
 from d2lmini.sim.ranks import reducer, shardings
 from d2lmini.sim.ranks.chunks import Chunks
 from d2lmini.sim.ranks.group import NAME
 from d2lmini.sim.ranks.here import here
+from d2lmini.sim.ranks.pickles import Pickler
 from d2lmini.sim.ranks.process import Process
 
 
@@ -31,7 +32,7 @@ def torch_for_ranks():
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["sim", "cpu"])
         # From torch 2.15 on groups get a recorder, which C++ code attaches to groups of C++ alone.
         getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add(NAME)
-    process = Process()
+    process, as_cuda = Process(), state.as_cuda
     torch._C._distributed_c10d._set_thread_isolation_mode(True)
     state.backward_ended = _backward_ended
     try:
@@ -39,6 +40,7 @@ def torch_for_ranks():
             yield
     finally:
         state.backward_ended = None
+        leave(as_cuda)
         reducer.withdraw()
         torch._C._distributed_c10d._set_thread_isolation_mode(False)
         process.enter()
@@ -184,6 +186,7 @@ _REPLACED = {
     (_init_utils, "_get_device_from_device_id"): _device_from_id,
     (dist, "init_process_group"): _init_from_program,
     (distributed_c10d, "init_process_group"): _init_from_program,
+    (distributed_c10d, "_pickler"): Pickler,
     (distributed_c10d, "_new_process_group_helper"): _new_group,
     (dist, "get_backend"): _backend,
     (distributed_c10d, "get_backend"): _backend,

@@ -3,6 +3,8 @@
 import io
 import itertools
 import math
+import random
+import time
 from functools import partial
 
 import cases
@@ -28,6 +30,7 @@ from torch.nn.functional import dropout
 from d2lmini import sim
 from d2lmini.sim.ranks.chunks import Chunks
 from d2lmini.trainer import Trainer
+from d2lmini.trainer.losses import LossLog
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -221,6 +224,29 @@ def test_the_trainer_runs_on_ranks():
         torch.testing.assert_close(result, [p.detach() for p in alone.parameters()])
     with pytest.raises(RuntimeError, match="between processes"):
         sim.spawn(train, ("allreduce",))
+
+
+def test_the_trainer_takes_as_long_on_a_slow_machine_and_with_other_numbers(monkeypatch):
+    monkeypatch.setattr(LossLog, "SECONDS", 0.05)  # between two readings of the losses
+
+    class Batches:
+        def __iter__(self):
+            for _ in range(12):
+                time.sleep(pause)
+                yield cases.samples()
+
+    def fit(rank):
+        optimizer = partial(torch.optim.SGD, lr=0.1)
+        return Trainer(cases.network(), torch.nn.MSELoss(), optimizer, engine="ddp").fit(Batches(), 1)
+
+    found = []
+    for pause in (0, 0.02):
+        random.seed(int(1000 * pause))
+        sim.enable(3)
+        with sim.trace() as trace:
+            sim.spawn(fit)
+        found.append([(span.name, span.start, span.end) for span in trace.spans])
+    assert found[0] == found[1]
 
 
 def test_parameters_that_differ_between_ranks_are_told():
