@@ -121,30 +121,30 @@ def rounded(value, digits=10):
     return f"{value:.{digits}g}" if whole and float(text) != value else text
 
 
-def apart(want, got, form=""):
+def apart(want, got, form="", first=".6g"):
     """Return two numbers as text, with as many digits as it takes to tell them apart: never "expected 15, got 15".
 
-    form: "," to group digits, "+" for a sign.
+    form: "," to group digits, "+" for a sign. first: the digits to begin with.
     """
-    for digits in (6, 10, 14, 17):
-        texts = [_text(value, digits, form) for value in (want, got)]
+    for digits in (first, ".6g", ".10g", ".14g", ".17g"):
+        texts = [_text(value, form, digits) for value in (want, got)]
         if texts[0] != texts[1]:
             break
     return texts
 
 
-def _text(value, digits, form):
+def _text(value, form="", digits=".6g"):
     if isinstance(value, int):
         return f"{value:{form}}"
     value = float(value)
     whole = value.is_integer() and abs(value) < 1e15  # not 1.02e+06 for a number of bytes
-    return f"{value:{form}.0f}" if whole else f"{value:{form}.{digits}g}"
+    return f"{value:{form}.0f}" if whole else f"{value:{form}{digits}}"
 
 
 def expected(want, answer, unit=""):
     """Return "expected …, got …" for a number and an answer that should be it, with the answer's type."""
     got = number(answer)
-    texts = (_text(want, 6, ""), brief(answer)) if got is None else apart(want, got)
+    texts = (_text(want), brief(answer)) if got is None else apart(want, got)
     return f"expected {texts[0]}{unit}, got {texts[1]} ({type(answer).__name__})"
 
 

@@ -93,7 +93,7 @@ def _try_sent(given, due, k, answer):
     if due.abs()[at].min() < due.abs().topk(k).values[-1]:
         raise Wrong(f"{given}: due is {brief(due)}; the {k} largest in magnitude must go, you send places {places}")
     if not torch.allclose(sent[at], due[at], rtol=0.01):  # as much as a short number may leave due
-        raise Wrong(f"{given}: at places {brief(places)} is due {brief(due[at])}, you send {brief(values)}")
+        raise Wrong(f"{given}: at places {brief(places)} is due {brief(due[at])}, you send {brief(values, 6)}")
     total = sent + torch.tensor(left, dtype=due.dtype)
     if not torch.allclose(total, due, atol=1e-5):
         place = int((total - due).abs().argmax())

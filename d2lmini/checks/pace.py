@@ -77,7 +77,7 @@ def _try_share(function, given, threads, seconds, serial, tolerance):
     if share is None:
         raise Wrong(f"{given}: expected the number {serial}, got {typed(got)}")
     if not abs(share - serial) <= tolerance:
-        told, found = apart(serial, share)
+        told, found = apart(serial, share, first=".7g")
         raise Wrong(f"{given}: expected {told}, got {found}")
 
 

@@ -106,7 +106,7 @@ def hiding_batch(function):
                                     (1e12, 5e11, 4, 2), (1e12, 1e9, 1, 4), (7e13, 3e10, 64, 4),
                                     (2.0**40, 2.0**30, 2, 2), (2.0**32, 2.0**30, 4, 2), (3e14, 1e11, 3, 1),
                                     (1e13, 7e10, 4, 2)):  # fmt: skip
-        given = f"F = {flops:g} FLOP/s, W = {rate:g} B/s, {many(gpus, 'GPU')}, {size} bytes for each gradient"
+        given = f"F = {flops:g} FLOP/s, W = {rate:g} B/s, {many(gpus, 'GPU')}, {size} bytes a gradient"
         answer = attempt(function, flops, rate, gpus, size, given=given)
         exact = (gpus - 1) / gpus * size * flops / (2 * rate)
         # Where the quotient is whole, rounding errors may add one. Powers of two are divided without any.
@@ -170,7 +170,7 @@ def _compare_step(given, parameters, velocities, before, want):
                     f"rank, got {shapes}")  # fmt: skip
     if not torch.allclose(parameters.to(want.dtype), want):
         place = int((parameters - want).abs().argmax())
-        told, found = apart(want[place].item(), parameters[place].item())
+        told, found = apart(want[place].item(), parameters[place].item(), first=".4f")
         raise Wrong(f"{given}: parameter {place} should be {told}, as on one device with the mean of all gradients, "
                     f"got {found}")  # fmt: skip
 
@@ -180,5 +180,5 @@ def _compare_velocities(given, velocities, want, lr):
     if not torch.allclose(velocities, want):
         place = int((velocities - want).abs().argmax())
         hint = " (the rate belongs to the step, not to the velocity)" if torch.allclose(velocities, lr * want) else ""
-        told, found = apart(want[place].item(), velocities[place].item())
+        told, found = apart(want[place].item(), velocities[place].item(), first=".4f")
         raise Wrong(f"{given}: velocity {place} should be {told}, got {found}{hint}")

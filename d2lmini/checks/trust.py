@@ -74,7 +74,7 @@ def ratio_error(function):
         if error is None:
             raise Wrong(f"{given}: expected the number {want:+.4f}, got {typed(got)}")
         if not abs(error - want) < 1e-6:
-            told, found = apart(want, error, "+")
+            told, found = apart(want, error, "+", ".4f")
             raise Wrong(f"{given}: expected {told}, got {found}")
     return "the error of the speed-up, of rates as of times, and none where both runs are off by the same factor"
 
@@ -106,5 +106,5 @@ def _near(function, ranks, sizes, seconds, want, tolerance, noise):
         raise Wrong(f"{given}: expected a pair of numbers (α, β), got {typed(got)}")
     for name, value, expected in zip("αβ", values, want):
         if not abs(value / expected - 1) <= tolerance:
-            told, found = apart(expected, value)
+            told, found = apart(expected, value, first=".4g")
             raise Wrong(f"{given}: expected {name} = {told}, got {found}")
