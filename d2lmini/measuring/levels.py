@@ -6,7 +6,7 @@ from itertools import pairwise
 from d2lmini.hardware import host
 from d2lmini.measuring.memory_hierarchy import ROOM
 
-STEEP = 1.5  # where a load takes this many times what it takes in the next smaller set, the curve climbs to a new level
+STEEP = 1.25  # where a load takes more than this times what it takes in the next smaller set, the curve climbs
 
 
 def _largest(points):

@@ -60,7 +60,7 @@ def ladder_of_l3(*ns):
     ((10, 11, 12, 13), 4), ((10, 10, 11, 38), 3), ((10, 10.5, 24, 38), 2),  # the last ones are on their way to memory
     ((10, 10.5, 110, 113), 2), ((10, 10.5, 80, 80), 2),  # flat again, but in main memory
     ((6, 10, 10.5, 11), 4),  # the first is still on the way from L2
-    ((10, 16, 25, 40), None), ((90, 100, 110, 113), None),
+    ((10, 13, 17, 22), None), ((10, 16, 25, 40), None), ((90, 100, 110, 113), None),
 ])  # fmt: skip
 def test_a_cache_is_read_on_its_plateau(ns, stands):
     """On curves of which it is known where the loads of L3 begin to be mixed with those of memory."""
