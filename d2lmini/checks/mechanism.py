@@ -110,11 +110,11 @@ def brief(value, digits=10):
         return numbers(value.tolist()) if few else f"a tensor of shape {list(value.shape)}"
     if isinstance(value, (list, tuple)) and len(value) <= 6:
         return f"[{', '.join(brief(item, digits) for item in value)}]"
-    text = rounded(value, digits) if isinstance(value, float) else " ".join(repr(value).split())
+    text = in_digits(value, digits) if isinstance(value, float) else " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def rounded(value, digits=10):
+def in_digits(value, digits=10):
     """Return a number with six digits; with `digits` where six look like another number: 3.0000001 is not 3."""
     text = f"{value:g}"
     whole = sum(map(str.isdigit, text.partition("e")[0].lstrip("-0."))) < 6  # no sign that something was cut off

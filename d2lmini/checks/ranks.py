@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 import numpy as np
 import torch
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, expected, listed, many, number, rounded
+from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, expected, in_digits, listed, many, number
 
 
 @check
@@ -51,7 +51,7 @@ def _indices(function, n, rank, size, epoch, again=0):
         raise Wrong(f"{given}: expected a list of numbers of examples, got {brief(places)}")
     strange = [place for place in found if place not in range(n)]
     if strange:
-        raise Wrong(f"{given}: there is no example {rounded(strange[0])}, they are numbered from 0 to {n - 1}")
+        raise Wrong(f"{given}: there is no example {in_digits(strange[0])}, they are numbered from 0 to {n - 1}")
     return [int(place) for place in found]
 
 
