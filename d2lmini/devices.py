@@ -154,16 +154,15 @@ def memory_info(device="cpu"):
 
 
 def describe():
-    """Return a table, one row for each device: its name in torch, product, memory in GiB and processing units.
+    """Return two lines for each device: its name in torch, processing units and memory in GiB, then the product.
 
     One GiB is 2**30 bytes. A unit is a core of the CPU that this process may use, or a GPU's multiprocessor. Below
     stand the links between them where they are known, with their rate in GB (10**9 bytes) a second for each direction.
+    The lines are short enough for a phone.
     """
-    rows = [("device", "product", "memory", "units")]
-    rows += [("cpu", processor(), _memory("cpu"), _plural(host.usable_cores(), "core"))]
-    rows += [_accelerator_row(gpu(i)) for i in range(num_gpus())]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = [f"cpu  {_plural(host.usable_cores(), 'core')}, {_memory('cpu')}", f"  {processor()}"]
+    for i in range(num_gpus()):
+        lines += _accelerator_lines(gpu(i))
     lines += _links(try_all_gpus())
     return "\n".join([*lines, f"torch {torch.__version__}, Python {platform.python_version()}, {platform.system()}"])
 
@@ -196,33 +195,33 @@ def _accelerator():
     return None
 
 
-def _accelerator_row(device):
+def _accelerator_lines(device):
     module = torch.get_device_module(device)
     properties = module.get_device_properties(device) if hasattr(module, "get_device_properties") else None
     units = getattr(properties, "multi_processor_count", None) or getattr(properties, "gpu_eu_count", None)
     name = getattr(properties, "name", device.type.upper())
-    return str(device), name, _memory(device), _plural(units, "unit") if units else "?"
+    return [f"{device}  {_plural(units, 'unit') if units else '? units'}, {_memory(device)}", f"  {name}"]
 
 
 def _memory(device):
     free, total = memory_info(device)
     if total is None:
-        return "?"
+        return "? GiB"
     used = f"{(total - free) / 2**30:.1f} of " if free is not None else ""
     return f"{used}{total / 2**30:.1f} GiB{' used' * bool(used)}"
 
 
 def _links(gpus):
-    """Return a line for each way in which the devices are joined, for simulated ones with the link and its rate."""
+    """Return each way in which the devices are joined, for simulated ones the link and in a second line its rate."""
     kind, pairs = gpus[0].type, list(combinations(range(len(gpus)), 2))
     if kind == "sim":
         machine = sim.machine()
-        lines = [f"host to each GPU: {_rate(machine.host_link)}"]
+        lines = ["host to each GPU: " + _rate(machine.host_link)]
         ways = Counter(_way(machine.route(i, j)) for i, j in pairs)
     else:
         access = getattr(torch.get_device_module(gpus[0]), "can_device_access_peer", None)
         lines, ways = [], Counter("directly" if access(i, j) else "through the host" for i, j in pairs if access)
-    lines += [f"GPU to GPU: {way}, {_plural(count, 'pair')}" for way, count in ways.items()]
+    lines += [f"GPU to GPU, {_plural(count, 'pair')}: {way}" for way, count in ways.items()]
     if kind == "sim" and machine.network:
         lines.append(f"to other machines: {machine.adapters} × {_rate(machine.network)}")
     return lines
@@ -233,7 +232,7 @@ def _way(hops):
 
 
 def _rate(link):
-    return f"{link.name}, {link.bytes_per_s_per_direction / 1e9:.2f} GB/s in each direction"
+    return f"{link.name}\n  {link.bytes_per_s_per_direction / 1e9:.2f} GB/s in each direction"
 
 
 def _plural(count, noun):

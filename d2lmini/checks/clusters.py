@@ -2,7 +2,7 @@
 
 import math
 
-from d2lmini.checks.mechanism import Wrong, attempt, check, listed, many, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, attempt, check, expected, listed, many, number, typed
 
 
 @check
@@ -17,7 +17,8 @@ def node_bytes(function):
         flat = 2 * (ranks - 1) / ranks * nbytes if nodes > 1 else 0
         for what, value, want in zip(("the flat ring", "two levels"), got, (flat, 2 * (nodes - 1) / nodes * nbytes)):
             if not math.isclose(value, want, rel_tol=1e-9, abs_tol=1e-9):
-                raise Wrong(f"{given}: with {what} {want:g} bytes leave a node, got {value:g}")
+                told, found = apart(want, value)
+                raise Wrong(f"{given}: with {what} {told} bytes leave a node, got {found}")
     return "a flat ring sends what its last rank in the node passes on; two levels send each node's sum once around"
 
 
@@ -28,7 +29,7 @@ def fewest_servers(function):
         given = f"{workers} workers"
         answer = attempt(function, workers, given=given)
         if number(answer) != want:
-            raise Wrong(f"{given}: expected {want}, got {typed(answer)}")
+            raise Wrong(f"{given}: {expected(want, answer)}")
     return "about half as many servers as workers, rounded up to a whole one"
 
 
@@ -42,7 +43,7 @@ def third_time(function):
         answer = attempt(function, first, second, c, given=given)
         got = number(answer)
         if got is None or not math.isclose(got, want, rel_tol=1e-6):
-            raise Wrong(f"{given}: expected {want:g} s, got {typed(answer)}")
+            raise Wrong(f"{given}: {expected(want, answer, ' s')}")
     return "two times tell what stays and what is shared, and with it every other time"
 
 
@@ -58,5 +59,5 @@ def scaled_rate(function):
             answer = attempt(function, step, batch, warmup, base, base_batch, given=given)
             got = number(answer)
             if got is None or not math.isclose(got, want, rel_tol=1e-6):
-                raise Wrong(f"{given}: expected {want:g}, got {typed(answer)}")
+                raise Wrong(f"{given}: {expected(want, answer)}")
     return "from the base rate in a straight line to the scaled one, which stays"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 
 from d2lmini import sim
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, need_gpus, typed
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, need_gpus, number, typed
 from d2lmini.checks.traced import Watch, attempt_traced
 from d2lmini.hardware import machines
 
@@ -179,13 +179,10 @@ def fit_line(function):
 def _try_fit(function, name, sizes, seconds, alpha, beta, tolerance):
     given = f"{name} made with alpha = {alpha:g} s, beta = {beta:g} bytes/s"
     got = attempt(function, list(sizes), list(seconds), given=given)
-    try:
-        pair = list(map(float, listed(got) or []))
-    except (TypeError, ValueError):
-        pair = []
-    if len(pair) != 2:
+    pair = [number(value) for value in listed(got) or []]
+    if len(pair) != 2 or None in pair:
         raise Wrong(f"{given}: expected the pair (alpha, beta), got {typed(got)}")
-    for what, unit, want, found in zip(("alpha", "beta"), ("s", "bytes/s"), (alpha, beta), pair):
+    for what, unit, want, found in zip(("alpha", "beta"), ("s", "bytes/s"), (alpha, beta), map(float, pair)):
         if not abs(found - want) <= tolerance * want:
             raise Wrong(f"{given}: expected {what} = {want:g} {unit} within {tolerance:.2%}, got {found:g}")
 

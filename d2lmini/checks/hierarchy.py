@@ -4,7 +4,7 @@ import math
 import random
 from collections import Counter
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, listed, many, number, typed
 
 # Of a fair choice of one of the 24 cycles through 5 places, chi-squared is above LIMIT once in a million times;
 # shuffling by exchanges with any place, which is not fair, comes to about 170.
@@ -64,7 +64,7 @@ def lines_in_flight(function):
         if lines is None or not math.isfinite(lines) or lines != int(lines):
             raise Wrong(f"{given}: expected a whole number of lines, got {typed(got)}")
         if lines != want:
-            raise Wrong(f"{given}: expected {many(want, 'line')}, got {lines:g}")
+            raise Wrong(f"{given}: expected {many(want, 'line')}, got {int(lines)}")
     return "bandwidth × latency, in whole lines"
 
 
@@ -73,7 +73,8 @@ def attainable_product(function):
     """``function(m, k, n, itemsize, flops_per_s, bytes_per_s)``: the most FLOP/s of a matrix product."""
     for m, k, n in ((1, 1, 1), (64, 64, 64), (4096, 4096, 1), (1, 4096, 512), (512, 64, 4096), (2048, 1024, 256)):
         for itemsize, peak, rate in ((4, 10e12, 900e9), (2, 100e12, 900e9), (8, 5e9, 20e9)):
-            given = f"({m}×{k}) @ ({k}×{n}), numbers of {itemsize} bytes, {_rate(peak)} and {rate / 1e9:g} GB/s"
+            roofs = f"{peak / 1e9:,.0f} GFLOP/s and {rate / 1e9:g} GB/s"
+            given = f"({m}×{k}) @ ({k}×{n}), numbers of {itemsize} bytes, {roofs}"
             flops, nbytes = 2 * m * k * n, itemsize * (m * k + k * n + m * n)
             want = min(peak, flops / nbytes * rate)
             answer = attempt(function, m, k, n, itemsize, peak, rate, given=given)
@@ -82,12 +83,7 @@ def attainable_product(function):
                 raise Wrong(f"{given}: expected a number of FLOP/s, got {typed(answer)}")
             if not math.isclose(got, want, rel_tol=1e-6):  # as much as float32 holds
                 limit = "memory" if want < peak else "arithmetic"
-                raise Wrong(f"{given}: expected {_rate(want)} ({flops} FLOPs, {nbytes} bytes, {limit} limits), "
-                            f"got {_rate(got)}")  # fmt: skip
+                told, found = apart(want / 1e9, float(got) / 1e9, ",")
+                raise Wrong(f"{given}: expected {told} GFLOP/s ({flops} FLOPs, {nbytes} bytes, {limit} limits), "
+                            f"got {found} GFLOP/s")  # fmt: skip
     return "FLOPs, bytes and the lower of the two roofs are right"
-
-
-def _rate(flops_per_s):
-    """Return a rate with four digits, never as 1e+04."""
-    rate = flops_per_s / 1e9
-    return f"{rate:,.0f} GFLOP/s" if abs(rate) >= 1000 else f"{rate:.4g} GFLOP/s"

@@ -14,6 +14,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from numbers import Real
 
 import torch
@@ -101,15 +102,50 @@ def need_gpus(count=2, clock=True):
             raise Wrong(f"to try your code takes new simulated GPUs, and they cannot be made: {error}") from error
 
 
-def brief(value):
+def brief(value, digits=10):
     """Return a value in a few words: a tensor by its numbers if they are few, else by its shape."""
     if isinstance(value, torch.Tensor):
         few = value.numel() <= 6 and not value.is_meta
-        return brief(value.tolist()) if few else f"a tensor of shape {list(value.shape)}"
+        numbers = partial(brief, digits=10 if value.dtype == torch.float64 else 6)  # the others hold no more
+        return numbers(value.tolist()) if few else f"a tensor of shape {list(value.shape)}"
     if isinstance(value, (list, tuple)) and len(value) <= 6:
-        return f"[{', '.join(brief(item) for item in value)}]"
-    text = f"{value:g}" if isinstance(value, float) else " ".join(repr(value).split())
+        return f"[{', '.join(brief(item, digits) for item in value)}]"
+    text = in_digits(value, digits) if isinstance(value, float) else " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+def in_digits(value, digits=10):
+    """Return a number with six digits; with `digits` where six look like another number: 3.0000001 is not 3."""
+    text = f"{value:g}"
+    whole = sum(map(str.isdigit, text.partition("e")[0].lstrip("-0."))) < 6  # no sign that something was cut off
+    return f"{value:.{digits}g}" if whole and float(text) != value else text
+
+
+def apart(want, got, form="", first=".6g"):
+    """Return two numbers as text, with as many digits as it takes to tell them apart: never "expected 15, got 15".
+
+    form: "," to group digits, "+" for a sign. first: the digits to begin with.
+    """
+    for digits in (first, ".6g", ".10g", ".14g", ".17g"):
+        texts = [_text(value, form, digits) for value in (want, got)]
+        if texts[0] != texts[1]:
+            break
+    return texts
+
+
+def _text(value, form="", digits=".6g"):
+    if isinstance(value, int):
+        return f"{value:{form}}"
+    value = float(value)
+    whole = value.is_integer() and abs(value) < 1e15  # not 1.02e+06 for a number of bytes
+    return f"{value:{form}.0f}" if whole else f"{value:{form}{digits}}"
+
+
+def expected(want, answer, unit=""):
+    """Return "expected …, got …" for a number and an answer that should be it, with the answer's type."""
+    got = number(answer)
+    texts = (_text(want), brief(answer)) if got is None else apart(want, got)
+    return f"expected {texts[0]}{unit}, got {texts[1]} ({type(answer).__name__})"
 
 
 def number(value):

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, listed, many, number, typed
 
 
 @check
@@ -30,11 +30,8 @@ def loss_scale(function):
 def _try_number(function, inputs, given, want):
     got = number(attempt(function, *inputs, given=given))
     if got is None or got != want:
-        raise Wrong(f"{given}: expected {_told(want)}, got {'no number' if got is None else _told(got)}")
-
-
-def _told(value):
-    return f"{value:,}" if isinstance(value, int) else f"{float(value):,.10g}"
+        told, found = apart(want, want if got is None else got, ",")
+        raise Wrong(f"{given}: expected {told}, got {'no number' if got is None else found}")
 
 
 @check
@@ -96,11 +93,12 @@ def _try_sent(given, due, k, answer):
     if due.abs()[at].min() < due.abs().topk(k).values[-1]:
         raise Wrong(f"{given}: due is {brief(due)}; the {k} largest in magnitude must go, you send places {places}")
     if not torch.allclose(sent[at], due[at], rtol=0.01):  # as much as a short number may leave due
-        raise Wrong(f"{given}: at places {brief(places)} is due {brief(due[at])}, you send {brief(values)}")
+        raise Wrong(f"{given}: at places {brief(places)} is due {brief(due[at])}, you send {brief(values, 6)}")
     total = sent + torch.tensor(left, dtype=due.dtype)
     if not torch.allclose(total, due, atol=1e-5):
         place = int((total - due).abs().argmax())
-        raise Wrong(f"{given}: at place {place} is due {due[place]:g}, but sent and unsent add up to {total[place]:g}")
+        told, found = apart(due[place].item(), total[place].item())
+        raise Wrong(f"{given}: at place {place} is due {told}, but sent and unsent add up to {found}")
 
 
 @check

@@ -2,7 +2,7 @@
 
 import math
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, attempt, check, number, typed
 from d2lmini.measuring.loading import utilisation, workers_needed
 from d2lmini.measuring.throughput import amdahl
 from d2lmini.timing import human
@@ -49,10 +49,11 @@ def worker_plan(function):
         if pair is None or len(pair) != 2:
             raise Wrong(f"{given}: expected a pair of numbers (workers, utilisation), got {typed(got)}")
         if pair[0] != want[0]:
-            raise Wrong(f"{given}: expected {want[0]} workers, got {brief(pair[0])}")
+            told, found = apart(want[0], pair[0])
+            raise Wrong(f"{given}: expected {told} workers, got {found}")
         if not math.isclose(pair[1], want[1], rel_tol=1e-6):
-            raise Wrong(f"{given}: {workers} workers keep the device busy for {want[1]:.6g} of the time, you say "
-                        f"{pair[1]:.6g}")  # fmt: skip
+            told, found = apart(want[1], pair[1])
+            raise Wrong(f"{given}: {workers} workers keep the device busy for {told} of the time, you say {found}")
     return "as many workers as help and no more, and the share of the time that the device is busy with them"
 
 
@@ -76,7 +77,8 @@ def _try_share(function, given, threads, seconds, serial, tolerance):
     if share is None:
         raise Wrong(f"{given}: expected the number {serial}, got {typed(got)}")
     if not abs(share - serial) <= tolerance:
-        raise Wrong(f"{given}: expected {serial}, got {share:.7g}")
+        told, found = apart(serial, share, first=".7g")
+        raise Wrong(f"{given}: expected {told}, got {found}")
 
 
 def _numbers(answer):
@@ -103,7 +105,8 @@ def bounded_queue(function):
             raise Wrong(f"{given}: expected a list of {len(want)} times, got {typed(got)}")
         for i, (a, b) in enumerate(zip(want, times)):
             if a != b:
-                raise Wrong(f"{given}: step {i} ends at {a}, you say {brief(b)}")
+                told, found = apart(a, b)
+                raise Wrong(f"{given}: step {i} ends at {told}, you say {found}")
     return "every step ends when it should, whether the loader waits for room or the device for a batch"
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, must_refuse, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, listed, many, must_refuse, number, typed
 from d2lmini.parallel import gpipe, one_f_one_b, starts
 
 
@@ -92,7 +92,8 @@ def _try_loss(function, scores, targets, widths, given):
     if got is None:
         raise Wrong(f"{given}: expected one number, got {typed(answer)}")
     if not math.isclose(got, want, rel_tol=1e-4):  # 32-bit numbers are right too
-        raise Wrong(f"{given}: expected {want:.6g}, got {got:.6g}{_loss_slip(got, scores, targets, widths)}")
+        told, found = apart(want, got)
+        raise Wrong(f"{given}: expected {told}, got {found}{_loss_slip(got, scores, targets, widths)}")
     if len(widths) > 1 and _Array.most >= scores.numel():
         raise Wrong(f"{given}: your code used {_Array.most} numbers at once, as many as all ranks' scores together")
 
@@ -162,9 +163,16 @@ def zero_bytes(function):
         if got is None:
             raise Wrong(f"{given}: expected a number of bytes, got {typed(answer)}")
         if not math.isclose(got, want, rel_tol=1e-6):
-            rings = "" if ranks == 1 else f": {want / half:g} half rings of {half:,.0f}, yours are {got / half:g}"
-            raise Wrong(f"{given}: expected {want:,.0f} bytes, got {got:,.0f}{rings}")
+            told, found = apart(want, got, ",")
+            raise Wrong(f"{given}: expected {told} bytes, got {found}{_rings(want, got, half)}")
     return "levels 0 and 1 send once a step, level 2 reduces every micro-batch, level 3 also gathers for each, twice"
+
+
+def _rings(want, got, half):
+    if not half:
+        return ""
+    told, found = apart(want / half, got / half)
+    return f": {told} half rings of {half:,.0f}, yours are {found}"
 
 
 @check
@@ -195,7 +203,8 @@ def _try_pipeline(function, orders, forward, backward, given):
     if got is None:
         raise Wrong(f"{given}: expected a number of seconds, got {typed(answer)}")
     if not math.isclose(got, want):
-        raise Wrong(f"{given}: expected {want:g} s, got {got:g} s{_pipeline_slip(got, orders, cost, begin)}")
+        told, found = apart(want, got)
+        raise Wrong(f"{given}: expected {told} s, got {found} s{_pipeline_slip(got, orders, cost, begin)}")
 
 
 def _pipeline_slip(got, orders, cost, begin):

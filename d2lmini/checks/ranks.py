@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 import numpy as np
 import torch
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, expected, in_digits, listed, many, number
 
 
 @check
@@ -51,7 +51,7 @@ def _indices(function, n, rank, size, epoch, again=0):
         raise Wrong(f"{given}: expected a list of numbers of examples, got {brief(places)}")
     strange = [place for place in found if place not in range(n)]
     if strange:
-        raise Wrong(f"{given}: there is no example {strange[0]:g}, they are numbered from 0 to {n - 1}")
+        raise Wrong(f"{given}: there is no example {in_digits(strange[0])}, they are numbered from 0 to {n - 1}")
     return [int(place) for place in found]
 
 
@@ -80,7 +80,7 @@ def exposed_seconds(function):
         answer = attempt(function, list(ready), list(takes), given=given)
         got, want = number(answer), _exposed(ready, takes)
         if got is None or not math.isclose(got, want, abs_tol=1e-9):
-            raise Wrong(f"{given}: expected {want:g}, got {typed(answer)}{_hint(got, ready, takes)}")
+            raise Wrong(f"{given}: {expected(want, answer)}{_hint(got, ready, takes)}")
     return "messages follow one another, none starts before its bucket is ready, and what outlasts backward is exposed"
 
 
@@ -101,7 +101,7 @@ def _hint(got, ready, takes):
 
 @check
 def hiding_batch(function):
-    """``function(flops_per_s, bytes_per_s, gpus, gradient_bytes)``: the least examples a GPU that hide gradients."""
+    """``function(flops_per_s, bytes_per_s, gpus, gradient_bytes)``: examples on each GPU that just hide gradients."""
     for flops, rate, gpus, size in ((4e12, 1e9, 4, 2), (1e12, 1e9, 2, 2), (1e15, 4e11, 8, 2), (1.2e13, 1e10, 8, 4),
                                     (1e12, 5e11, 4, 2), (1e12, 1e9, 1, 4), (7e13, 3e10, 64, 4),
                                     (2.0**40, 2.0**30, 2, 2), (2.0**32, 2.0**30, 4, 2), (3e14, 1e11, 3, 1),
@@ -112,7 +112,7 @@ def hiding_batch(function):
         # Where the quotient is whole, rounding errors may add one. Powers of two are divided without any.
         got, slack = number(answer), 0 if rate == 2**30 else 1e-9 * exact
         if got is None or got != round(got) or not got - 1 - slack < exact <= got + slack:
-            raise Wrong(f"{given}: expected {math.ceil(exact - slack)}, got {typed(answer)}{_slip(got, exact)}")
+            raise Wrong(f"{given}: {expected(math.ceil(exact - slack), answer)}{_slip(got, exact)}")
     return "the least whole number of examples whose backward pass is as long as the all-reduce"
 
 
@@ -170,8 +170,9 @@ def _compare_step(given, parameters, velocities, before, want):
                     f"rank, got {shapes}")  # fmt: skip
     if not torch.allclose(parameters.to(want.dtype), want):
         place = int((parameters - want).abs().argmax())
-        raise Wrong(f"{given}: parameter {place} should be {want[place]:.4f}, as on one device with the mean of all "
-                    f"gradients, got {parameters[place]:.4f}")  # fmt: skip
+        told, found = apart(want[place].item(), parameters[place].item(), first=".4f")
+        raise Wrong(f"{given}: parameter {place} should be {told}, as on one device with the mean of all gradients, "
+                    f"got {found}")  # fmt: skip
 
 
 def _compare_velocities(given, velocities, want, lr):
@@ -179,4 +180,5 @@ def _compare_velocities(given, velocities, want, lr):
     if not torch.allclose(velocities, want):
         place = int((velocities - want).abs().argmax())
         hint = " (the rate belongs to the step, not to the velocity)" if torch.allclose(velocities, lr * want) else ""
-        raise Wrong(f"{given}: velocity {place} should be {want[place]:.4f}, got {velocities[place]:.4f}{hint}")
+        told, found = apart(want[place].item(), velocities[place].item(), first=".4f")
+        raise Wrong(f"{given}: velocity {place} should be {told}, got {found}{hint}")

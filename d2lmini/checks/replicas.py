@@ -2,7 +2,7 @@
 
 import torch
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, number, typed
+from d2lmini.checks.mechanism import Wrong, attempt, check, listed, many, number, typed
 
 
 @check
@@ -40,5 +40,5 @@ def allreduce_bytes(function):
         answer = attempt(function, nbytes, devices, given=given)
         found, want = [number(value) for value in listed(answer) or []], [n * (devices - 1) * nbytes for n in (2, 1)]
         if found != want:
-            raise Wrong(f"{given}: expected {want[0]:,} bytes in all, {want[1]:,} into device 0, got {brief(answer)}")
+            raise Wrong(f"{given}: expected {want[0]:,} bytes in all, {want[1]:,} into device 0, got {typed(answer)}")
     return "every copy begins or ends at device 0, and half of them end there"

@@ -6,7 +6,7 @@ import math
 import torch
 
 from d2lmini import sim
-from d2lmini.checks.mechanism import Wrong, brief, check, listed, many
+from d2lmini.checks.mechanism import Wrong, apart, brief, check, listed, many
 from d2lmini.collectives import schedules
 from d2lmini.collectives.cost_model import bound_seconds
 from d2lmini.collectives.on_devices import run
@@ -42,7 +42,8 @@ def _try_ring(function, world_size, n):
         if not right.all():
             i = int(right.int().argmin())
             slip = _slip(got, right, data)
-            raise Wrong(f"{given}: rank {rank}'s element {i} should be {want[i]:g}, it is {got[i]:g}{slip}")
+            told, found = apart(want[i].item(), got[i].item())
+            raise Wrong(f"{given}: rank {rank}'s element {i} should be {told}, it is {found}{slip}")
     _must_be_a_ring(spans, world_size, n, 8, given)
 
 

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, number, typed
 from d2lmini.measuring.layer_costs import profile
 
 
@@ -21,7 +21,8 @@ def separable_macs(function):
         got = _number(attempt(function, inputs, outputs, kernel, height, width, given=given), given, "MACs")
         if not math.isclose(got, rows.macs, rel_tol=1e-6):  # as much as float32 holds
             parts = f"{rows[0].macs} for the depthwise and {rows[1].macs} for the 1×1 convolution"
-            raise Wrong(f"{given}: expected {parts}, {rows.macs}; got {got:.10g}")
+            told, found = apart(rows.macs, got)
+            raise Wrong(f"{given}: expected {parts}, {told}; got {found}")
     return "the MACs of both convolutions, as a profile of the two counts them"
 
 
@@ -44,8 +45,9 @@ def largest_batch(function):
             want = max(0, (capacity - 4 * count * parameters) // per_image)
             got = _number(attempt(function, capacity, parameters, per_image, optimizer, given=given), given, "images")
             if got != want:
-                raise Wrong(f"{given}: the network takes {4 * count * parameters} bytes, so expected {want} images, "
-                            f"got {got:.10g}")  # fmt: skip
+                told, found = apart(want, got)
+                raise Wrong(f"{given}: the network takes {4 * count * parameters} bytes, so expected {told} images, "
+                            f"got {found}")  # fmt: skip
     return "what the network and its optimiser leave, in whole images, and none where they leave nothing"
 
 
@@ -59,8 +61,9 @@ def checkpointed_peak(function):
             kept = _kept_by_segments(saved, k)
             got = _number(attempt(function, list(saved), k, given=given), given, "bytes")
             if got != max(kept):
+                told, found = apart(max(kept), got)
                 raise Wrong(f"{given}: backward through the segments, the last one first, keeps {brief(kept)} bytes, "
-                            f"at most {max(kept)}; got {got:.10g}")  # fmt: skip
+                            f"at most {told}; got {found}")  # fmt: skip
     return "checkpoints and one recomputed segment at a time, uneven layers and remainders too"
 
 

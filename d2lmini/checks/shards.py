@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, must_refuse, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, listed, many, must_refuse, number, typed
 
 
 class _Cuts(TorchFunctionMode):
@@ -196,5 +196,6 @@ def first_gpu_bytes(function):
         want_both = (gpus - 1) * (outputs / gpus + parameters), 2 * parameters * (gpus - 1) / gpus
         for got, way, want in zip(numbers, ("DataParallel", "the ring"), want_both):
             if not math.isclose(got, want):
-                raise Wrong(f"{given}: expected {want:,g} for {way}, got {got:,g}")
+                told, found = apart(want, got, ",")
+                raise Wrong(f"{given}: expected {told} for {way}, got {found}")
     return "what enters the first GPU grows with their number, and a ring stays below twice the parameters"

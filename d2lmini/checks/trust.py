@@ -3,7 +3,7 @@
 import math
 import statistics
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, listed, number, typed
 
 BANDS = (("inference", 96, 104), ("training", 400, 360), ("training", 1200, None), ("inference", 386, 417),
          ("inference", 710, 355), ("training", 50, 54), ("network", 33, None), ("training", 22, 33),
@@ -74,7 +74,8 @@ def ratio_error(function):
         if error is None:
             raise Wrong(f"{given}: expected the number {want:+.4f}, got {typed(got)}")
         if not abs(error - want) < 1e-6:
-            raise Wrong(f"{given}: expected {want:+.4f}, got {float(error):+.4f}")
+            told, found = apart(want, error, "+", ".4f")
+            raise Wrong(f"{given}: expected {told}, got {found}")
     return "the error of the speed-up, of rates as of times, and none where both runs are off by the same factor"
 
 
@@ -105,4 +106,5 @@ def _near(function, ranks, sizes, seconds, want, tolerance, noise):
         raise Wrong(f"{given}: expected a pair of numbers (α, β), got {typed(got)}")
     for name, value, expected in zip("αβ", values, want):
         if not abs(value / expected - 1) <= tolerance:
-            raise Wrong(f"{given}: expected {name} = {expected:.4g}, got {value:.4g}")
+            told, found = apart(expected, value, first=".4g")
+            raise Wrong(f"{given}: expected {name} = {told}, got {found}")

@@ -152,8 +152,9 @@ MACHINES = {machine.name: machine for machine in (
             "Amazon EC2 user guide, accelerated computing instances: NVSwitch, four adapters of 100 Gbit/s",
             gpus_per_switch=2, port=_port(3), network=LINKS["EFA-100G"], adapters=4),
     Machine("p5.48xlarge", "2023-07", GPUS["H100-SXM5-80GB"], 8, LINKS["PCIe5-x16"],
-            "Amazon EC2 user guide, accelerated computing instances: NVSwitch, 32 adapters of 100 Gbit/s; four a GPU: "
-            "aws-ofi-nccl, src/tuner", port=_port(4), network=LINKS["EFA-100G"].times(4), adapters=8, sharp=True),
+            "Amazon EC2 user guide, accelerated computing instances: NVSwitch, 32 adapters of 100 Gbit/s, four for "
+            "each GPU: aws-ofi-nccl, src/tuner",
+            port=_port(4), network=LINKS["EFA-100G"].times(4), adapters=8, sharp=True),
 )}  # fmt: skip
 
 

@@ -1,23 +1,44 @@
 """What measured points say about the levels of the memory hierarchy, and where they can't tell."""
 
 import math
+from itertools import pairwise
 
 from d2lmini.hardware import host
 from d2lmini.measuring.memory_hierarchy import ROOM
 
+STEEP = 1.25  # where a load takes more than this times what it takes in the next smaller set, the curve climbs
 
-def by_level(points, caches=None):
+
+def _largest(points):
+    return max(points, key=lambda point: point.nbytes, default=None)
+
+
+def _shortest(point):
+    return min(point.seconds.seconds)
+
+
+def _on_a_plateau(points):
+    """Return the largest point that is no `STEEP` step above the next smaller one, None if each of them is.
+
+    A single point has nothing to be compared with and stands.
+    """
+    rising = sorted(points, key=lambda point: point.nbytes)
+    flat = [b for a, b in pairwise(rising) if _shortest(b) <= STEEP * _shortest(a)]
+    return _largest(rising if len(rising) == 1 else flat)
+
+
+def by_level(points, caches=None, pick=_largest):
     """Return name -> `Point`: one for each cache and the largest one, "main memory" if it must be there.
 
-    A cache's is the largest one up to the geometric mean of its size and that of the cache before, the middle of its
-    step on an axis that grows by factors: nearer to the end a part of the loads goes to the next level. For the first
-    cache it is the largest in half of it. A level is left out where no point can stand for it. The largest working set
-    is "largest set" where it is not ROOM times the last cache. `caches` are this machine's unless given.
+    A cache's is what `pick` takes of those up to the geometric mean of its size and that of the cache before, the
+    middle of its step on an axis that grows by factors: nearer to the end a part of the loads goes to the next level.
+    For the first cache they go up to half of it. A level is left out where no point can stand for it. The largest
+    working set is "largest set" where it is not ROOM times the last cache. `caches` are this machine's unless given.
     """
     caches, found, before = host.caches() if caches is None else caches, {}, 0
     for cache in caches:
         middle = math.sqrt(before * cache.nbytes) or cache.nbytes / 2
-        fitting = _largest(point for point in points if before < point.nbytes <= middle)
+        fitting = pick([point for point in points if before < point.nbytes <= middle])
         if fitting:
             found[f"L{cache.level}"] = fitting
         before = cache.nbytes
@@ -27,16 +48,16 @@ def by_level(points, caches=None):
 
 
 def answered(points, caches=None):
-    """Return what `by_level` finds in the points of `latency`, without the caches that can't have answered.
+    """Return what `by_level` finds in the points of `latency`, of each cache only what it answered itself.
 
-    Those are the ones where a load takes more than half of the time of the largest set. Too many of the loads then went
-    to main memory, whatever size the system gives the cache: others use it too, or addresses are slow to translate. The
-    shortest runs are compared, for what disturbs a run only lengthens it.
+    Those points do not count where a load takes more than half of the time of the largest set. Too many of the loads
+    then went to main memory, whatever size the system gives the cache: others use it too, or addresses are slow to
+    translate. Nor do those that are much slower than the next smaller set: they mix this level's loads with those of
+    the next. The shortest runs are compared, for what disturbs a run only lengthens it.
     """
-    found = by_level(points, caches)
-    *_, largest = found.values()
-    far = min(largest.seconds.seconds)
-    return {name: p for name, p in found.items() if p is largest or min(p.seconds.seconds) <= far / 2}
+    largest = _largest(points)
+    near = [point for point in points if _shortest(point) <= _shortest(largest) / 2]
+    return by_level([*near, largest], caches, _on_a_plateau)
 
 
 def contrast(points, caches=None):
@@ -84,10 +105,6 @@ def _doubts(points, caches):
         yield (f"{told}, but in {size(half.nbytes)} a load takes {half.seconds.median / largest.seconds.median:.0%} of "
                "main memory's time: others share it, it is smaller than told, or addresses are slow to "
                "translate")  # fmt: skip
-
-
-def _largest(points):
-    return max(points, key=lambda point: point.nbytes, default=None)
 
 
 def size(nbytes):

@@ -73,8 +73,8 @@ def _check_engine(made, options):
     alone, simulated = engine == "replicas", engine == "ddp" and options.kind == "sim"  # ranks are simulated too
     wrong = [
         (group and alone, "--engine replicas has all replicas in one process: leave out torchrun"),
-        (not (group or alone or simulated), f"--engine {engine} has a replica a process: start them with torchrun "
-                                            "--nproc-per-node=2 -m d2lmini.train …; or ddp with --kind sim"),
+        (not (group or alone or simulated), f"--engine {engine} has a replica in each process: start them with "
+                                            "torchrun --nproc-per-node=2 -m d2lmini.train …; or ddp with --kind sim"),
         (group and options.devices, "argument --devices: under torchrun a process has one device; choose "
                                     "--nproc-per-node"),
         (group and options.kind == "sim", "argument --kind: simulated GPUs live in one process: leave out torchrun"),

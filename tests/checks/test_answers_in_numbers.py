@@ -213,6 +213,39 @@ def test_what_is_wrong_is_told(check, answer, message):
     assert message in check(answer).sentence
 
 
+@pytest.mark.parametrize(("check", "answer", "message"), [
+    (checks.bounded_queue, lambda *given: [end + 1e-7 for end in pace.finish_times(*given)], "at 3, you say 3.0000001"),
+    (checks.worker_plan, lambda *given: (4 + 1e-7, 1), "expected 4 workers, got 4.0000001"),
+    (checks.worker_plan, lambda *given: (4, 1 - 3e-6), "busy for 1 of the time, you say 0.999997"),
+    (checks.first_gpu_bytes, lambda *given: whole_bytes(*given) + np.array([1e-4, 0]),
+     "expected 16,512 for DataParallel, got 16,512.0001"),
+    (checks.allreduce_bytes, lambda n, p: [2 * n * (p - 1) + 1e-7, n * (p - 1)], "got [200.0000001, 100] (list)"),
+    (checks.allreduce_bytes, lambda n, p: torch.tensor([[200, 100]]), "got [[200, 100]] (Tensor)"),
+    (checks.hiding_batch, lambda *given: 3000 + 1e-6, "expected 3000, got 3000.000001 (float)"),
+    (checks.fit_line, lambda sizes, seconds: ("1e-5", "1e10"), "(alpha, beta), got ['1e-5', '1e10'] (tuple)"),
+    (checks.node_bytes, lambda n, nodes, each: [2 * n * (1 - 1 / (nodes * each)) + 1e-4, 0],
+     "with the flat ring 7200 bytes leave a node, got 7200.0001"),
+    (checks.fewest_servers, lambda workers: 2 + 1e-7, "expected 2, got 2.0000001 (float)"),
+    (checks.third_time, lambda one, other, workers: 3.00001, "expected 3 s, got 3.00001 (float)"),
+    (checks.scaled_rate, lambda *given: 0.1000002, "expected 0.1, got 0.1000002 (float)"),
+    (checks.exposed_seconds, lambda ready, takes: 0.75 + 1e-8, "expected 0.75, got 0.75000001 (float)"),
+    (checks.tile_reads, lambda *given: 256 + 1e-6, "256; got 256.000001 (float)"),
+    (checks.zero_bytes, lambda *given: 3600.01, "3,600 bytes, got 3,600.01: 2 half rings of 1,800, yours are 2.00001"),
+    (checks.pipeline_seconds, lambda *given: 9 + 1e-7, "expected 9 s, got 9.0000001 s"),
+    (checks.ratio_error, lambda a, b: 0.0294118, "expected +0.0294336, got +0.0294118"),
+    (checks.ring_constants, lambda n, sizes, t: (5.001e-6, 20e9), "expected α = 5e-06, got 5.001e-06"),
+    (checks.loss_scale, lambda gradients, largest: 32768 + 1e-9, "expected 32,768, got 32,768.000000001"),
+    (checks.most_ranks, lambda dense, message: 49 + 1e-7, "expected 49, got 49.0000001"),
+    (checks.lowest_level, lambda *given: 1e-7, "expected level 0, got 1e-07 (float)"),
+    (checks.attainable_product, lambda *given: 150.001e9, "got 150.001 GFLOP/s"),
+    (checks.largest_batch, lambda *given: 120 + 1e-7, "images, got 120.0000001"),
+    (checks.bucket_plan, lambda sizes, limit: [[2 + 1e-7, 1], [0]], "got [[2.0000001, 1], [0]]"),
+    (checks.serial_share, lambda threads, seconds: 2e-6, "expected 0, got 2e-06"),
+])  # fmt: skip
+def test_a_near_miss_does_not_read_as_if_it_were_right(check, answer, message):
+    assert message in check(answer).sentence
+
+
 @pytest.mark.parametrize("answer", [None, "7", (1, 2), [[1.0]], {}, 7, ["a"] * 5, [0.5] * 5, []])
 @pytest.mark.parametrize("name", ["loss-scale", "send-largest", "zero-point", "random-cycle"])
 def test_what_is_no_answer_is_told(name, answer):

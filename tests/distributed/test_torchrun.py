@@ -77,7 +77,8 @@ def test_a_run_whose_rank_hangs_names_it_and_started_again_ends_as_one_process_d
 
 @pytest.mark.parametrize(("group", "words", "line"), [
     (True, ["--engine", "replicas"], "--engine replicas has all replicas in one process: leave out torchrun"),
-    (False, ["--engine", "ddp"], "--engine ddp has a replica a process: start them with torchrun --nproc-per-node=2 "),
+    (False, ["--engine", "ddp"],
+     "--engine ddp has a replica in each process: start them with torchrun --nproc-per-node=2 "),
     (True, ["--devices", "1"], "argument --devices: under torchrun a process has one device; choose --nproc-per-node"),
     (True, ["--kind", "sim"], "argument --kind: simulated GPUs live in one process: leave out torchrun"),
     (True, ["--allreduce", "ring"], "argument --allreduce: ddp"),

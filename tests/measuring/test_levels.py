@@ -50,6 +50,30 @@ def test_a_cache_whose_loads_went_to_main_memory_is_not_among_those_that_answere
     assert answered(LADDER, ()) == {"largest set": LADDER[-1]}
 
 
+def ladder_of_l3(*ns):
+    """A ladder whose sets from 1.5 to 4 MiB, up to the middle of L3's step, take so many ns a load."""
+    sizes = (3 * MIB // 2, 2 * MIB, 3 * MIB, 4 * MIB)
+    return [*LADDER[:4], *(point(n, t * 1e-9) for n, t in zip(sizes, ns, strict=True)), *LADDER[6:]]
+
+
+@pytest.mark.parametrize(("ns", "stands"), [
+    ((10, 11, 12, 13), 4), ((10, 10, 11, 38), 3), ((10, 10.5, 24, 38), 2),  # the last ones are on their way to memory
+    ((10, 10.5, 110, 113), 2), ((10, 10.5, 80, 80), 2),  # flat again, but in main memory
+    ((6, 10, 10.5, 11), 4),  # the first is still on the way from L2
+    ((10, 13, 17, 22), None), ((10, 16, 25, 40), None), ((90, 100, 110, 113), None),
+])  # fmt: skip
+def test_a_cache_is_read_on_its_plateau(ns, stands):
+    """On curves of which it is known where the loads of L3 begin to be mixed with those of memory."""
+    found = answered(ladder_of_l3(*ns), CACHES).get("L3")
+    assert (found and found.nbytes) == (stands and stands * MIB)
+
+
+def test_the_shortest_runs_tell_a_plateau():
+    """Nine of eleven runs were disturbed, which lengthens the median, not the shortest."""
+    disturbed = Point(4 * MIB, Measurement((13e-9, 13e-9, *[120e-9] * 9)))
+    assert answered([*ladder_of_l3(10, 10, 11, 38)[:-3], disturbed, *LADDER[6:]], CACHES)["L3"] is disturbed
+
+
 def pair(near, far, spread=0.01):
     return [point(16 * KIB, near, spread), point(64 * MIB, far, spread)]
 
