@@ -40,7 +40,7 @@ class Checkpoint:
         with self._saying("cannot be written"):
             with files.replacing(self.path, before=self._keep) as file:
                 _save(tree_map(lambda x: x.cpu() if isinstance(x, torch.Tensor) else x, state), file)
-                self._load(file.name, mmap=True)  # what cannot be loaded never takes the place of what can
+                self._load(file.name, "meta")  # what cannot be loaded never takes the place of what can
             self._whole = _stamp(self.path)
 
     def read(self):
@@ -115,9 +115,10 @@ class Checkpoint:
         except OSError as error:
             raise CheckpointError(f"{self.name}: {what}: {error.strerror}{self._advice()}") from error
 
-    def _load(self, path, mmap=False):
+    def _load(self, path, where="cpu"):
         try:
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+            with open(path, "rb") as file:  # torch's own opening refuses names that are no UTF-8
+                return torch.load(file, map_location=where, weights_only=True)
         except Exception as error:  # whatever torch's reader says
             what = f"holds what weights_only=True does not load: {first_line(error)}"
             raise CheckpointError(f"{self.name}: {what}") from error

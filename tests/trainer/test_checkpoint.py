@@ -42,11 +42,14 @@ def refused(action, words):
     return str(raised.value)
 
 
-def test_what_was_written_is_read_here_and_by_torch_itself(file, tmp_path):
+@pytest.mark.parametrize("name", ["c.pt", os.fsdecode(b"\xff\xe9 c.pt")], ids=["", "no UTF-8"])
+def test_what_was_written_is_read_here_and_by_torch_itself(tmp_path, name):
+    file = Checkpoint(tmp_path / name)
     file.write(STATE)
     assert same(Checkpoint(str(file.path)).read(), STATE)
-    assert same(torch.load(file.path, weights_only=True), STATE)
-    assert names(tmp_path) == ["c.pt"]
+    with open(file.path, "rb") as opened:
+        assert same(torch.load(opened, weights_only=True), STATE)
+    assert names(tmp_path) == [name]
 
 
 def test_tensors_of_a_device_are_read_where_that_device_is_not(file):
