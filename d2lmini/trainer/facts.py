@@ -48,7 +48,12 @@ def of_tensors(tensors):
 
 
 def different(there, here):
-    """Return (kind, name, value there, value here) of the first fact that differs, or None."""
+    """Return (kind, name, value there, value here) of the first fact that differs, or None.
+
+    Raises TypeError or AttributeError where those there are no texts.
+    """
+    if not all(isinstance(text, str) for texts in there.values() for text in texts.values()):
+        raise TypeError("facts that are no texts")
     for kind in {**here, **there}:
         mine, theirs = here.get(kind, {}), there.get(kind, {})
         for name in {**theirs, **mine}:

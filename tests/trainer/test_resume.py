@@ -232,6 +232,8 @@ NOT_A_STATE = [
     (["engine", "optimizer", "state", 0, "exp_avg"], torch.zeros(2)),
     (["engine", "optimizer", "state", 0, "exp_avg"], ...), (["engine", "optimizer", "param_groups"], []),
     (["engine", "optimizer", "param_groups", 0, "lr"], "fast"), (["engine", "schedule", "T_max"], "x"),
+    (["engine", "schedule", "eta_min"], {}), (["engine", "schedule", "base_lrs"], ["x"]),
+    (["engine", "facts", "model", "1.weight"], torch.zeros(3)), (["history", "loss", 0], torch.ones(1)),
     (["history", "loss"], [1.0, 2.0, 3.0]), (["history", "loss"], ["x"]), (["history", "seconds"], None),
     (["history", "provenance"], 3), (["rng", "cpu"], torch.zeros(3)), (["rng", "python"], (3, (1, 2), None)),
     (["rng", "numpy"], ("MT19937", torch.zeros(3), 1, 0, 0.0)), (["data", "facts"], 3),
