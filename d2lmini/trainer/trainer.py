@@ -97,7 +97,7 @@ class Trainer(HyperParameters):
         if checkpoint is None and resume:
             raise ValueError("resume needs the name of a file: checkpoint=…")
         here = {"data": facts.of_data(train_iter)}
-        arguments = {"epochs": num_epochs, "checkpoint": checkpoint is not None, "resume": resume}
+        arguments = {"epochs": f"{num_epochs}", "checkpoint": f"{checkpoint is not None}", "resume": f"{resume}"}
         # A rank that does something else would be waited for in vain.
         self.comm.agree({**here, "test data": facts.of_data(test_iter), "argument of fit": arguments})
         self.engine.forget()
