@@ -41,7 +41,7 @@ class Timer:
         """Start the first lap at once, as d2l's timer does."""
         self.devices = tuple(devices)
         self.times = []
-        self._read = sim.now if simulated(devices) else time.perf_counter
+        self._read = clock(devices)
         self.start()
 
     def start(self):
@@ -185,6 +185,11 @@ def simulated(devices=()):
     if "sim" in kinds and len(kinds) > 1:
         raise ValueError(f"expected devices of one clock, got simulated and real ones: {', '.join(sorted(kinds))}")
     return kinds == {"sim"} and sim.has_clock()
+
+
+def clock(devices=()):
+    """Return the function that tells the seconds by which work on these devices is timed."""
+    return sim.now if simulated(devices) else time.perf_counter
 
 
 def provenance(devices=()):

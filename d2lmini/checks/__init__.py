@@ -8,7 +8,7 @@ from d2lmini.checks.layouts import lowest_level, possible_layouts
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
 from d2lmini.checks.numbers import loss_scale, most_ranks, send_largest, zero_point
 from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, worker_plan
-from d2lmini.checks.parallel import pipeline_seconds, qkv_rows, shard_pieces, split_loss, zero_bytes
+from d2lmini.checks.parallel import pipeline_seconds, qkv_rows, ring_seconds, split_loss, zero_bytes
 from d2lmini.checks.placement import move, product_norms
 from d2lmini.checks.portable import causal_mask, joined_mean, one_wait, placed_step
 from d2lmini.checks.ranks import exposed_seconds, hiding_batch, sampler_indices, sharded_step
@@ -26,8 +26,8 @@ __all__ = [
     "joined_mean", "joined_moments", "largest_batch", "lines_in_flight", "loss_scale", "lowest_level",
     "mean_gradient", "most_ranks", "move", "must_refuse", "node_bytes", "one_wait", "pack", "pipeline_seconds",
     "placed_step", "possible_layouts", "prefetch", "product_norms", "qkv_rows", "random_cycle", "rate_ends",
-    "ratio_error", "recursive_doubling", "register_tile", "ring_constants", "ring_mean", "sampler_indices",
-    "scaled_rate", "send_largest", "separable_macs", "serial_share", "shard_pieces", "sharded_step",
-    "share_memory", "split_batch", "split_loss", "third_time", "tile_reads", "worker_plan",
+    "ratio_error", "recursive_doubling", "register_tile", "ring_constants", "ring_mean", "ring_seconds",
+    "sampler_indices", "scaled_rate", "send_largest", "separable_macs", "serial_share", "sharded_step", "share_memory",
+    "split_batch", "split_loss", "third_time", "tile_reads", "worker_plan",
     "zero_bytes", "zero_point",
 ]  # fmt: skip

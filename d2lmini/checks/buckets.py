@@ -69,7 +69,7 @@ def bucket_hook(function):
     """``function(parameters, buckets, launch)``: hooks that call ``launch(number, gradients)`` for a full bucket."""
     for widths, order, buckets in NETS:
         _try_hook(function, widths, order, buckets)
-    return "each bucket goes off once a step, with its gradients, as soon as the last of them is there"
+    return "each bucket goes off once in each step, with its gradients, as soon as the last of them is there"
 
 
 def _try_hook(function, widths, order, buckets):

@@ -1,7 +1,7 @@
-"""Checks of the exercises on parallelism: cutting weights, scores and parameters, bytes, and a pipeline."""
+"""Checks of the exercises on parallelism: cutting weights and scores, a ring, bytes, and a pipeline."""
 
 import math
-from itertools import accumulate, product
+from itertools import product
 
 import numpy as np
 import torch
@@ -112,39 +112,41 @@ def _loss_slip(got, scores, targets, widths):
 
 
 @check
-def shard_pieces(function):
-    """``function(sizes, ranks, rank)``: the (parameter, start, stop) of a rank's shard of all parameters in one row."""
-    cases = (((4, 4), 2), ((5, 3, 2), 2), ((7,), 3), ((1, 1, 1), 2), ((2, 9, 1), 4), ((3,), 5), ((6, 2), 1))
-    for sizes, ranks in cases:
-        for rank in range(ranks):
-            given = f"parameters of {', '.join(map(str, sizes))} numbers, rank {rank} of {ranks}"
-            answer = attempt(function, list(sizes), ranks, rank, given=given)
-            found = listed(answer)
-            got = None if found is None else [_whole_numbers(piece) for piece in found]
-            if got is None or any(piece is None or len(piece) != 3 for piece in got):
-                raise Wrong(f"{given}: expected a list of (parameter, start, stop), got {typed(answer)}")
-            want = _pieces(sizes, ranks, rank)
-            if sorted(got) != want:
-                raise Wrong(f"{given}: expected {_told(want)}, got {_told(got)}{_piece_slip(got)}")
-    return "shards are equal, rounded up; a parameter may lie on several ranks, and the last ranks may have nothing"
+def ring_seconds(function):
+    """``function(held)``: what the steps of a causal ring take whose ranks hold these pieces of a sequence."""
+    cases = (
+        [[0, 1], [2, 3], [4, 5], [6, 7]], [[0, 7], [1, 6], [2, 5], [3, 4]], [[0, 3], [1, 4], [2, 5]],
+        [[6, 3], [1, 0], [2, 7], [4, 5]], [[3, 0, 1], [2, 4, 5]], [[2], [0, 1, 3]], [[0, 1, 2]],
+    )  # fmt: skip
+    for held in cases:
+        given = f"ranks hold {', '.join(map(str, held))}"
+        answer = attempt(function, [list(mine) for mine in held], given=given)
+        got, want = number(answer), sum(map(max, _ring_work(held)))
+        if got is None:
+            raise Wrong(f"{given}: expected a number of seconds, got {typed(answer)}")
+        if not math.isclose(got, want):
+            raise Wrong(f"{given}: expected {want:g} s, got {float(got):g} s{_ring_slip(got, held)}")
+    return "a step takes as long as its busiest rank; with a piece of either end each, all ranks are equally busy"
 
 
-def _pieces(sizes, ranks, rank):
-    each, ends = -(-sum(sizes) // ranks), list(accumulate(sizes))
-    found = []
-    for i, (size, end) in enumerate(zip(sizes, ends)):
-        start, stop = (min(max(place - (end - size), 0), size) for place in (rank * each, (rank + 1) * each))
-        if start < stop:
-            found.append([i, start, stop])
-    return found
+def _ring_work(held):
+    """Return the seconds of each rank in each step."""
+
+    def of(queries, keys):
+        return sum(1 if key < query else 0.5 if key == query else 0 for query in queries for key in keys)
+
+    return [[of(mine, held[rank - step]) for rank, mine in enumerate(held)] for step in range(len(held))]
 
 
-def _told(pieces):
-    return "[" + ", ".join(f"({', '.join(map(str, piece))})" for piece in pieces) + "]"
-
-
-def _piece_slip(got):
-    return " (leave out pieces without numbers)" if any(start >= stop for _, start, stop in got) else ""
+def _ring_slip(got, held):
+    """Return a hint if `got` is what one of the usual slips gives."""
+    ranks = [sum(rank) for rank in zip(*_ring_work(held))]
+    slips = {
+        "that is without a mask": len(held) * max(map(len, held)) ** 2,
+        "that is the mean of the ranks' work, but all wait for the slowest": sum(ranks) / len(held),
+        "that is the busiest rank's own work, but not in every step is it the busiest": max(ranks),
+    }
+    return next((f" ({hint})" for hint, value in slips.items() if math.isclose(got, value)), "")
 
 
 @check

@@ -106,7 +106,7 @@ def hiding_batch(function):
                                     (1e12, 5e11, 4, 2), (1e12, 1e9, 1, 4), (7e13, 3e10, 64, 4),
                                     (2.0**40, 2.0**30, 2, 2), (2.0**32, 2.0**30, 4, 2), (3e14, 1e11, 3, 1),
                                     (1e13, 7e10, 4, 2)):  # fmt: skip
-        given = f"F = {flops:g} FLOP/s, W = {rate:g} B/s, {many(gpus, 'GPU')}, {size} bytes a gradient"
+        given = f"F = {flops:g} FLOP/s, W = {rate:g} B/s, {many(gpus, 'GPU')}, {size} bytes for each gradient"
         answer = attempt(function, flops, rate, gpus, size, given=given)
         exact = (gpus - 1) / gpus * size * flops / (2 * rate)
         # Where the quotient is whole, rounding errors may add one. Powers of two are divided without any.

@@ -6,7 +6,7 @@
     roofline                                       what bounds an operation here
     product_loops                                  a product by loops in several orders, and by torch
     sparse_products                                a product with a matrix of few numbers, as a list and dense
-    library_calls                                  plain loops beside torch: random numbers, transforms, products
+    library_calls                                  products by torch, by size, on all cores of this machine
     hidden_units                                   a step of training by the width of the network
     unheld                                         measuring in a process that no setting holds back
     layer_costs                                    what a network's layers compute, keep and take

@@ -1,4 +1,4 @@
-"""Training time by the number of hidden units: where a layer's weights leave a level of memory, each one takes longer.
+"""Training time by the number of hidden units: a weight of a large layer can take longer than one of a small layer.
 
 On one thread, so that no core waits for another, in a process without the settings that hold a notebook back.
 """

@@ -96,7 +96,8 @@ def as_cuda():
     There ``.cuda()``, ``"cuda:1"`` and ``torch.cuda`` mean simulated GPUs, and their tensors say that they are on cuda;
     so libraries that ask ``torch.cuda.is_available()`` choose them. Afterwards all is as before, and what lies on
     ``cuda:1`` is on ``sim:1`` again. For a whole program: ``sim.as_cuda().__enter__()`` in its first lines, before the
-    libraries look for GPUs, since some ask only once. Raises RuntimeError where no simulated GPUs are enabled.
+    libraries look for GPUs, since some ask only once. Of simulated ranks all are inside until the last one leaves.
+    Raises RuntimeError where no simulated GPUs are enabled.
 
     >>> sim.enable(2)
     >>> with sim.as_cuda():
@@ -107,7 +108,7 @@ def as_cuda():
         raise RuntimeError("expected simulated GPUs to stand for CUDA's: call sim.enable(...) first")
     from d2lmini.sim.patches import as_cuda
 
-    return as_cuda.as_cuda()
+    return as_cuda.AsCuda()
 
 
 def is_enabled():

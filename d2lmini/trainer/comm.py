@@ -34,6 +34,11 @@ class Comm:
             rng.set_state(self.on_rank_0(rng.get_state))
             self.numbers = rng.OwnNumbers(devices[0], first)
 
+    def text(self):
+        """Return how many processes there are, or simulated ranks, in words."""
+        one, more = ("rank", "ranks") if "simccl" in dist.get_backend_config() else ("process", "processes")
+        return f"{self.world_size} {one if self.world_size == 1 else more}"
+
     def shard(self, X, y):
         """Return the sizes of all ranks' shards of a batch, and a list of (X, y) of those here, on their devices.
 

@@ -19,8 +19,11 @@ class LossLog:
     EVERY = 256  # batches between two readings: the devices are waited for so seldom, and few numbers are kept
     SECONDS = 5.0  # between two readings of processes: where one has seen a NaN, none shall go on for long
 
-    def __init__(self, epoch, sums, comm, clock=time.monotonic):
-        """Begin epoch number `epoch`; sums: whether a loss is the sum over its shard, or the mean."""
+    def __init__(self, epoch, sums, comm, clock=time.perf_counter):
+        """Begin epoch number `epoch`; sums: whether a loss is the sum over its shard, or the mean.
+
+        clock: tells the seconds; where devices are simulated theirs, so that equal runs read equally often.
+        """
         self.epoch, self.sums, self.comm, self._clock = epoch, sums, comm, clock
         self.batches, self.examples, self.total = 0, 0, 0.0
         self._every, self._read_at = self.EVERY if comm.alone else 1, clock()

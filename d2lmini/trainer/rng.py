@@ -10,8 +10,9 @@ import torch
 def get_state(devices=()):
     """Return the states of Python's, NumPy's and torch's generators, and of those of `devices`, under their names."""
     kind, keys, *rest = np.random.get_state()
+    version, words, second = random.getstate()
     return {
-        "python": random.getstate(),
+        "python": (version, torch.tensor(words), second),  # as a tensor, whose bytes do not depend on the numbers
         "numpy": (kind, torch.from_numpy(keys.astype("int64")), *rest),
         "cpu": torch.get_rng_state(),
         "devices": {str(d): _generator(d)[0]() for d in _accelerators(devices)},
@@ -21,7 +22,8 @@ def get_state(devices=()):
 def set_state(state, devices=()):
     """Set the generators as `get_state` found them; a device that it was not asked about keeps its own state."""
     kind, keys, *rest = state["numpy"]
-    random.setstate(state["python"])
+    version, words, second = state["python"]
+    random.setstate((version, tuple(map(int, words)), second))
     np.random.set_state((kind, keys.numpy().astype("uint32"), *rest))
     torch.set_rng_state(state["cpu"])
     for device in _accelerators(devices):

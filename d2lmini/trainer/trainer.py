@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 from tqdm import auto as bars
 
-from d2lmini.timing import Timer, provenance
+from d2lmini.timing import Timer, clock, provenance
 from d2lmini.trainer import facts, state
 from d2lmini.trainer.by_cells import HyperParameters
 from d2lmini.trainer.checkpoint import Checkpoint
@@ -161,7 +161,7 @@ class Trainer(HyperParameters):
 
     def _epoch(self, train_iter, epoch):
         """Train for one epoch, and write down what it gave."""
-        log, timer = LossLog(epoch, self.engine.sums, self.comm), Timer(self.devices)
+        log, timer = LossLog(epoch, self.engine.sums, self.comm, clock(self.devices)), Timer(self.devices)
         for X, y in _bar(train_iter, epoch) if 0 in self.comm.here else train_iter:
             log.add(self.engine.learn(X, y))
         self.engine.update()
@@ -179,8 +179,8 @@ class Trainer(HyperParameters):
 
     def _provenance(self):
         """Return where times come from, as `timing.provenance` does, and how many processes there are."""
-        where, n = provenance(self.devices), self.comm.world_size
-        return where if self.comm.alone else f"{where}, {n} process{'es' * (n > 1)} ({self.settings.engine})"
+        where = provenance(self.devices)
+        return where if self.comm.alone else f"{where}, {self.comm.text()} ({self.settings.engine})"
 
 
 def _bar(batches, epoch):

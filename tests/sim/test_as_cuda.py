@@ -1,5 +1,6 @@
 """Programs written for CUDA run unmodified on simulated GPUs, and torch is afterwards as it was."""
 
+import gc
 import io
 
 import pytest
@@ -35,6 +36,18 @@ def test_nothing_stays_replaced():
     sim.disable()
     with pytest.raises(RuntimeError, match="enable"):
         sim.as_cuda()
+
+
+def test_a_whole_program_is_inside_from_its_first_lines():
+    sim.enable(2)
+    before = torch.Tensor.to
+    sim.as_cuda().__enter__()
+    gc.collect()
+    try:
+        assert torch.ones(2, device="cuda:1").is_cuda
+    finally:
+        sim.as_cuda().__exit__(None, None, None)
+    assert torch.Tensor.to is before
 
 
 @pytest.mark.parametrize("make", [

@@ -74,8 +74,9 @@ def test_simulated_ranks_learn_what_replicas_in_one_process_do(capsys, tmp_path)
     found = {}
     for engine in ("ddp", "replicas"):
         file = tmp_path / f"{engine}.json"
-        code, *_ = run(capsys, *QUICK, "--kind", "sim", "--devices", 3, "--engine", engine, "--json", file)
+        code, out, _ = run(capsys, *QUICK, "--kind", "sim", "--devices", 3, "--engine", engine, "--json", file)
         assert code == 0
+        assert (", 3 ranks (ddp): " in out[-1]) == (engine == "ddp")
         found[engine] = json.loads(file.read_text())
     ddp, replicas = found["ddp"], found["replicas"]
     assert (ddp["devices"], ddp["backend"], ddp["world_size"]) == (replicas["devices"], "simccl", 3)

@@ -71,7 +71,8 @@ def _problem(tensors, count, capacity, home):
     if gone:
         return (
             f"expected no tensor on sim:{count} and above when they are taken away, found {len(gone)}, the first on "
-            f"{gone[0].device} with shape {tuple(gone[0].shape)}: delete them first"
+            f"{gone[0].device} with shape {tuple(gone[0].shape)}: delete them first, and what has a grad_fn that leads "
+            "to them"
         )
     if tensors and home != state.home:
         return (

@@ -28,7 +28,7 @@ class State:
         self.gpus, self.clock, self.counting, self.machine = [], None, True, None
         self.home = torch.device("cpu")  # where the real tensors lie; "meta" when the GPUs hold shapes only
         self.leads = False  # whether sim, and not a real accelerator, is what torch.accelerator names
-        self.as_cuda = False  # whether programs may say cuda for sim
+        self.as_cuda = 0  # how often `sim.as_cuda` holds; where it does, programs may say cuda for sim
         self.told_nothing = False  # whether the host keeps what it has where shapes alone come back from a GPU
         self.backward_ended = None  # called after each backward pass, where ranks are simulated
         self._thread = threading.local()

@@ -39,19 +39,33 @@ _TAKERS = {  # of a device, by their owner
     _device.DeviceContext: ("__init__",),
 }  # fmt: skip
 
+_to_put_back = contextlib.ExitStack()
 
-@contextlib.contextmanager
-def as_cuda():
-    """See `sim.as_cuda`; replaces nothing where it holds already."""
-    if state.as_cuda:
-        yield
-        return
-    with replaced(_entries()), _kernels():
-        state.as_cuda = True
-        try:
-            yield
-        finally:
-            state.as_cuda = False
+
+class AsCuda(contextlib.ContextDecorator):
+    """See `sim.as_cuda`; what the first to come replaces, as one of several ranks, the last to leave puts back.
+
+    A class, as a generator that nobody keeps would end at once.
+    """
+
+    def __enter__(self):
+        if not state.as_cuda:
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(replaced(_entries()))
+                stack.enter_context(_kernels())
+                _to_put_back.push(stack.pop_all())
+        state.as_cuda += 1
+
+    def __exit__(self, *error):
+        leave(max(0, state.as_cuda - 1))
+
+
+def leave(count):
+    """Let `sim.as_cuda` hold at most `count` times."""
+    if state.as_cuda > count:
+        state.as_cuda = count
+        if not count:
+            _to_put_back.close()
 
 
 @contextlib.contextmanager

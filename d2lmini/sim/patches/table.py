@@ -1,6 +1,7 @@
 """Everything that is replaced in torch, and one function of safetensors'. `register` walks it, once in a process.
 
-Kernels that torch lets anyone add for a new device are not among them: those replace nothing.
+Kernels that torch lets anyone add for a new device are not among them: those replace nothing. DDP's reducer and logger
+are replaced in `ranks.functional`, and more of `torch.distributed` while ranks are simulated: see `ranks.patches`.
 """
 
 from collections import namedtuple

@@ -7,6 +7,7 @@
                   ├── options                            what a call asks for
                   ├── values, schedules ── reductions    what a collective does with the tensors
                   └── costs ── paths, schedules          what it takes, and on which wires
+    new_groups                     whether all ranks make the same groups
     patches                        what is replaced in torch meanwhile
     reducer, tracker, shardings    what DDP's reducer, DTensor's random numbers and its rules for sharding need
     chunks                         what FSDP2 cuts parameters into

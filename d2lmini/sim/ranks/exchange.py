@@ -64,19 +64,27 @@ class Exchange:
         self.ranks, self.where, self._prices = tuple(ranks), where, prices
         self._numbers = [0] * len(self.ranks)
         self._meetings, self._posts = {}, {}  # works by number and place; works by target, tag and side
+        self._mismatches = {}  # what was said of what did not fit, by a collective's number or the Work left alone
 
     def join(self, place, call, owner):
         """Add the call of the rank at `place` of the group; return its Work."""
         self._numbers[place] += 1
         call.rank, call.number, call.exchange = self.ranks[place], self._numbers[place], self
+        try:
+            return self._add(place, call, owner)
+        except MismatchError as error:
+            self._mismatches.setdefault(call.number, str(error))
+            raise
+
+    def _add(self, place, call, owner):
         works = self._meetings.setdefault(call.number, {})
         if works:
             _compare(call, next(iter(works.values())).call)
         call.ready = owner.depart(call)
         work = works[place] = Work(call, owner)
         if len(works) == len(self.ranks):
-            del self._meetings[call.number]
             self._carry_out([works[i] for i in range(len(self.ranks))])
+            del self._meetings[call.number]
         return work
 
     def _carry_out(self, works):
@@ -102,7 +110,11 @@ class Exchange:
             mine.append(work)
         else:
             others.remove(other)
-            self._deliver(*((work, other) if call.sent else (other, work)))
+            try:
+                self._deliver(*((work, other) if call.sent else (other, work)))
+            except MismatchError as error:
+                self._mismatches[other] = str(error)
+                raise
         return work
 
     def _deliver(self, sending, receiving):
@@ -119,6 +131,10 @@ class Exchange:
             return [self.ranks[end] for end in work.ends if end is not None and self.ranks[end] != work.rank]
         called = self._meetings[work.call.number]
         return [rank for place, rank in enumerate(self.ranks) if place not in called]
+
+    def mismatch(self, work):
+        """Return what was said of what `work` is part of, where it did not fit and the program went on, or None."""
+        return self._mismatches.get(work.call.number or work)
 
     def open(self):
         """Return the works that nobody has completed."""

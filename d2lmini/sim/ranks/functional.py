@@ -17,7 +17,7 @@ from d2lmini.sim.device.dispatch import handles
 from d2lmini.sim.device.state import state
 from d2lmini.sim.device.tensor import SimTensor, wrap
 from d2lmini.sim.model import messages
-from d2lmini.sim.ranks import values
+from d2lmini.sim.ranks import reducer, values
 from d2lmini.sim.ranks.costs import Prices
 from d2lmini.sim.ranks.here import here
 
@@ -32,7 +32,7 @@ _NUMBERS = torch._C.DispatchKey.CompositeExplicitAutograd
 
 
 def register():
-    """Install the handlers, and let gloo carry tensors of simulated GPUs; doing it again changes nothing."""
+    """Install the handlers, and let gloo and DDP work with simulated GPUs; doing it again changes nothing."""
     spaces = "_c10d_functional::", "c10d::"
     names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith(spaces)]
     handles(*(getattr(getattr(torch.ops, space), name).default for space, name in
@@ -40,6 +40,7 @@ def register():
     capability = dist.Backend.backend_capability.get("gloo", [])
     if "sim" not in capability:
         capability.append("sim")
+    dist.Reducer, dist.Logger = reducer.Reducer, reducer.Logger
 
 
 def _collective(func, args, kwargs):

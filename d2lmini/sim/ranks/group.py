@@ -201,13 +201,15 @@ class SimGroup(dist.ProcessGroup):
 
     def _call(self, name, sent, received, act, nbytes=None, results=None):
         tensors, own = values.flat([sent, received, results or []]), self._owner.device
-        devices = {tensor._index for tensor in tensors if type(tensor) is SimTensor}
-        if not devices <= {own}:
+        devices = {tensor._index if type(tensor) is SimTensor else None for tensor in tensors}
+        if devices not in ({own}, {None}, set()):
+            other = next("cpu" if index is None else f"sim:{index}" for index in devices - {own})
             raise ValueError(f"{name}: expected tensors on sim:{own}, the device of rank {self._owner.number}, got one "
-                             f"on sim:{max(devices - {own})}")  # fmt: skip
-        same = {"type": str(tensors[0].dtype).removeprefix("torch.")} if tensors else {}
+                             f"on {other}")  # fmt: skip
+        on_host = not self._owner.on_device and own not in devices
+        kind = str(tensors[0].dtype).removeprefix("torch.") if tensors else None
+        same = {"type": kind, "device": "cpu" if on_host else "sim"} if tensors else {}
         nbytes = values.nbytes(tensors) if nbytes is None else nbytes
-        on_host = not self._owner.on_device and not devices
         reals = [values.real(sent), values.real(received)]
         return Call(name, *reals, same, act, nbytes, received if results is None else results, on_host)
 
@@ -233,7 +235,7 @@ class SimGroup(dist.ProcessGroup):
                                  f"got shape {list(tensor.shape)} with strides {tensor.stride()}")  # fmt: skip
 
     def _split(self, tensor, sizes):
-        if not sizes and tensor.shape[0] % self._size:
+        if not sizes and (tensor.dim() == 0 or tensor.shape[0] % self._size):
             raise ValueError(f"expected split sizes, or a first dimension that {self._size} ranks can share equally, "
                              f"got shape {list(tensor.shape)}")  # fmt: skip
         return list(tensor.detach().split(sizes or [tensor.shape[0] // self._size] * self._size))

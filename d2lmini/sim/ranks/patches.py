@@ -15,12 +15,13 @@ from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.nn.parallel import DistributedDataParallel
 
 from d2lmini.sim.device.state import state
-from d2lmini.sim.patches.as_cuda import as_shown
+from d2lmini.sim.patches.as_cuda import as_shown, leave
 from d2lmini.sim.patches.for_a_while import replaced
 from d2lmini.sim.ranks import reducer, shardings
 from d2lmini.sim.ranks.chunks import Chunks
 from d2lmini.sim.ranks.group import NAME
 from d2lmini.sim.ranks.here import here
+from d2lmini.sim.ranks.pickles import Pickler
 from d2lmini.sim.ranks.process import Process
 
 
@@ -31,7 +32,7 @@ def torch_for_ranks():
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["sim", "cpu"])
         # From torch 2.15 on groups get a recorder, which C++ code attaches to groups of C++ alone.
         getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add(NAME)
-    process = Process()
+    process, as_cuda = Process(), state.as_cuda
     torch._C._distributed_c10d._set_thread_isolation_mode(True)
     state.backward_ended = _backward_ended
     try:
@@ -39,6 +40,7 @@ def torch_for_ranks():
             yield
     finally:
         state.backward_ended = None
+        leave(as_cuda)
         reducer.withdraw()
         torch._C._distributed_c10d._set_thread_isolation_mode(False)
         process.enter()
@@ -66,9 +68,20 @@ def _init_from_program(*args, **options):
     here().program_joined = True
 
 
-def _new_group(size, place, ranks, backend, *args, **options):
+class _Store(dist.TCPStore):
+    """A store of the ranks' own: torch's waits until the others come, and lets none of them run meanwhile."""
+
+    def __new__(cls, host_name, port, *args, **options):
+        if here() is None:
+            return _tcp(host_name, port, *args, **options)
+        return dist.PrefixStore(f"{host_name}:{port}", here().world.store)
+
+
+def _new_group(size, place, ranks, backend, store, name, *args, **options):
     """Make a group of ours, whatever backend a program names: gloo's and NCCL's would wait for other processes."""
-    return _new_process_group(size, place, ranks, NAME if here() else backend, *args, **options)
+    if here() and ranks and name.isdigit():  # which other ranks need not call where torch makes a name of the ranks
+        here().world.new_groups.call(here().number, list(ranks))
+    return _new_process_group(size, place, ranks, NAME if here() else backend, store, name, *args, **options)
 
 
 def _backend(group=None):
@@ -167,10 +180,13 @@ _prepare_trace, _end_trace = profile._prepare_trace, profile.__exit__
 _get_backend, _init_core_state = dist.get_backend, fully_sharded_data_parallel._init_core_state
 _batch, _check_comm_hook = dist.batch_isend_irecv, DistributedDataParallel._check_comm_hook
 _from_id = _init_utils._get_device_from_device_id
+_tcp = dist.TCPStore
 _REPLACED = {
+    (dist, "TCPStore"): _Store,
     (_init_utils, "_get_device_from_device_id"): _device_from_id,
     (dist, "init_process_group"): _init_from_program,
     (distributed_c10d, "init_process_group"): _init_from_program,
+    (distributed_c10d, "_pickler"): Pickler,
     (distributed_c10d, "_new_process_group_helper"): _new_group,
     (dist, "get_backend"): _backend,
     (distributed_c10d, "get_backend"): _backend,
@@ -186,8 +202,8 @@ _REPLACED = {
     (fully_sharded_data_parallel, "_init_core_state"): _init_fsdp1,
     (profile, "_prepare_trace"): _begin_profile,
     (profile, "__exit__"): _end_profile,
-    (dist, "Reducer"): reducer.Reducer,
     (dist, "_verify_params_across_processes"): reducer.verify_params,
+    (dist, "_register_builtin_comm_hook"): reducer.register_hook,
     (_fsdp_param, "_chunk_with_empty"): Chunks,
     (_redistribute, "_gen_transform_infos"): shardings.ways,
     (_redistribute, "get_redistribute_planner"): _redistribute.DTensorRedistributePlanner,

@@ -1,11 +1,13 @@
 """What a rank would have for itself if it were a process: put aside while other ranks run, as an operating system does.
 
-torch, Python and numpy keep this in variables of their modules. A rank that goes on finds them as it left them.
+torch, Python and numpy keep this in variables of their modules. A rank that goes on finds them as it left them. What
+else a process has, ranks share: the current directory, `torch.backends`, the variables of all other modules.
 """
 
 import os
 import random
 import sys
+import warnings
 from types import SimpleNamespace
 
 import torch
@@ -37,7 +39,8 @@ _HELD = (
     # `context_parallel` changes these, in one rank while another is still outside.
     (attention_rules, "_cp_strategy_contexts"),
     (_dispatcher.sharding_propagator, "op_strategy_funcs"), (_dispatcher.sharding_propagator, "op_to_schema_info"),
-    (functional, "scaled_dot_product_attention"), (sys, "excepthook"),
+    (warnings, "filters"), (warnings, "showwarning"), (warnings, "_showwarnmsg_impl"),  # what catch_warnings changes
+    (functional, "scaled_dot_product_attention"), (sys, "excepthook"), (sys, "stdout"), (sys, "stderr"),
 )  # fmt: skip
 
 
@@ -64,9 +67,10 @@ class Process:
     def __init__(self, environment=None, gpus=None, first=0):
         self.leave()
         if environment is not None:
-            self._environment = [os.environ.encodevalue(environment[name]) for name in VARIABLES]
+            self._environment.update(zip(_KEYS, [os.environ.encodevalue(environment[name]) for name in VARIABLES]))
             self._first, self._shared = first, {}
             self._held[:8] = no_groups(), Tracker(), gpus, False, set(), {}, *map(dict, self._held[6:8])
+            self._held[8] = list(warnings.filters)
             if numpy:
                 self._numpy = numpy.random.MT19937()
                 self._numpy.state = numpy.random.get_state(legacy=False)
@@ -79,13 +83,19 @@ class Process:
         # `loss_parallel` changes these in place, and `context_parallel` puts back those of all ranks.
         self._handlers = _dispatcher._custom_op_handlers.copy()
         self._first = getattr(state.clock, "first", 0)
-        self._environment = list(map(_texts.get, _KEYS))
+        self._environment, self._dtype = _texts.copy(), torch.get_default_dtype()
         self._shared = {owner: owner._shared_state for owner in _shared_by_instances()}
 
     def enter(self):
         """Put them back."""
+        others = warnings.filters
         for (owner, name), value in zip(_HELD, self._held):
             setattr(owner, name, value)
+        if others != warnings.filters:
+            with warnings.catch_warnings():  # tells Python, which remembers what they let through, that they are others
+                pass
+        if torch.get_default_dtype() is not self._dtype:
+            torch.set_default_dtype(self._dtype)
         torch.default_generator.set_state(self._torch)
         random.setstate(self._python)
         if numpy:
@@ -93,12 +103,19 @@ class Process:
         _dispatcher._custom_op_handlers = self._handlers
         if hasattr(state.clock, "first"):
             state.clock.first = self._first
-        for key, text in zip(_KEYS, self._environment):
-            if text is None and key in _texts:
-                del _texts[key]
-                os.unsetenv(key)
-            elif _texts.get(key) != text:
-                _texts[key] = text
-                os.putenv(key, text)
+        _set_environment(zip(_KEYS, map(self._environment.get, _KEYS)))
+        if _texts != self._environment:  # seldom
+            _set_environment({**dict.fromkeys(_texts), **self._environment}.items())
         for owner in _shared_by_instances():
             owner._shared_state = self._shared.setdefault(owner, {})
+
+
+def _set_environment(pairs):
+    """Set variables of the environment, (key, text); a text of None takes one away."""
+    for key, text in pairs:
+        if text is None and key in _texts:
+            del _texts[key]
+            os.unsetenv(key)
+        elif _texts.get(key) != text:
+            _texts[key] = text
+            os.putenv(key, text)

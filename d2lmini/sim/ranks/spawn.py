@@ -26,11 +26,13 @@ from d2lmini.sim.ranks.errors import DeadlockError, MismatchError, RankError, St
 from d2lmini.sim.ranks.exchange import Exchange
 from d2lmini.sim.ranks.group import SimGroup
 from d2lmini.sim.ranks.here import here
+from d2lmini.sim.ranks.new_groups import NewGroups
 from d2lmini.sim.ranks.patches import join, torch_for_ranks
 from d2lmini.sim.ranks.rank import Rank
 
-_LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, __file__, threading.__file__))
+_LIBRARIES = (*(str(Path(module.__file__).parent) for module in (torch, threading)), str(Path(__file__).parents[1]))
 _LOOK_S = 0.1
+_one_call = threading.Lock()  # held by the call that is under way: what it replaces in torch is the whole process's
 
 
 def spawn(fn, args=(), nprocs=None, allreduce=None):
@@ -39,8 +41,9 @@ def spawn(fn, args=(), nprocs=None, allreduce=None):
     nprocs: by default one rank for each simulated GPU. Rank r's current device is ``sim:r``; on a cluster of nodes of 8
     it is GPU r % 8 of node r // 8, and ``sim:k`` means its own node's. Its default process group, of the backend
     ``simccl``, is there already, and so are torchrun's environment variables; a program's own ``init_process_group``,
-    with whatever backend, is content with it. The ranks are threads that take turns; each has for itself what a process
-    would have: its process groups, its random numbers. The results are the same in every run.
+    with whatever backend, is content with it. The ranks are threads that take turns; each has for itself much of what a
+    process would have: its process groups, its random numbers, its environment, torch's default dtype, sys.stdout, the
+    filters of warnings. The results are the same in every run.
 
     allreduce: what carries every all-reduce, those of DDP's buckets too: the name of an algorithm, "ring", "tree" or
     "sharp", or a function ``allreduce(n)`` that returns the schedule for n ranks; see `schedules`. By default what a
@@ -48,15 +51,19 @@ def spawn(fn, args=(), nprocs=None, allreduce=None):
 
     Raises RankError when `fn` raises, with the first such error as its cause; MismatchError and DeadlockError when the
     ranks' calls do not fit together, or wait for one another; ValueError for a number of ranks without GPUs;
-    RuntimeError before `sim.enable` and inside a rank. Nothing is left behind then.
+    RuntimeError before `sim.enable`, inside a rank and beside another call. Nothing is left behind then.
     """
     _check(nprocs)
-    size = state.machine.count if nprocs is None else nprocs
-    world = World(size, allreduce)
-    if signals.in_use(signals.SIGINT) is not signals.handler:
-        signals.install()  # which the ranks' threads cannot, and would try before every operation
-    with torch_for_ranks():
-        return world.run(fn, args)
+    if not _one_call.acquire(blocking=False):
+        raise RuntimeError("sim.spawn is still running in another thread: start these ranks when it has returned")
+    try:
+        world = World(state.machine.count if nprocs is None else nprocs, allreduce)
+        if signals.in_use(signals.SIGINT) is not signals.handler:
+            signals.install()  # which the ranks' threads cannot, and would try before every operation
+        with torch_for_ranks():
+            return world.run(fn, args)
+    finally:
+        _one_call.release()
 
 
 class World:
@@ -70,6 +77,7 @@ class World:
                       for i in range(min(len(gpus), size - first))]  # fmt: skip
         self.store, self.shardings, self.works = dist.HashStore(), {}, WeakSet()
         self.store.set_timeout(timedelta(milliseconds=1))  # a rank that waits in it lets no other run
+        self.new_groups = NewGroups(size)
         self.profiling = None  # the profiler that one of the ranks has started
 
     def run(self, fn, args):
@@ -132,14 +140,22 @@ class World:
     def _interrupt(self, threads):
         """End the ranks: those that wait, and the one that runs wherever Python code of it is."""
         self.baton.stop()
-        told = set()
-        while any(thread.is_alive() for thread in threads):
-            running = self.baton.running
-            if running is not None and running not in told:
-                told.add(running)
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threads[running].ident),
-                                                           ctypes.py_object(Stopped))  # fmt: skip
-            time.sleep(_LOOK_S / 10)
+        told, before = set(), sys.unraisablehook
+
+        def lost(event):  # it struck a callback, as of a weak reference, which Python lets raise nothing
+            told.discard(self.baton.running) if event.exc_type is Stopped else before(event)
+
+        sys.unraisablehook = lost
+        try:
+            while any(thread.is_alive() for thread in threads):
+                running = self.baton.running
+                if running is not None and running not in told:
+                    told.add(running)
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threads[running].ident),
+                                                               ctypes.py_object(Stopped))  # fmt: skip
+                time.sleep(_LOOK_S / 10)
+        finally:
+            sys.unraisablehook = before
 
     def _end(self):
         """Return the results or raise an error, and keep neither: torch keeps a Work that nobody waits for, and us."""
@@ -154,6 +170,8 @@ class World:
             raise RankError(number, self.size, error) from error
         if works:
             raise DeadlockError(f"all ranks have returned, but {self._waits(works)}")
+        if self.new_groups.lacking():
+            raise MismatchError(self._left_out())
         return results
 
     # -- what a deadlock's message says ------------------------------------------------------------------------------
@@ -170,11 +188,19 @@ class World:
             frame = _own(frames.get(work.owner.thread))
             line = f" (in {frame.f_code.co_name}, line {frame.f_lineno})" if frame else ""
             clauses[f"{work.call}{line}, {_lacks(work)}"].append(work.rank)
-        return "; ".join(f"{_ranks(ranks)} in {clause}" for clause, ranks in clauses.items())
+        told = "; ".join(f"{_ranks(ranks)} in {clause}" for clause, ranks in clauses.items())
+        return f"{told}; {self._left_out()}" if self.new_groups.lacking() else told
+
+    def _left_out(self):
+        number, ranks, missing = self.new_groups.lacking()
+        return (f"new_group #{number}, for ranks {ranks}, was not called by {_ranks(missing)}: all ranks must call it, "
+                "also for groups that they are not in")  # fmt: skip
 
 
 def _lacks(work):
-    missing = work.call.exchange.missing(work)
+    mismatch, missing = work.call.exchange.mismatch(work), work.call.exchange.missing(work)
+    if mismatch:
+        return f"which failed: {mismatch}"
     return f"not called by {_ranks(missing)}" if missing else "which nobody answers"
 
 

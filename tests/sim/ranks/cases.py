@@ -152,6 +152,12 @@ def hooked(model, hook):
     return model
 
 
+def compressed(model):
+    model = DDP(model)
+    model._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
+    return model
+
+
 def normalizing():
     return network((nn.BatchNorm1d(WIDTH),))
 
@@ -163,6 +169,7 @@ training("DDP, static_graph", partial(DDP, static_graph=True))
 training("DDP, parameters that go unused", partial(DDP, **UNUSED), make=Forked, wanted=alone(Forked))
 training("DDP, hook to float16", partial(hooked, hook=default_hooks.fp16_compress_hook), halves, 1e-3)
 training("DDP, hook to bfloat16", partial(hooked, hook=default_hooks.bf16_compress_hook), halves, 1e-2)
+training("DDP, built-in hook to float16", compressed, halves, 1e-3)
 training("SyncBatchNorm", DDP, make=lambda: nn.SyncBatchNorm.convert_sync_batchnorm(normalizing()), tolerance=1e-5,
          wanted=alone(normalizing))  # fmt: skip
 training("ZeroRedundancyOptimizer", DDP,

@@ -1,9 +1,12 @@
 """What does not fit together is told at once, in one line, with what each rank waits for."""
 
+import contextlib
+
 import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel
+from torch.nn.parallel.distributed import DistributedDataParallel, _MixedPrecision
 
 from d2lmini import sim
 from d2lmini.sim import DeadlockError, MismatchError, RankError
@@ -35,6 +38,21 @@ def two_groups_in_another_order(rank):
         dist.all_reduce(tensor(1), group=group)
 
 
+def one_more_step_on_rank_0(rank):
+    model = DistributedDataParallel(torch.nn.Linear(2, 2).to("sim"))
+    for _ in range(1 + (rank == 0)):
+        model(tensor(2, 2)).sum().backward()
+
+
+def caught(*calls):
+    """Return a program that goes on after an error: rank 0 makes the first call, the others the second."""
+    def run(rank):
+        with contextlib.suppress(MismatchError):
+            calls[rank > 0]()
+
+    return run
+
+
 @pytest.mark.parametrize(("run", "words"), [
     (once_more_but_for_rank_2, ("ranks 0, 1, 3", "all_reduce #2 of the default group", "rank 2 returned",
                                 "in once_more_but_for_rank_2, line")),
@@ -48,8 +66,17 @@ def two_groups_in_another_order(rank):
                                    "rank 1 in all_reduce #1 of", "group [0, 1] (in two_groups")),
     (lambda rank: rank == 1 and dist.isend(tensor(2), 0), ("returned", "rank 1 in send", "not called by rank 0")),
     (lambda rank: rank != 3 and dist.monitored_barrier(), ("monitored_barrier", "by rank 3")),
+    (one_more_step_on_rank_0, ("in one_more_step_on_rank_0, line", "not called by ranks 1, 2, 3")),
+    (caught(lambda: dist.all_reduce(tensor(2)), lambda: dist.all_reduce(tensor(3))),
+     ("rank 0 in all_reduce #1 of the default group", "which failed", "rank 1 has shapes [[3]]")),
+    (caught(lambda: dist.all_to_all_single(tensor(4), tensor(4)),
+            lambda: dist.all_to_all_single(tensor(5), tensor(5), [2, 1, 1, 1], [2, 1, 1, 1])),
+     ("rank 0", "ranks 1, 2 in all_to_all #1", "which failed", "expects float32 [1]")),
+    (lambda rank: rank < 2 and caught(lambda: dist.send(tensor(2), 1), lambda: dist.recv(tensor(3), 0))(rank),
+     ("rank 0 in send", "which failed", "rank 1 expects float32 [3]")),
 ], ids=["not called by one", "all receive", "all send", "other tags", "groups in another order", "waited for by nobody",
-        "monitored_barrier"])  # fmt: skip
+        "monitored_barrier", "in backward", "went on without fitting", "went on with other sizes",
+        "went on after a message"])  # fmt: skip
 def test_ranks_that_wait_for_ever_are_named_with_what_they_wait_for(run, words):
     failing(DeadlockError, run, *words)
 
@@ -62,6 +89,7 @@ def test_ranks_that_wait_for_ever_are_named_with_what_they_wait_for(run, words):
     ((lambda: dist.broadcast(tensor(2), 0), lambda: dist.broadcast(tensor(2), 1)), ("root", "0", "1")),
     ((lambda: dist.all_gather([tensor(2) for _ in range(4)], tensor(2)),
       lambda: dist.all_gather([tensor(2) for _ in range(4)], tensor(3))), ("expects", "[2]", "[3]")),
+    ((lambda: dist.all_reduce(torch.zeros(2)), lambda: dist.all_reduce(tensor(2))), ("device sim", "rank 0 has cpu")),
     ((lambda: dist.barrier(), lambda: dist.all_reduce(tensor(2))), ("barrier", "all_reduce")),
     ((lambda: dist.all_to_all_single(tensor(4), tensor(4)),
       lambda: dist.all_to_all_single(tensor(5), tensor(4), [1, 1, 1, 2], [1, 1, 1, 1])), ("all_to_all", "rank 3")),
@@ -71,6 +99,19 @@ def test_calls_that_differ(calls, words):
         calls[rank == 3]()
 
     failing(MismatchError, run, "rank 3", *words)
+
+
+def test_a_group_that_some_ranks_alone_make():
+    def used(rank):
+        for ranks in [[0, 1], [1, 2]][rank == 2 :]:
+            group = dist.new_group(ranks)
+        dist.all_reduce(tensor(1), group=group)
+
+    failing(MismatchError, used, "new_group #1: rank 2 has ranks [1, 2], rank 0 has [0, 1]")
+    failing(MismatchError, lambda rank: rank != 2 and dist.new_group([0, 1]) and None,
+            "new_group #1, for ranks [0, 1], was not called by rank 2")  # fmt: skip
+    failing(DeadlockError, lambda rank: dist.barrier(None if rank == 2 else dist.new_group([0, 3])),
+            "new_group #1, for ranks [0, 3], was not called by rank 2")  # fmt: skip
 
 
 def test_messages_that_differ():
@@ -89,9 +130,13 @@ def profiled():
     (lambda: dist.all_gather([tensor(1)] * 3, tensor(1)), ("rank 0 of 4", "ValueError", "list of 4")),
     (lambda: dist.reduce_scatter_tensor(tensor(1), tensor(5)), ("rank 0 of 4", "ValueError", "share")),
     (lambda: dist.all_reduce(torch.zeros(1, device="sim:0")), ("rank 1 of 4", "ValueError", "sim:1", "sim:0")),
+    (lambda: dist.all_gather([torch.zeros(1)] * 4, tensor(1)), ("rank 0 of 4", "ValueError", "sim:0", "on cpu")),
+    (lambda: dist.all_to_all_single(tensor(1).sum(), tensor(1).sum()), ("rank 0 of 4", "ValueError", "got shape []")),
     (lambda: dist.all_reduce(tensor(1), dist.ReduceOp.BAND), ("rank 0 of 4", "integers")),
     (lambda: torch.distributed.rpc.init_rpc(f"worker{dist.get_rank()}", world_size=4), ("remote procedure",)),
     (lambda: FullyShardedDataParallel(torch.nn.Linear(2, 2), cpu_offload=CPUOffload(True)), ("CPUOffloadPolicy",)),
+    (lambda: DistributedDataParallel(torch.nn.Linear(2, 2).to("sim"),
+                                     mixed_precision=_MixedPrecision(param_dtype=torch.bfloat16)), ("autocast",)),
     (profiled, ("one rank that profiles",)),
 ])  # fmt: skip
 def test_what_is_wrong_or_cannot_be_is_told_by_the_rank_that_does_it(call, words):

@@ -1,13 +1,17 @@
 """Starting ranks: results, errors, and that nothing is left behind."""
 
 import _thread
+import contextlib
 import gc
+import io
 import os
 import random
 import signal
 import subprocess
 import sys
 import threading
+import time
+import warnings
 import weakref
 
 import numpy as np
@@ -29,7 +33,8 @@ def left():
     return (threading.active_count(), distributed_c10d._world, sys.excepthook, dist.monitored_barrier,
             dist.init_process_group, dist.Reducer, dist.is_initialized(), torch.Tensor.to, torch.tensor,
             torch.sim.current_device(), torch.initial_seed(), torch.get_rng_state().tolist(), random.getstate(),
-            np.random.get_state()[1].tolist())  # fmt: skip
+            np.random.get_state()[1].tolist(), torch.get_default_dtype(), warnings.showwarning,
+            sys.stdout, sys.stderr, sys.unraisablehook)  # fmt: skip
 
 
 def test_results_come_in_the_order_of_ranks():
@@ -51,6 +56,17 @@ def test_a_function_typed_into_a_notebook_works():
     exec("def add(rank):\n    import torch.distributed as d\n    t = torch.tensor([rank])\n    d.all_reduce(t)\n"
          "    return t.item()\nimport torch", cell)  # fmt: skip
     assert sim.spawn(cell["add"]) == [6] * 4
+
+
+def test_a_store_that_a_program_makes_is_the_ranks_own():
+    def pass_on(rank):
+        store = dist.TCPStore("localhost", 29500, 4, rank == 0)
+        if rank == 0:
+            store.set("word", "a")
+        dist.barrier()
+        return store.get("word")
+
+    assert sim.spawn(pass_on) == sim.spawn(pass_on) == [b"a"] * 4
 
 
 def test_an_error_names_its_rank_and_ends_the_others():
@@ -75,15 +91,48 @@ def test_an_error_names_its_rank_and_ends_the_others():
     assert left() == before
 
 
-@pytest.mark.parametrize("where", ["running", "waiting"])
+def test_a_second_call_beside_the_first_is_refused():
+    began, may_end, found = threading.Event(), threading.Event(), []
+
+    def run(rank):
+        began.set()
+        may_end.wait()
+        return rank
+
+    before = left()
+    beside = threading.Thread(target=lambda: found.extend(sim.spawn(run)))
+    beside.start()
+    began.wait()
+    try:
+        with pytest.raises(RuntimeError, match="another thread"):
+            sim.spawn(print)
+    finally:
+        may_end.set()
+        beside.join()
+    assert found == [0, 1, 2, 3]
+    assert left() == before
+
+
+@pytest.mark.parametrize("where", ["running", "waiting", "in a callback"])
 def test_ctrl_c_ends_all_ranks(where):
     def run(rank):
         if rank < 3:
             dist.barrier()
         if where == "waiting":
             dist.barrier()
-        _thread.interrupt_main()
+        if where == "in a callback":  # from which Python raises nothing
+            thing = threading.Event()
+            weakref.finalize(thing, interrupt)
+            del thing
+        else:
+            interrupt()
         while True:
+            pass
+
+    def interrupt():
+        _thread.interrupt_main()
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
             pass
 
     before, handler = left(), signal.signal(signal.SIGINT, signal.default_int_handler)  # a job beside ignores it
@@ -124,6 +173,58 @@ def test_the_processes_that_a_rank_starts_have_its_environment():
         return int(subprocess.run(command, capture_output=True, check=True).stdout)
 
     assert sim.spawn(tell, nprocs=2) == [0, 1]
+
+
+def test_each_rank_has_its_own_default_dtype_warnings_output_and_environment(monkeypatch):
+    monkeypatch.setenv("PROGRAMS", "yes")
+    child = [sys.executable, "-S", "-c", "import os; print(os.environ.get('RANKS'), 'PROGRAMS' in os.environ)"]
+
+    def run(rank):
+        others = dist.new_group([1, 2, 3])
+        torch.set_default_dtype([torch.bfloat16, torch.float64][rank % 2])
+        os.environ["RANKS"] = str(rank)
+        if rank == 3:
+            del os.environ["PROGRAMS"]
+        with contextlib.redirect_stdout(io.StringIO()) as out, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter(["ignore", "always"][rank % 2])
+            layers = [torch.nn.Linear(2, 2)]
+            dist.barrier()  # the others change theirs
+            layers.append(torch.nn.Linear(2, 2))
+            print("rank", rank)
+            warnings.warn("told", stacklevel=1)
+            if rank:
+                dist.barrier(others)  # rank 0 leaves before them
+        warnings.simplefilter("error")
+        told = subprocess.run(child, capture_output=True, check=True, text=True).stdout
+        return {layer.weight.dtype for layer in layers}, out.getvalue(), len(caught), told
+
+    sim.spawn(lambda rank: None)  # what torch loads for it may add filters
+    before = left(), list(warnings.filters), dict(os.environ)
+    assert sim.spawn(run) == [({dtype}, f"rank {rank}\n", rank % 2, f"{rank} {rank != 3}\n")
+                              for rank, dtype in enumerate([torch.bfloat16, torch.float64] * 2)]  # fmt: skip
+    assert (left(), list(warnings.filters), dict(os.environ)) == before
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there CUDA's own GPUs have the name")
+@pytest.mark.parametrize("leave", [True, False])
+def test_ranks_say_cuda_until_the_last_of_them_has_said_it(leave):
+    def run(rank):
+        inside = sim.as_cuda()
+        inside.__enter__()
+        for turn in range(4):  # rank 0 leaves first
+            if turn <= rank:
+                assert torch.ones(1).cuda().is_cuda
+            elif leave and turn == rank + 1:
+                inside.__exit__(None, None, None)
+            dist.barrier()
+        if leave and rank == 3:
+            inside.__exit__(None, None, None)
+        return rank
+
+    before = left()
+    assert sim.spawn(run) == [0, 1, 2, 3]
+    assert left() == before
+    assert not torch.cuda.is_available()
 
 
 def test_no_tensor_is_kept_where_a_collective_is_waited_for_by_nobody():
@@ -212,4 +313,13 @@ def test_a_tensor_of_another_node_is_not_lost_when_gpus_are_taken_away():
     with pytest.raises(RuntimeError, match="sim:7"):
         sim.enable(1)
     del left
+    sim.enable(1)
+
+
+def test_parameters_that_a_result_would_send_gradients_to_are_told():
+    sim.enable(2)
+    results = sim.spawn(lambda rank: torch.ones(1, device="sim", requires_grad=True).cpu())
+    with pytest.raises(RuntimeError, match="delete them first, and what has a grad_fn that leads to them"):
+        sim.enable(1)
+    del results
     sim.enable(1)

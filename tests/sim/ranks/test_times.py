@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import threading
 from functools import partial
 
 import pytest
@@ -260,6 +261,23 @@ def test_ranks_of_a_cluster_have_the_gpus_of_their_own_node():
     wires = {wire for wire in trace.link_bytes() if "adapter" in wire}
     assert {wire.split()[0] for wire in wires} == {"node0", "node1", "node2"}
     assert torch.sim.device_count() == 8
+
+
+def test_an_object_has_as_many_bytes_wherever_its_tensors_lie_in_memory():
+    made = [torch.arange(4) for _ in range(200)]
+    beside = threading.Thread(target=lambda: made.extend([torch.arange(4) for _ in range(200)]))  # elsewhere in memory
+    beside.start()
+    beside.join()
+    tensors = [made[0], *{len(str(t.untyped_storage()._cdata)): t for t in made}.values()]  # short and long addresses
+
+    def run(rank):
+        for tensor in tensors:
+            box = [{"a": tensor, "b": tensor[1:]} if rank == 0 else None]
+            dist.broadcast_object_list(box, 0)
+            assert (box[0]["a"].tolist(), box[0]["b"].tolist()) == ([0, 1, 2, 3], [1, 2, 3])
+
+    sent = [span.nbytes for span in traced(run).spans if span.name.startswith("broadcast") and span.nbytes > 8]
+    assert len(set(sent)) == 1 < len(sent)
 
 
 def test_tensors_of_the_host_stay_in_its_memory():

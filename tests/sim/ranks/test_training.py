@@ -3,6 +3,8 @@
 import io
 import itertools
 import math
+import random
+import time
 from functools import partial
 
 import cases
@@ -20,7 +22,7 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullStateDictConfig, FullyShardedDataParallel, StateDictType
 from torch.distributed.fsdp._fully_shard._fsdp_common import _chunk_with_empty
-from torch.distributed.tensor import Replicate, Shard, distribute_tensor, randn
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor, rand, randn
 from torch.distributed.tensor.experimental import context_parallel
 from torch.distributed.tensor.experimental._attention import context_parallel_unshard
 from torch.nn.functional import dropout
@@ -28,6 +30,7 @@ from torch.nn.functional import dropout
 from d2lmini import sim
 from d2lmini.sim.ranks.chunks import Chunks
 from d2lmini.trainer import Trainer
+from d2lmini.trainer.losses import LossLog
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -125,6 +128,22 @@ def test_random_numbers_of_replicas_agree_and_those_of_shards_differ():
     assert all(map(torch.equal, a[:3], again[:3]))
 
 
+def test_random_numbers_of_uneven_shards_keep_torchs_promise():
+    """Of one process they are not: see reference/simulated-ranks.md."""
+    def draw(rank):
+        mesh = init_device_mesh("sim", (4,))
+        torch.manual_seed(3)
+        whole = [rand(7, 3, device_mesh=mesh, placements=[Shard(dim)]).full_tensor().cpu() for dim in (0, 1, 0)]
+        return [*whole, rand(5, device_mesh=mesh, placements=[Replicate()]).to_local().cpu()]
+
+    sim.enable(4)
+    first, *others = sim.spawn(draw)
+    for found in (*others, sim.spawn(draw)[0]):
+        assert all(map(torch.equal, first, found))
+    drawn = torch.cat([t.flatten() for t in first])
+    assert len(drawn.unique()) == len(drawn) == 3 * 21 + 5  # no shard, and no call, repeats another's
+
+
 def test_results_of_dtensors_are_on_their_own_ranks_mesh():
     """What torch finds out about an operation once serves all ranks, but for their places in the mesh."""
     def run(rank):
@@ -205,6 +224,29 @@ def test_the_trainer_runs_on_ranks():
         torch.testing.assert_close(result, [p.detach() for p in alone.parameters()])
     with pytest.raises(RuntimeError, match="between processes"):
         sim.spawn(train, ("allreduce",))
+
+
+def test_the_trainer_takes_as_long_on_a_slow_machine_and_with_other_numbers(monkeypatch):
+    monkeypatch.setattr(LossLog, "SECONDS", 0.05)  # between two readings of the losses
+
+    class Batches:
+        def __iter__(self):
+            for _ in range(12):
+                time.sleep(pause)
+                yield cases.samples()
+
+    def fit(rank):
+        optimizer = partial(torch.optim.SGD, lr=0.1)
+        return Trainer(cases.network(), torch.nn.MSELoss(), optimizer, engine="ddp").fit(Batches(), 1)
+
+    found = []
+    for pause in (0, 0.02):
+        random.seed(int(1000 * pause))
+        sim.enable(3)
+        with sim.trace() as trace:
+            sim.spawn(fit)
+        found.append([(span.name, span.start, span.end) for span in trace.spans])
+    assert found[0] == found[1]
 
 
 def test_parameters_that_differ_between_ranks_are_told():
