@@ -77,7 +77,7 @@ def devices(n):
     [device(type='sim', index=0), device(type='sim', index=1)]
     """
     _check_count(n, "the number of devices", least=1)
-    if _choice() is None and n > num_gpus():
+    if choice() is None and n > num_gpus():
         if not sim.is_enabled():
             sim.enable(max(n, 2))
         found = [torch.device("sim", i) for i in range(torch.sim.device_count())]
@@ -85,7 +85,7 @@ def devices(n):
         found = try_all_gpus()
     if n > len(found):
         names = ", ".join(str(d) for d in found)
-        cure = f"unset D2LMINI_DEVICES={_choice()}" if _choice() in ("real", "cpu") else f"call d2lmini.sim.enable({n})"
+        cure = f"unset D2LMINI_DEVICES={choice()}" if choice() in ("real", "cpu") else f"call d2lmini.sim.enable({n})"
         raise RuntimeError(f"expected {n} distinct devices, found {len(found)} ({names}): {cure}")
     return found[:n]
 
@@ -173,24 +173,24 @@ def _check_count(value, what, least):
     return value
 
 
-def _choice():
+def choice():
     """Return what D2LMINI_DEVICES says, None when it says nothing."""
-    choice = os.environ.get("D2LMINI_DEVICES") or None
-    if choice not in (None, *CHOICES):
-        raise ValueError(f"D2LMINI_DEVICES must be one of {', '.join(CHOICES)}, got {choice!r}")
-    return choice
+    forced = os.environ.get("D2LMINI_DEVICES") or None
+    if forced not in (None, *CHOICES):
+        raise ValueError(f"D2LMINI_DEVICES must be one of {', '.join(CHOICES)}, got {forced!r}")
+    return forced
 
 
 def _accelerator():
     """Return the type of accelerator to use, such as 'cuda', or None."""
-    choice = _choice()
-    if choice == "sim" and not sim.is_enabled():
+    forced = choice()
+    if forced == "sim" and not sim.is_enabled():
         sim.enable()
     named = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else None
     simulated = named and sim.meant(torch.device(named)).type == "sim"  # cuda too, where it stands for simulated GPUs
-    if choice in ("real", None) and named and not simulated:
+    if forced in ("real", None) and named and not simulated:
         return named
-    if choice in ("sim", None) and sim.is_enabled():
+    if forced in ("sim", None) and sim.is_enabled():
         return named if simulated else "sim"
     return None
 

@@ -9,7 +9,9 @@ import datetime
 import math
 import os
 import statistics
+import threading
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import torch
@@ -151,6 +153,27 @@ def compare(name_a, a, name_b, b):
         return f"no difference was measurable between {name_a} ({human(a.median)}) and {name_b} ({human(b.median)})"
     (fast, f), (slow, s) = sorted([(name_a, a), (name_b, b)], key=lambda pair: pair[1].median)
     return f"{fast} was {s.median / f.median:.2f} times as fast as {slow} ({human(f.median)} against {human(s.median)})"
+
+
+def within(seconds, function, *args):
+    """Return what a function returns, or raise what it raises; TimeoutError when that takes longer.
+
+    It runs in a thread of its own, so that an interrupt is heard whatever it waits for; given up, it is left to itself.
+    """
+    found = Future()
+
+    def run():
+        try:
+            found.set_result(function(*args))
+        except BaseException as error:
+            found.set_exception(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not found.done():
+        raise TimeoutError("took too long")
+    return found.result()
 
 
 def simulated(devices=()):

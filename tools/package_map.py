@@ -10,11 +10,11 @@ from docutils.parsers.rst import Directive
 PACKAGE = Path(__file__).resolve().parent.parent / "d2lmini"
 # A room imports only from floors below its own; tests/book/test_structure.py holds them to it.
 FLOORS = [
-    {"hardware", "models", "data", "reuse"},
+    {"hardware", "models", "reuse"},
     {"sim"},
     {"devices"},
     {"timing", "testing"},
-    {"measuring", "collectives"},
+    {"measuring", "collectives", "data"},
     {"data_parallel", "distributed", "parallel"},
     {"trainer"},
     {"figures", "checks", "lessons", "train"},

@@ -14,6 +14,8 @@ from urllib.request import Request, urlopen
 from filelock import FileLock
 from tqdm import tqdm
 
+from d2lmini.timing import within
+
 LIMIT_SECONDS = 900  # for one mirror: 26 MB at 30 kB/s
 SILENCE_SECONDS = 30  # without a byte
 BLOCK_BYTES = 1 << 16
@@ -53,8 +55,8 @@ def _from_mirrors(name, mirrors, sha256, size, limit):
     for mirror in mirrors:
         url = f"{mirror.rstrip('/')}/{name}"
         try:
-            return _receive(url, sha256, size, time.monotonic() + limit)
-        except (OSError, HTTPException) as error:  # HTTPError and URLError are OSErrors
+            return within(limit, _receive, url, sha256, size, time.monotonic() + limit)
+        except (OSError, HTTPException, ValueError) as error:  # HTTPError, URLError; a redirect to what is no address
             reasons.append(f"{url}: {error or type(error).__name__}")
     raise DownloadError(f"{name}: no mirror delivered it ({'; '.join(reasons)}); check the network and run this again, "
                         f"{ADVICE}")
@@ -67,7 +69,7 @@ def _receive(url, sha256, size, deadline):
           tqdm(total=size, unit="B", unit_scale=True, desc=url.rpartition("/")[2]) as bar):  # fmt: skip
         while len(data) <= size and (block := reply.read1(BLOCK_BYTES)):
             if time.monotonic() > deadline:
-                raise TimeoutError("took too long")
+                raise TimeoutError("took too long")  # nobody waits any more
             data += block
             bar.update(len(block))
     if len(data) != size:

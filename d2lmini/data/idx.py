@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 LARGEST = 1 << 30  # bytes of values: twenty times MNIST
+PIECE = 1 << 20  # bytes that are read at a time
 CLASSES = 10
 
 
@@ -31,13 +32,24 @@ def read_idx(path, ndim):
         try:
             magic, header = file.read(4), file.read(4 * ndim)
             shape = _shape(path, magic, header, ndim)
-            values = file.read(math.prod(shape) + 1)
+            values = _filled(file, np.empty(math.prod(shape), np.uint8))
+            more = file.read(1)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ValueError(f"{path}: corrupted gzip file ({error}); fetch it again") from None
-    if len(values) != math.prod(shape):
-        problem = "truncated" if len(values) < math.prod(shape) else "trailing bytes"
-        raise ValueError(f"{path}: {problem}: expected {math.prod(shape)} bytes for shape {shape}, got {len(values)}")
-    return torch.from_numpy(np.frombuffer(values, np.uint8).reshape(shape).copy())
+    if more or len(values) < math.prod(shape):
+        problem = "trailing bytes: got more" if more else f"truncated: got {len(values)}, less"
+        raise ValueError(f"{path}: {problem} than the {math.prod(shape)} bytes of shape {shape}")
+    return torch.from_numpy(values.reshape(shape))
+
+
+def _filled(file, values):
+    """Return as much of an array as a file fills, in pieces, so that what is unpacked lies in memory once."""
+    for start in range(0, len(values), PIECE):
+        data = file.read(min(PIECE, len(values) - start))
+        memoryview(values)[start : start + len(data)] = data
+        if len(data) < PIECE:
+            return values[: start + len(data)]
+    return values
 
 
 def read_examples(images_path, labels_path):

@@ -13,8 +13,10 @@ import torch
 import torch.distributed as dist
 
 from d2lmini.distributed.failures import absent, ranks
+from d2lmini.timing import within
 
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+MOST = 10**6  # of ranks, and of whatever else torchrun counts
 CONNECT_S = 60.0  # that the store may take to answer: its process may have to load torch from a slow disk
 
 
@@ -35,8 +37,8 @@ def world_size():
 
 def _number(name, default=None):
     text = os.environ.get(name, default)
-    if not text.isdecimal():
-        raise ValueError(f"the environment variable {name}: expected a whole number, got {text!r}")
+    if not text.isdecimal() or int(text) > MOST:
+        raise ValueError(f"the environment variable {name}: expected a whole number up to {MOST}, got {text!r}")
     return int(text)
 
 
@@ -54,9 +56,11 @@ def connect(seconds=CONNECT_S):
         _must_count_alike()
         attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
     try:
-        store, *_ = next(dist.rendezvous("env://", timeout=timedelta(seconds=seconds)))
-    except dist.DistError as error:
-        raise TimeoutError(f"rank {here} found no rank 0 at {address}:{port} within {seconds:g} s") from error
+        store, *_ = within(seconds, next, dist.rendezvous("env://", timeout=timedelta(seconds=seconds + CONNECT_S)))
+    except (dist.DistError, TimeoutError) as error:  # ours: torch's own comes late, with the frames of its source
+        whom = "rank 0" if here else "other rank"
+        raise TimeoutError(f"rank {here} found no {whom} at {address}:{port} within {seconds:g} s") from error
+    store.set_timeout(timedelta(seconds=seconds))
     return dist.PrefixStore(attempt, store)
 
 

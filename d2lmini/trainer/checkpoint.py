@@ -1,6 +1,6 @@
 """Checkpoints: files that are there whole or not at all, and that say so themselves.
 
-    state ──torch.save──► NAME.tmp, with a seal ──► NAME becomes NAME.previous too ──► NAME.tmp → NAME
+    state ──torch.save──► a new file, with a seal ──► NAME becomes NAME.previous too ──► new file → NAME
 
 Whenever the program dies, NAME is a whole checkpoint: the old one or the new one. ``torch.load(NAME,
 weights_only=True)`` reads it as well.
@@ -40,7 +40,7 @@ class Checkpoint:
         with self._saying("cannot be written"):
             with files.replacing(self.path, before=self._keep) as file:
                 _save(tree_map(lambda x: x.cpu() if isinstance(x, torch.Tensor) else x, state), file)
-                self._load(file.name, mmap=True)  # what cannot be loaded never takes the place of what can
+                self._load(file.name, "meta")  # what cannot be loaded never takes the place of what can
             self._whole = _stamp(self.path)
 
     def read(self):
@@ -62,10 +62,10 @@ class Checkpoint:
         self._check_kind()
         with self._saying("cannot be written"):
             files.check(self.path)
-            sealed = not self.path.exists() or seal.is_sealed(self.path)
-        if not sealed:
-            advice = self._advice() or ": choose another name"
-            raise CheckpointError(f"{self.name}: is no whole checkpoint, so it is not written over{advice}")
+            for name, path in ((self.previous, self.previous), (self.name, self.path)):
+                if os.path.lexists(path) and not (path.is_file() and seal.is_sealed(path)):
+                    advice = self._advice() or ": choose another name"
+                    raise CheckpointError(f"{name}: is no whole checkpoint, so it is not written over{advice}")
 
     def is_there(self):
         """Return whether there is such a file. Raises CheckpointError where only the one before it is left."""
@@ -90,17 +90,18 @@ class Checkpoint:
 
     @contextmanager
     def held(self):
-        """Hold the file inside, through a file NAME.lock.
+        """Hold the file inside, through another beside it.
 
         Raises CheckpointError where another run does, or the file cannot be written.
         """
         self.check()
-        lock = FileLock(self.path.with_name(self.path.name + ".lock"), timeout=0)
-        try:
-            lock.acquire()
-        except Timeout as error:
-            raise CheckpointError(f"{self.name}: another run writes its checkpoints there: choose another name, or "
-                                  "wait for it") from error  # fmt: skip
+        lock = FileLock(files.beside(self.path, "lock"), timeout=0)
+        with self._saying("cannot be locked"):
+            try:
+                lock.acquire()
+            except Timeout as error:
+                raise CheckpointError(f"{self.name}: another run writes its checkpoints there: choose another name, or "
+                                      "wait for it") from error  # fmt: skip
         try:
             yield
         finally:
@@ -114,9 +115,10 @@ class Checkpoint:
         except OSError as error:
             raise CheckpointError(f"{self.name}: {what}: {error.strerror}{self._advice()}") from error
 
-    def _load(self, path, mmap=False):
+    def _load(self, path, where="cpu"):
         try:
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+            with open(path, "rb") as file:  # torch's own opening refuses names that are no UTF-8
+                return torch.load(file, map_location=where, weights_only=True)
         except Exception as error:  # whatever torch's reader says
             what = f"holds what weights_only=True does not load: {first_line(error)}"
             raise CheckpointError(f"{self.name}: {what}") from error
@@ -125,7 +127,7 @@ class Checkpoint:
         """Give a whole checkpoint its second name; it keeps the first one until the new file takes it."""
         if not self.path.exists() or (_stamp(self.path) != self._whole and seal.flaw(self.path)):
             return  # a damaged one must not push out a whole one
-        spare = self.path.with_name(self.path.name + files.LONGEST)
+        spare = files.beside(self.path, "previous")
         spare.unlink(missing_ok=True)
         try:
             try:

@@ -17,7 +17,7 @@ from torch import nn
 
 from d2lmini import sim
 from d2lmini.data import datasets
-from d2lmini.devices import cpu, num_gpus, try_all_gpus
+from d2lmini.devices import choice, cpu, num_gpus, try_all_gpus
 from d2lmini.distributed import join
 from d2lmini.distributed.failures import Report, sentence, tell
 from d2lmini.models.lenet import MODELS
@@ -67,14 +67,20 @@ def _drop_output():
 
 def in_group(words):
     """Do the same as one rank of several: when one fails, one of them says it, and torchrun ends the others."""
+    def report(seconds=join.CONNECT_S):
+        return Report(join.connect(seconds), join.rank(), join.world_size(), PROGRAM)
+
     try:
-        store = join.connect()
-    except (ValueError, OSError) as error:
+        options = arguments.parse(words, lambda line: report().say(line))
+        made = report(options.timeout)
+    except ValueError as error:
         tell(PROGRAM, sentence(error))
         return 1
-    report = Report(store, join.rank(), join.world_size(), PROGRAM)
-    options = arguments.parse(words, report.say)
-    report.call(partial(run_as_rank, options, store), go_on(options))
+    except (KeyboardInterrupt, OSError) as error:
+        by_user = isinstance(error, KeyboardInterrupt)
+        tell(PROGRAM, "interrupted" if by_user else sentence(error))
+        os._exit(130 if by_user else 1)  # a thread of torch's may still wait, and an ordinary end breaks it off loudly
+    made.call(partial(run_as_rank, options, made.store), go_on(options))
     return 0
 
 
@@ -92,7 +98,7 @@ def kind_of_rank(options):
 
     Where that says "sim" it is the CPU: simulated GPUs live in one process.
     """
-    forced = os.environ.get("D2LMINI_DEVICES") if options.kind == "auto" else None
+    forced = choice() if options.kind == "auto" else None
     if options.engine == "allreduce" or forced in ("cpu", "sim"):
         return "cpu"
     return forced or options.kind
@@ -142,7 +148,7 @@ def choose_devices(count, kind, gpu):
 
     Raises RuntimeError when there are not so many.
     """
-    forced = os.environ.get("D2LMINI_DEVICES")
+    forced = choice()
     if kind == "cpu":
         return [cpu()] * (count or 1)
     too_few = kind == "auto" and not forced and (count or 1) > max(1, num_gpus())

@@ -1,19 +1,22 @@
 """Files that are there whole or as they were before, whatever goes wrong while they are written.
 
-    bytes ──► NAME.tmp, on the disk ──► takes the place of NAME
+    bytes ──► .NAME.d2lmini-…, on the disk ──► takes the place of NAME
 
-A symbolic link is followed, so that the file it leads to is replaced and not the link.
+A symbolic link is followed, so that the file it leads to is replaced and not the link. Of the files beside it only
+those are touched whose names nobody else gives.
 """
 
+import glob
 import json
 import os
+import secrets
 import stat
 import tempfile
 from contextlib import contextmanager, suppress
-from errno import EACCES, EISDIR, ENOENT
+from errno import EACCES, EISDIR, ENOENT, ENXIO
 from pathlib import Path
 
-LONGEST = ".previous.tmp"  # what a file's name gets here at most
+OURS = ".{}.d2lmini-{}"  # how a file is named that serves another for a while
 
 
 def real(path):
@@ -21,25 +24,45 @@ def real(path):
     return Path(os.path.realpath(path))
 
 
+def beside(path, word):
+    """Return a name beside `path` that is ours alone."""
+    return path.with_name(OURS.format(path.name, word))
+
+
 def is_special(path):
-    """Return whether `path` is a device, a pipe or a stream of this process: written to, never replaced."""
-    path = Path(path).absolute()
-    return path.parts[1:2] in (("dev",), ("proc",)) or (path.exists() and not path.is_file())
+    """Return whether `path` is a device, a pipe, or open here as a stream is: written to, never replaced.
+
+    Raises OSError where the way to it is a circle.
+    """
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return not stat.S_ISREG(found.st_mode) or any(os.path.samestat(found, other) for other in _open())
+
+
+def _open():
+    """Yield what the system says of each file that is open in this process."""
+    for number in os.listdir("/dev/fd"):
+        with suppress(OSError):  # that of the list itself is closed by now
+            yield os.fstat(int(number))
 
 
 def check(path):
     """Raise OSError unless a file can be written at `path`."""
-    path = real(path)
-    if path.is_dir():
+    special, target = is_special(path), real(path)
+    if os.path.isdir(path):
         raise OSError(EISDIR, "is a folder, expected a file")
-    if not path.parent.is_dir():
-        raise OSError(ENOENT, f"there is no folder {path.parent}")
-    if path.exists() and not os.access(path, os.W_OK):
+    if Path(path).is_socket():
+        raise OSError(ENXIO, "is a socket, expected a file")
+    if os.path.exists(path) and not os.access(path, os.W_OK):
         raise OSError(EACCES, "permission denied")
-    if not is_special(path):
+    if not special:
+        if not target.parent.is_dir():
+            raise OSError(ENOENT, f"there is no folder {target.parent}")
         with suppress(FileNotFoundError):
-            os.stat(path.with_name(path.name + LONGEST))  # raises where that is too long
-        tempfile.TemporaryFile(dir=path.parent).close()  # tried, as root is told that it may write everywhere
+            os.stat(beside(target, "x" * 8))  # raises where that is too long
+        tempfile.TemporaryFile(dir=target.parent).close()  # tried, as root is told that it may write everywhere
 
 
 @contextmanager
@@ -49,9 +72,11 @@ def replacing(path, before=lambda: None):
     before: called when the new file is whole on the disk, and has not taken the place yet.
     """
     path = real(path)
-    fresh = path.with_name(path.name + ".tmp")
+    for left in path.parent.glob(glob.escape(OURS.format(path.name, "")) + "[0-9a-f]" * 8):
+        left.unlink(missing_ok=True)  # by a run that was killed
+    fresh = beside(path, secrets.token_hex(4))
     try:
-        with open(fresh, "w+b") as file:
+        with open(fresh, "x+b") as file:
             if path.exists():
                 os.chmod(fresh, stat.S_IMODE(path.stat().st_mode))
             yield file

@@ -20,7 +20,9 @@ class History:
 
     def check(self):
         """Raise TypeError or ValueError unless it has the numbers of as many epochs in each list, and a provenance."""
-        numbers = [*map(float, self.loss), *map(float, self.accuracy), *map(float, self.seconds)]
+        numbers = [*self.loss, *self.accuracy, *self.seconds]
+        if not all(isinstance(number, int | float) for number in numbers):
+            raise TypeError("a history of what are no numbers")
         if len(numbers) - len(self.accuracy) != 2 * len(self.loss) or not isinstance(self.provenance, str):
             raise ValueError(f"a history of {len(self.loss)} losses, {len(self.seconds)} times, {self.provenance!r}")
 

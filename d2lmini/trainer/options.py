@@ -125,18 +125,19 @@ def _check_files(made, options):
             made.error(f"argument --checkpoint: {file.name} is there: go on from it with --resume, or choose another")
 
 
-def number(kind, least, most=MOST):
-    """Return a type for argparse: a finite float, or an int up to `most`, of at least `least`."""
+def number(kind, least, most=None):
+    """Return a type for argparse: a finite float, or an int that torch takes, from `least` up to `most`."""
+    most = most or (MOST if kind is int else math.inf)
 
     def convert(text):
         try:
             value = kind(text)
         except ValueError:
             value = math.nan
-        if kind is int and value > most:
-            raise argparse.ArgumentTypeError(f"expected a whole number of at most {most:,}, got {text!r}")
+        what = "a whole number" if kind is int else "a number"
+        if value > most:
+            raise argparse.ArgumentTypeError(f"expected {what} of at most {most:,}, got {text!r}")
         if not math.isfinite(value) or value < least:
-            what = "a whole number" if kind is int else "a number"
             raise argparse.ArgumentTypeError(f"expected {what} of at least {least}, got {text!r}")
         return value
 
@@ -186,7 +187,7 @@ def _add_together(add):
         "or with --kind sim a simulated rank each; allreduce: a process each, gradients summed as --allreduce says; by "
         "default ddp under torchrun, else replicas")
     add("--allreduce", choices=list(ALLREDUCE), help="how gradients are summed, by default in a ring")
-    add("--buckets", type=number(float, 0), default=25.0, metavar="MIB",
+    add("--buckets", type=number(float, 0, most=2**40), default=25.0, metavar="MIB",
         help="MiB (2^20 bytes) of gradients that travel together; 0: each parameter's own")
     add("--overlap", action="store_true",
         help="sum gradients while backward still runs, a bucket as soon as all replicas have finished it; the results "

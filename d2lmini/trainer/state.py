@@ -9,6 +9,8 @@ import copy
 import operator
 from dataclasses import asdict
 
+from torch.utils._pytree import tree_map
+
 from d2lmini.trainer import facts, rng
 from d2lmini.trainer.errors import CheckpointError, first_line
 from d2lmini.trainer.history import History
@@ -29,6 +31,9 @@ def take(replicas, state, name):
     before, numbers = copy.deepcopy(_of(replicas)), rng.get_state(replicas.comm.devices)
     try:
         check_facts(state["engine"]["facts"], replicas.facts, name)
+        for part in ("schedule", "scaler"):
+            if _numbers(state["engine"][part]) != _numbers(before[part]):
+                raise TypeError(f"a {part} with values of another kind")
         data, history = {**state["data"]}, History(**state["history"])
         history.check()
         facts.different(data["facts"], {})  # raises where these are no facts
@@ -45,6 +50,11 @@ def take(replicas, state, name):
         what = f"is no checkpoint of a trainer ({type(error).__name__}: {first_line(error)})"
         raise CheckpointError(f"{name}: {what}") from error
     return history, data
+
+
+def _numbers(state):
+    """Return a state with, for each value in it, whether it is a number: a rehearsal does not need all of them."""
+    return tree_map(lambda value: isinstance(value, int | float), state)
 
 
 def check_facts(there, here, name):

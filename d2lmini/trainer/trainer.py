@@ -97,7 +97,7 @@ class Trainer(HyperParameters):
         if checkpoint is None and resume:
             raise ValueError("resume needs the name of a file: checkpoint=…")
         here = {"data": facts.of_data(train_iter)}
-        arguments = {"epochs": num_epochs, "checkpoint": checkpoint is not None, "resume": resume}
+        arguments = {"epochs": f"{num_epochs}", "checkpoint": f"{checkpoint is not None}", "resume": f"{resume}"}
         # A rank that does something else would be waited for in vain.
         self.comm.agree({**here, "test data": facts.of_data(test_iter), "argument of fit": arguments})
         self.engine.forget()
@@ -186,7 +186,7 @@ class Trainer(HyperParameters):
 def _bar(batches, epoch):
     """Yield the batches, with a bar on a terminal or in a notebook; it shows how fast work is queued."""
     in_notebook = bars.notebook_tqdm is not bars.std_tqdm
-    hidden = bool(os.environ.get("TQDM_DISABLE")) or not (in_notebook or sys.stderr.isatty())
+    hidden = bool(os.environ.get("TQDM_DISABLE")) or not (in_notebook or (sys.stderr and sys.stderr.isatty()))
     total = len(batches) if hasattr(batches, "__len__") else None
     # The bar counts: given the batches, it would begin an epoch of its own, and what is shuffled would differ then.
     with bars.tqdm(desc=f"epoch {epoch}", total=total, leave=False, unit="batch", disable=hidden) as bar:

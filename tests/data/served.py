@@ -84,6 +84,17 @@ class _Handler(BaseHTTPRequestHandler):
             if self.server.release.wait(0.05):
                 return
 
+    def _dribble(self, body):
+        """Send headers without end, so that no body ever begins."""
+        self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        while not self.server.release.wait(0.05):
+            self.wfile.write(b"x")
+
+    def _astray(self, body):
+        self.send_response(302)
+        self.send_header("Location", "http://[::1/")
+        self.end_headers()
+
     def _begin(self, size=None):
         self.send_response(200)
         if size is not None:

@@ -51,8 +51,8 @@ def test_an_existing_wrong_file_is_replaced_only_by_a_right_one(server, tmp_path
 
 
 def test_mirrors_are_tried_in_order(server, tmp_path):
-    assert_complete(get(server, "missing corrupt endless cut good good", tmp_path), tmp_path)
-    assert server.seen() == ["missing", "corrupt", "endless", "cut", "good"]
+    assert_complete(get(server, "missing corrupt endless cut astray good good", tmp_path), tmp_path)
+    assert server.seen() == ["missing", "corrupt", "endless", "cut", "astray", "good"]
 
 
 def test_each_mirrors_failure_is_named(server, tmp_path):
@@ -69,8 +69,8 @@ def test_more_than_the_file_is_not_read_to_its_end(server, tmp_path):
 
 
 def test_a_mirror_that_sends_too_slowly_is_given_up_for_the_next(server, tmp_path):
-    assert_complete(get(server, "drip good", tmp_path, limit=1), tmp_path)
-    assert server.seen() == ["drip", "good"]
+    assert_complete(get(server, "drip dribble good", tmp_path, limit=1), tmp_path)
+    assert server.seen() == ["drip", "dribble", "good"]
     assert "too long" in refused(server, "drip", tmp_path / "other", limit=0.5)
 
 

@@ -1,4 +1,5 @@
 import gzip
+import struct
 import tracemalloc
 
 import pytest
@@ -40,7 +41,7 @@ PLAIN, PACKED = idx(IMAGES), gzip.compress(idx(IMAGES), mtime=0)  # no date: the
 
 @pytest.mark.parametrize(("data", "keyword"), [
     (b"", "magic"), (idx(IMAGES[0]), "0x00000802"), (idx(IMAGES, 0x0D), "0x00000d03"),
-    (b"\1" + PLAIN[1:], "0x01000803"), (PLAIN[:15], "truncated"), (PLAIN[:-1], "truncated"),
+    (b"\1" + PLAIN[1:], "0x01000803"), (PLAIN[:15], "truncated"), (PLAIN[:16], "truncated"), (PLAIN[:-1], "truncated"),
     (PLAIN + b"\0", "trailing"), (PLAIN[:4] + b"\xff" * 12, "at most"), (PACKED[:2], "corrupted"),
     (PACKED[: len(PACKED) // 2], "corrupted"), (PACKED[:20] + bytes([PACKED[20] ^ 0xFF]) + PACKED[21:], "corrupted"),
     (PACKED[:-8] + b"\0" * 8, "corrupted"), (gzip.compress(PLAIN[:-1], mtime=0), "truncated"),
@@ -60,6 +61,18 @@ def test_no_more_is_unpacked_than_the_header_announces(tmp_path):
         with pytest.raises(ValueError, match="trailing"):
             read_idx(path, 3)
         assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_is_unpacked_lies_in_memory_once(tmp_path):
+    size = 1 << 24
+    plain = PLAIN[:4] + struct.pack(">3I", size, 1, 1) + bytes(size)
+    path = write(tmp_path / "zeros.gz", gzip.compress(plain, 1))
+    tracemalloc.start()
+    try:
+        assert read_idx(path, 3).shape == (size, 1, 1)
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * size
     finally:
         tracemalloc.stop()
 

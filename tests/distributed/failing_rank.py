@@ -41,8 +41,8 @@ def main(rank, how, words):
             ACTS[how]()
         return forward(self, X)
 
-    def connecting():
-        store = connect()
+    def connecting(*limit):
+        store = connect(*limit)
         failures.absent(store, "imported", join.rank(), join.world_size(), 100)  # --timeout is not for importing torch
         return store
 

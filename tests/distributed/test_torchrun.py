@@ -3,9 +3,12 @@
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -109,9 +112,10 @@ def test_rank_0_alone_explains_and_looks_at_files(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(("changed", "line"), [
-    ({"RANK": "abc"}, "RANK: expected a whole number, got 'abc'"),
+    ({"RANK": "abc"}, "RANK: expected a whole number up to 1000000, got 'abc'"),
+    ({"WORLD_SIZE": "9" * 20}, "WORLD_SIZE: expected a whole number up to 1000000, got"),
     ({"RANK": "2"}, "expected a rank below 2, got 2"),
-    ({"MASTER_PORT": "-1"}, "MASTER_PORT: expected a whole number, got '-1'"),
+    ({"MASTER_PORT": "-1"}, "MASTER_PORT: expected a whole number up to 1000000, got '-1'"),
     ({"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_MAX_RESTARTS": "3", "GROUP_WORLD_SIZE": "2"},
      "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"),
 ])  # fmt: skip
@@ -124,12 +128,7 @@ def test_variables_that_make_no_sense_are_one_line(monkeypatch, capfd, changed, 
 
 
 def test_who_is_not_there_is_named_after_a_while(monkeypatch):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    be_rank(monkeypatch, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE="3")
-    with pytest.raises(TimeoutError, match=f"rank 1 found no rank 0 at 127.0.0.1:{port} within 1 s"):
-        group.connect(1.0)
+    be_rank(monkeypatch, WORLD_SIZE="3")
     with pytest.raises(TimeoutError, match="ranks 0, 2 had not begun after 1 s"):
         group.join(dist.HashStore(), torch.device("cpu"), 1)
 
@@ -156,3 +155,26 @@ def test_a_rank_has_the_gpu_of_its_local_rank_where_all_can_have_one(monkeypatch
 def test_the_kind_of_a_ranks_device(monkeypatch, words, forced, kind):
     be_rank(monkeypatch, **{"D2LMINI_DEVICES": forced} if forced else {})
     assert cli.kind_of_rank(options.parse(words)) == kind
+    monkeypatch.setenv("D2LMINI_DEVICES", "bogus")
+    with pytest.raises(ValueError, match="bogus"):
+        cli.kind_of_rank(options.parse([]))
+
+
+@pytest.mark.parametrize(("rank", "code", "line"), [(1, 1, "found no rank 0"), (0, 130, "interrupted")])
+def test_a_rank_that_finds_no_other_ends_in_one_line_in_time_and_when_it_is_interrupted(rank, code, line):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, **ENVIRONMENT, "RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    words = [sys.executable, "-m", "d2lmini.train", "--timeout", "100" if code == 130 else "2"]
+    listening = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=listening) as running:
+        if code == 130:
+            while port not in (each.laddr.port for each in psutil.Process(running.pid).net_connections()):
+                time.sleep(0.1)  # until it waits for the others
+            running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=60)
+    assert running.returncode == code
+    [said] = err.splitlines()
+    assert said.startswith(PROGRAM)
+    assert line in said

@@ -3,8 +3,11 @@
 import os
 import pickle
 import signal
+import socket
 import stat
 import subprocess
+import tempfile
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -39,11 +42,14 @@ def refused(action, words):
     return str(raised.value)
 
 
-def test_what_was_written_is_read_here_and_by_torch_itself(file, tmp_path):
+@pytest.mark.parametrize("name", ["c.pt", os.fsdecode(b"\xff\xe9 c.pt")], ids=["", "no UTF-8"])
+def test_what_was_written_is_read_here_and_by_torch_itself(tmp_path, name):
+    file = Checkpoint(tmp_path / name)
     file.write(STATE)
     assert same(Checkpoint(str(file.path)).read(), STATE)
-    assert same(torch.load(file.path, weights_only=True), STATE)
-    assert names(tmp_path) == ["c.pt"]
+    with open(file.path, "rb") as opened:
+        assert same(torch.load(opened, weights_only=True), STATE)
+    assert names(tmp_path) == [name]
 
 
 def test_tensors_of_a_device_are_read_where_that_device_is_not(file):
@@ -229,10 +235,31 @@ def test_a_link_is_followed_and_a_mode_stays(tmp_path):
 def test_two_runs_cannot_write_to_one_file(file, tmp_path):
     with Checkpoint(file.path).held():
         refused(file.held().__enter__, "another run")
-    (tmp_path / "c.pt.lock").touch()  # as a killed run leaves it: the lock went with its process
+    lock = tmp_path / ".c.pt.d2lmini-lock"
+    lock.touch()  # as a killed run leaves it: the lock went with its process
     with file.held():
-        assert names(tmp_path) == ["c.pt.lock"]
+        assert names(tmp_path) == [lock.name]
     assert names(tmp_path) == []
+    for other in (lock.mkdir, lambda: (lock.rmdir(), lock.symlink_to("else"))):
+        other()
+        refused(file.held().__enter__, "locked")
+
+
+def test_no_file_that_is_not_ours_is_touched(file, tmp_path):
+    (tmp_path / "mine").write_text("all I have")
+    for end in (".tmp", ".lock", ".previous.tmp"):
+        (tmp_path / f"c.pt{end}").symlink_to(tmp_path / "mine")
+    before = names(tmp_path)
+    with file.held():
+        file.write({"i": 0})
+        file.write({"i": 1})
+    assert names(tmp_path) == sorted([*before, "c.pt", "c.pt.previous"])
+    assert (tmp_path / "mine").read_text() == "all I have"
+    assert not file.path.is_symlink()
+    for other in ((tmp_path / "mine").read_bytes(), None):
+        file.previous.unlink()
+        os.mkfifo(file.previous) if other is None else file.previous.write_bytes(other)
+        assert "previous" in refused(file.check, "not written over")
 
 
 class Ranks:
@@ -273,5 +300,22 @@ def test_json_goes_where_it_was_sent(tmp_path):
         files.write_json(tmp_path / "pipe", [])
         assert reader.communicate(timeout=60)[0] == "[]\n"
     assert (tmp_path / "pipe").is_fifo()
-    assert files.is_special("/dev/stdout")
-    assert names(tmp_path) == ["link.json", "pipe", "r.json"]
+    with open(tmp_path / "log", "w"):
+        assert files.is_special(tmp_path / "log")  # as a shell's > opens it
+    assert not files.is_special(tmp_path / "log")
+    (tmp_path / "circle").symlink_to("circle")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+    for bad, words in (("circle", "symbolic"), ("s", "socket"), ("/dev/fd/99", "No"), ("/proc/self/none", "No")):
+        with pytest.raises(OSError, match=words):
+            files.check(tmp_path / bad)
+    assert names(tmp_path) == ["circle", "link.json", "log", "pipe", "r.json", "s"]
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs /dev/shm")
+def test_json_in_memory_is_a_file_like_another():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        file = Path(folder, "r.json")
+        for _ in range(2):
+            files.write_json(file, [])
+        assert file.read_text() == "[]\n"

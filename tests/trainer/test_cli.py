@@ -129,7 +129,7 @@ def test_the_trainer_is_the_one_that_was_asked_for():
     (["--data", "cifar"], "--data: .*'cifar'"), (["--devices", "0"], "--devices: .*least 1"),
     (["--epochs", "1.5"], "--epochs: .*whole"), (["--lr", "-0.1"], "--lr: .*least 0"),
     (["--lr", "nan"], "--lr: .*'nan'"),
-    (["--clip", "0"], "--clip: .*above 0"),
+    (["--clip", "0"], "--clip: .*above 0"), (["--buckets", "1e308"], "--buckets: .*most"),
     (["--lr=--"], "--lr: "), (["--batch-size=--"], "--batch-size: "), (["--timeout", "1e300"], "--timeout: "),
     (["--batch-size", "-1"], "--batch-size: .*least 1"), (["--devices", "129"], "--devices: .*most 128"),
     (["--seed", str(2**63)], "--seed: .*most 9,223"), (["--batch-size", "9" * 400], "--batch-size: .*most 9,223"),

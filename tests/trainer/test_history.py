@@ -151,12 +151,16 @@ class Counting:
         return iter(data())
 
 
-@pytest.mark.parametrize(("terminal", "disabled", "shown"), [(True, "", True), (False, "", False), (True, "1", False)])
+@pytest.mark.parametrize(("terminal", "disabled", "shown"), [(True, "", True), (False, "", False), (True, "1", False),
+                                                            (None, "", False)])
 def test_the_bar_shows_on_a_terminal_only_and_can_be_turned_off(monkeypatch, capsys, terminal, disabled, shown):
     monkeypatch.setenv("TQDM_DISABLE", disabled)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
     batches = Counting()
-    Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["cpu"]).fit(batches, 2)
+    with monkeypatch.context() as patch:
+        if terminal is None:  # closed by the shell
+            patch.setattr("sys.stderr", None)
+        Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["cpu"]).fit(batches, 2)
     assert batches.epoch == 2
     out, err = capsys.readouterr()
     assert out == ""

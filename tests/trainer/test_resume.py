@@ -12,12 +12,14 @@ import torch
 from process_cases import InDouble, Stopped, Stopping, state
 from process_cases import equal as equal_models
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader, TensorDataset
 
 from d2lmini import sim
-from d2lmini.trainer import rng
+from d2lmini.trainer import facts, rng
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.errors import CheckpointError
+from d2lmini.trainer.settings import Settings
 from d2lmini.trainer.trainer import Trainer
 
 ADAM = partial(torch.optim.Adam, lr=0.01)
@@ -94,7 +96,7 @@ def test_scaler_and_plateau_go_on_where_they_were(tmp_path):
     whole.fit(data(), 3)
     stopped(cut, data(), 9, checkpoint=file)
     resumed = trainer()
-    resumed.fit(data(), 3, checkpoint=file, resume=True)
+    resumed.fit(Stopping(data(), 99), 3, checkpoint=file, resume=True)
     assert equal(whole, resumed)
     assert [s.get_scale() for s in resumed.engine.scalers] == [whole.engine.scalers[0].get_scale()] * 2
     assert whole.engine.scalers[0].get_scale() != 65536
@@ -193,6 +195,8 @@ def frozen():
     ("clip", {"clip": 0.5}),
     ("amp", {"amp": torch.bfloat16}),
     ("loss", {"loss": nn.CrossEntropyLoss(label_smoothing=0.1)}),
+    ("loss.*weight", {"loss": nn.CrossEntropyLoss(torch.ones(3).double())}),
+    ("model.*p=0.*p=0.5", {"model": lambda: network(0.5)}),
 ])  # fmt: skip
 def test_another_way_to_train_is_refused_and_changes_nothing(stopped_file, words, other):
     options = {"model": network, "loss": MEAN, "optimizer": ADAM, "schedule": COSINE, **other}
@@ -203,11 +207,28 @@ def test_another_way_to_train_is_refused_and_changes_nothing(stopped_file, words
 def test_other_data_are_refused(tmp_path):
     file = tmp_path / "c.pt"
     stopped(Trainer(network(), MEAN, ADAM, ["cpu"]), batches(), 10, checkpoint=file)
-    seeded, relabelled = batches(), batches()
-    seeded.seed, relabelled.labels = 3, torch.zeros(33)
-    for data, words in ((batches(6), "batch_size is 5"), (seeded, "seed is 0"), (relabelled, "labels")):
+    seeded, relabelled, redrawn = batches(), batches(), batches()
+    seeded.seed, relabelled.labels, redrawn.images = 3, torch.zeros(33), 255 - redrawn.images
+    for data, words in ((batches(6), "batch_size is 5"), (seeded, "seed is 0"), (relabelled, "labels"),
+                        (redrawn, "examples")):  # fmt: skip
         with pytest.raises(CheckpointError, match=words):
             Trainer(network(), MEAN, ADAM, ["cpu"]).fit(data, 3, checkpoint=file, resume=True)
+
+
+def test_other_examples_factors_and_arguments_of_a_loss_are_other_facts():
+    first, second = ([(torch.full((2,), value), torch.tensor(i)) for i in range(20)] for value in (0.25, 0.75))
+    for made in (list, partial(DataLoader, batch_size=5), lambda pairs: TensorDataset(*map(torch.stack, zip(*pairs)))):
+        assert facts.of_data(made(first)) == facts.of_data(made(first)) != facts.of_data(made(second))
+
+    def of(rate, **arguments):
+        optimizer, loss = ADAM(network().parameters()), partial(nn.functional.cross_entropy, **arguments)
+        return facts.of_training(network(), loss, optimizer, [LambdaLR(optimizer, rate)], Settings())
+
+    given = [0.5, 0.25]
+    found = [of(lambda epoch: given[epoch]), of(lambda epoch: 0.5 / (epoch + 1)), of(lambda epoch: 0.5**epoch)]
+    found += [of(lambda epoch: 1, label_smoothing=smoothing, weight=weight)
+              for smoothing in (0.0, 0.1) for weight in (None, torch.ones(3), torch.arange(3.0))]  # fmt: skip
+    assert len({str(each) for each in found}) == len(found)
 
 
 def changed(state, path, value):
@@ -232,6 +253,8 @@ NOT_A_STATE = [
     (["engine", "optimizer", "state", 0, "exp_avg"], torch.zeros(2)),
     (["engine", "optimizer", "state", 0, "exp_avg"], ...), (["engine", "optimizer", "param_groups"], []),
     (["engine", "optimizer", "param_groups", 0, "lr"], "fast"), (["engine", "schedule", "T_max"], "x"),
+    (["engine", "schedule", "eta_min"], {}), (["engine", "schedule", "base_lrs"], ["x"]),
+    (["engine", "facts", "model", "1.weight"], torch.zeros(3)), (["history", "loss", 0], torch.ones(1)),
     (["history", "loss"], [1.0, 2.0, 3.0]), (["history", "loss"], ["x"]), (["history", "seconds"], None),
     (["history", "provenance"], 3), (["rng", "cpu"], torch.zeros(3)), (["rng", "python"], (3, (1, 2), None)),
     (["rng", "numpy"], ("MT19937", torch.zeros(3), 1, 0, 0.0)), (["data", "facts"], 3),
