@@ -95,7 +95,7 @@ class Checkpoint:
         Raises CheckpointError where another run does, or the file cannot be written.
         """
         self.check()
-        lock = FileLock(files.beside(self.path, "lock"), timeout=0)
+        lock = FileLock(files.hidden_beside(self.path, "lock"), timeout=0)
         with self._saying("cannot be locked"):
             try:
                 lock.acquire()
@@ -127,7 +127,7 @@ class Checkpoint:
         """Give a whole checkpoint its second name; it keeps the first one until the new file takes it."""
         if not self.path.exists() or (_stamp(self.path) != self._whole and seal.flaw(self.path)):
             return  # a damaged one must not push out a whole one
-        spare = files.beside(self.path, "previous")
+        spare = files.hidden_beside(self.path, "previous")
         spare.unlink(missing_ok=True)
         try:
             try:

@@ -24,7 +24,7 @@ def real(path):
     return Path(os.path.realpath(path))
 
 
-def beside(path, word):
+def hidden_beside(path, word):
     """Return a name beside `path` that is ours alone."""
     return path.with_name(OURS.format(path.name, word))
 
@@ -61,7 +61,7 @@ def check(path):
         if not target.parent.is_dir():
             raise OSError(ENOENT, f"there is no folder {target.parent}")
         with suppress(FileNotFoundError):
-            os.stat(beside(target, "x" * 8))  # raises where that is too long
+            os.stat(hidden_beside(target, "x" * 8))  # raises where that is too long
         tempfile.TemporaryFile(dir=target.parent).close()  # tried, as root is told that it may write everywhere
 
 
@@ -74,7 +74,7 @@ def replacing(path, before=lambda: None):
     path = real(path)
     for left in path.parent.glob(glob.escape(OURS.format(path.name, "")) + "[0-9a-f]" * 8):
         left.unlink(missing_ok=True)  # by a run that was killed
-    fresh = beside(path, secrets.token_hex(4))
+    fresh = hidden_beside(path, secrets.token_hex(4))
     try:
         with open(fresh, "x+b") as file:
             if path.exists():
