@@ -126,7 +126,8 @@ def ring_seconds(function):
         if got is None:
             raise Wrong(f"{given}: expected a number of seconds, got {typed(answer)}")
         if not math.isclose(got, want):
-            raise Wrong(f"{given}: expected {want:g} s, got {float(got):g} s{_ring_slip(got, held)}")
+            told, found = apart(want, got)
+            raise Wrong(f"{given}: expected {told} s, got {found} s{_ring_slip(got, held)}")
     return "a step takes as long as its busiest rank; with a piece of either end each, all ranks are equally busy"
 
 

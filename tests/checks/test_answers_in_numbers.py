@@ -235,6 +235,7 @@ def test_what_is_wrong_is_told(check, answer, message):
     (checks.ratio_error, lambda a, b: 0.0294118, "expected +0.0294336, got +0.0294118"),
     (checks.ring_constants, lambda n, sizes, t: (5.001e-6, 20e9), "expected α = 5e-06, got 5.001e-06"),
     (checks.loss_scale, lambda gradients, largest: 32768 + 1e-9, "expected 32,768, got 32,768.000000001"),
+    (checks.ring_seconds, lambda held: 14 + 1e-6, "expected 14 s, got 14.000001 s"),
     (checks.most_ranks, lambda dense, message: 49 + 1e-7, "expected 49, got 49.0000001"),
     (checks.lowest_level, lambda *given: 1e-7, "expected level 0, got 1e-07 (float)"),
     (checks.attainable_product, lambda *given: 150.001e9, "got 150.001 GFLOP/s"),

@@ -69,8 +69,8 @@ class Process:
         if environment is not None:
             self._environment.update(zip(_KEYS, [os.environ.encodevalue(environment[name]) for name in VARIABLES]))
             self._first, self._shared = first, {}
-            self._held[:8] = no_groups(), Tracker(), gpus, False, set(), {}, *map(dict, self._held[6:8])
-            self._held[8] = list(warnings.filters)
+            own = *map(dict, self._held[6:8]), list(self._held[8])
+            self._held[:9] = no_groups(), Tracker(), gpus, False, set(), {}, *own
             if numpy:
                 self._numpy = numpy.random.MT19937()
                 self._numpy.state = numpy.random.get_state(legacy=False)
