@@ -162,7 +162,7 @@ def _link(row):
     reduces = re.sub(r"[^a-z]", "", row["network"].lower()) == "allreduce"
     rings = "ring" if node and reduces and gpus > 16 and "HF cluster" in row["system"] else None
     seconds = _collective_seconds(gpu, row["network"], "float", gpus, nbytes, node, rings)
-    why = "Amazon's tuner has it for 32 to 128 GPUs and 256 MB" if gpus <= 128 else "the row alone suggests"
+    why = "Amazon's tuner has it for 32 and 64 GPUs and 256 MB" if gpus <= 64 else "the row alone suggests"
     tuned = rings and f"NCCL's rings, as {why}"
     nodes = f"nodes are {node or runs.machine(gpu, gpus, most=8).node.name}" if gpus > 8 else None
     assumed = "; ".join(filter(None, (assumed, nodes, tuned))) or None
