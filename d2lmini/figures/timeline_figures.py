@@ -31,7 +31,8 @@ def show_traces(traces, alt):
     """Show traces, given as {title: `Trace`}, under one another and to one scale, each title with the trace's time.
 
     A row is named after its GPU, that of another stream than the first "2nd stream" and so on: those that have work are
-    counted. alt: what the figure shows, for those who do not see it.
+    counted. The hosts of simulated ranks are named after the ranks' GPUs. alt: what the figure shows, for those who do
+    not see it.
     """
     figure = _drawn(traces)
     for panel in figure.axes:
@@ -81,4 +82,7 @@ def _short(rows):
         streams[place] += bool(found) and number != "0"
         n = streams[place] + 1
         names.append(place if n == 1 else f"{place} {_ORDINALS.get(n, f'{n}th')} stream")
-    return names
+    if "host" in rows:
+        return names
+    # Without a first thread the others are those of ranks, and a rank's row is one more than its GPU's number.
+    return [f"host of gpu{int(name[12:]) - 1}" if name.startswith("host thread ") else name for name in names]
