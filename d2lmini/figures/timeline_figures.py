@@ -1,6 +1,7 @@
 """Timelines on simulated GPUs, under one another and to one scale, with a legend."""
 
 import copy
+import re
 from collections import Counter
 
 import torch
@@ -84,5 +85,5 @@ def _short(rows):
         names.append(place if n == 1 else f"{place} {_ORDINALS.get(n, f'{n}th')} stream")
     if "host" in rows:
         return names
-    # Without a first thread the others are those of ranks, and a rank's row is one more than its GPU's number.
-    return [f"host of gpu{int(name[12:]) - 1}" if name.startswith("host thread ") else name for name in names]
+    # Without a first thread the others are those of ranks, numbered from 1, and GPUs are numbered from 0.
+    return [re.sub(r"^host thread (\d+)$", lambda found: f"host of gpu{int(found[1]) - 1}", name) for name in names]
