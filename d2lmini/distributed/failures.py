@@ -8,14 +8,14 @@ A rank that has lost another does not end at once: torchrun takes the first that
 """
 
 import os
-import re
 import sys
-import traceback
 from contextlib import suppress
 from datetime import timedelta
 
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import get_error_handler
+
+from d2lmini.distributed.errors import LostRankError, sentence
 
 GRACE_S = 5.0  # that a rank leaves to torchrun, and to the other ranks, to know the cause better
 
@@ -23,15 +23,6 @@ GRACE_S = 5.0  # that a rank leaves to torchrun, and to the other ranks, to know
 def tell(program, line):
     """Write an error line, in one piece, so that other processes' lines don't mix with it."""
     os.write(2, f"{program}: error: {line}\n".encode(errors="backslashreplace"))
-
-
-def sentence(error):
-    """Return an error's first line; for a kind that tells of a mistake in the program, with its kind and place."""
-    line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    if isinstance(error, ValueError | RuntimeError | OSError | ArithmeticError):
-        return re.sub(r"\[\S*gloo\S*:\d+\] ", "", line)  # where in its source
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{type(error).__name__}: {line}" + "".join(f" (line {f.lineno} of {f.filename})" for f in frames[-1:])
 
 
 def ranks(numbers):
@@ -46,10 +37,6 @@ def absent(store, place, rank, world_size, seconds, word=""):
     with suppress(RuntimeError):  # time is up
         store.wait(keys, timedelta(seconds=seconds))
     return [number for number, key in enumerate(keys) if not store.check([key])]
-
-
-class LostRankError(ConnectionError):
-    """Another rank has ended, hangs, or has given up waiting."""
 
 
 class Report:

@@ -14,7 +14,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from d2lmini.distributed.failures import LostRankError, absent, ranks
+from d2lmini.distributed.errors import LostRankError
+from d2lmini.distributed.failures import absent, ranks
 
 MOMENT_S = 1.0  # that a rank whose message did not come leaves the others to describe their calls
 

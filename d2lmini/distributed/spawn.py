@@ -26,19 +26,12 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException, start_processes
 
+from d2lmini.distributed.errors import RankError
 from d2lmini.distributed.failures import absent, lost_another, ranks
 from d2lmini.distributed.join import as_batch, choose_interface
 from d2lmini.hardware import host
 
 GRACE_S = 1.0  # that a rank which has lost another waits, so that the other is the first to end
-
-
-class RankError(RuntimeError):
-    """Rank `rank` failed, or is the first that is late; its traceback, where it raised an error, is in the cause."""
-
-    def __init__(self, message, rank):
-        super().__init__(message)
-        self.rank = rank
 
 
 def run(fn, nprocs, *args, timeout=60.0, threads=None):

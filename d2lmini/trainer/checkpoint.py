@@ -17,8 +17,8 @@ import torch
 from filelock import FileLock, Timeout
 from torch.utils._pytree import tree_map
 
+from d2lmini.distributed.errors import CheckpointError, first_line
 from d2lmini.trainer import files, seal
-from d2lmini.trainer.errors import CheckpointError, first_line
 
 
 class Checkpoint:

@@ -19,18 +19,17 @@ from d2lmini import sim
 from d2lmini.data import datasets
 from d2lmini.devices import choice, cpu, num_gpus, try_all_gpus
 from d2lmini.distributed import join
-from d2lmini.distributed.failures import Report, sentence, tell
+from d2lmini.distributed.errors import EXPECTED, sentence
+from d2lmini.distributed.failures import Report, tell
 from d2lmini.models.lenet import MODELS
 from d2lmini.timing import human
 from d2lmini.trainer import facts, files
 from d2lmini.trainer import options as arguments
 from d2lmini.trainer.checkpoint import Checkpoint
-from d2lmini.trainer.errors import first_line
 from d2lmini.trainer.trainer import Trainer
 
 PROGRAM = "python -m d2lmini.train"
 LABELS = {"lenet": "LeNet", "mlp": "MLP", "softmax": "softmax regression"}
-EXPECTED = (ValueError, RuntimeError, OSError, ArithmeticError, MemoryError)  # what bad input ends in
 
 
 def main(words=None):
@@ -51,7 +50,7 @@ def main(words=None):
         signal.signal(signal.SIGINT, before)
         return 130
     except EXPECTED as error:
-        print(f"{PROGRAM}: error: {first_line(error)}", file=sys.stderr)
+        print(f"{PROGRAM}: error: {sentence(error)}", file=sys.stderr)
         _drop_output()
         return 1
     return 0
@@ -86,22 +85,11 @@ def in_group(words):
 
 def run_as_rank(options, store):
     """Join the other ranks and train with them."""
-    device = join.device(kind_of_rank(options))
+    device = join.device(options.kind)
     join.join(store, device, options.timeout)
     run(options, [device])
     dist.barrier()  # nobody ends, and perhaps the store with it, before all are done
     dist.destroy_process_group()
-
-
-def kind_of_rank(options):
-    """Return the kind of a rank's device as in `join.device`; D2LMINI_DEVICES, where it is set, decides for "auto".
-
-    Where that says "sim" it is the CPU: simulated GPUs live in one process.
-    """
-    forced = choice() if options.kind == "auto" else None
-    if options.engine == "allreduce" or forced in ("cpu", "sim"):
-        return "cpu"
-    return forced or options.kind
 
 
 def go_on(options):
@@ -176,7 +164,7 @@ def make_trainer(options, where):
 def describe(options, trainer, train_iter, test_iter):
     """Return a line that says what is trained, where and on what."""
     names = ", ".join(trainer.comm.places)
-    if join.launched():
+    if join.backend():
         names += f" ({options.engine} over {join.backend()})"
     return (f"{LABELS[options.model]}, {parameters(trainer):,} parameters, on {names}; {options.data}: "
             f"{train_iter.num_examples:,} images to train on, {test_iter.num_examples:,} to test on")  # fmt: skip
@@ -210,7 +198,7 @@ def summary(options, trainer, history, examples):
         "devices": trainer.comm.places,
         "engine": options.engine,
         "world_size": trainer.comm.world_size,
-        "backend": join.backend() if join.launched() else None,
+        "backend": join.backend(),
         "parameters": parameters(trainer),
         "clock": history.provenance.split(" ")[0],
         "provenance": history.provenance,

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from d2lmini import sim
+from d2lmini.distributed.errors import CheckpointError
 from d2lmini.trainer import files, seal
 from d2lmini.trainer.checkpoint import Checkpoint
-from d2lmini.trainer.errors import CheckpointError
 
 STATE = {"a": torch.arange(6.0).reshape(2, 3), "b": {"list": [1, 2.5, None, "x"], "tuple": (True, torch.zeros(0))}}
 

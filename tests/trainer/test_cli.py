@@ -135,7 +135,7 @@ def test_the_trainer_is_the_one_that_was_asked_for():
     (["--seed", str(2**63)], "--seed: .*most 9,223"), (["--batch-size", "9" * 400], "--batch-size: .*most 9,223"),
     (["--timeout", "9" * 30], "--timeout: .*most"), (["--allreduce", "circle"], "--allreduce: .*'circle'"),
     (["--gpu", "Voodoo"], "--gpu: .*'Voodoo'"),
-    (["--resume"], "--resume need"),
+    (["--resume"], "--resume: need"),
     (["--json", "no/such/r.json"], "--json: .*no folder"), (["--json", "."], "--json: .*folder"),
     (["--json", "x" * 300], "--json: .*too long"), (["--json", "/proc/x/r.json"], "--json: .*folder"),
     (["--json", "./c.pt", "--checkpoint", "c.pt", "--resume"], "--json: .*checkpoint"),
