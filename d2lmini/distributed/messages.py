@@ -40,18 +40,12 @@ class Move(NamedTuple):
     room: int | None = None
 
 
-class Step(NamedTuple):
-    """What a rank sends and receives at the same time. clash: something is both sent and overwritten."""
-
-    sends: list
-    receives: list
-    clash: bool
-
-
 @lru_cache(maxsize=256)
 def plan(schedule, rank, n, size):
     """Return rank `rank`'s steps for `n` elements of `size` bytes, how many elements of scratch they need, and whether
     all that it receives is so short that it lands in scratch, and can be asked for before the first step.
+
+    A step is (sends, receives, clash): moves at the same time, and whether something is both sent and overwritten.
     """
     moves = _moves(schedule, rank, n, SEGMENT // size)
     small = sum(move.last - move.first for _, receives in moves for move in receives) * size <= SMALL
@@ -62,7 +56,7 @@ def plan(schedule, rank, n, size):
         for i, move in enumerate(receives):
             if small or clash or move.op == "reduce":
                 receives[i], used = move._replace(room=used), used + move.last - move.first
-        steps.append(Step(sends, receives, clash))
+        steps.append((sends, receives, clash))
         most = max(most, used)
     return steps, most, small
 
@@ -128,7 +122,7 @@ class Messages:
             place = flat[move.first : move.last] if room is None else scratch[room : room + move.last - move.first]
             return place, dist.irecv(place, move.peer, tag=(key + move.number) & 0x7FFFFFFF)
 
-        asked = {move: ask(move) for step in steps for move in step.receives if small}
+        asked = {move: ask(move) for _, receives, _ in steps for move in receives if small}
         earlier = []  # sends that were not waited for: what they carry must not be overwritten
         for sends, receives, clash in steps:
             sent = [(move, dist.isend(flat[move.first : move.last], move.peer, tag=(key + move.number) & 0x7FFFFFFF))

@@ -5,8 +5,6 @@
     torchrun --nproc-per-node=2 -m d2lmini.train --data digits --epochs 10 --engine ddp
 """
 
-import os
-import signal
 import statistics
 import sys
 from functools import partial
@@ -20,7 +18,7 @@ from d2lmini.data import datasets
 from d2lmini.devices import choice, cpu, num_gpus, try_all_gpus
 from d2lmini.distributed import join
 from d2lmini.distributed.errors import EXPECTED, sentence
-from d2lmini.distributed.failures import Report, tell
+from d2lmini.distributed.failures import Report
 from d2lmini.models.lenet import MODELS
 from d2lmini.timing import human
 from d2lmini.trainer import facts, files
@@ -37,31 +35,20 @@ def main(words=None):
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # not where it is closed, or a notebook's
             stream.reconfigure(errors="backslashreplace")  # a name, or a ×, that a terminal's encoding has not
-    if join.launched():
-        return in_group(words)
     options = None
     try:
+        if join.launched():
+            return in_group(words)
         options = arguments.parse(words)
         start(options)
-        print(end="", flush=True)
     except KeyboardInterrupt:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one must not turn this line into a traceback
-        print(f"interrupted{go_on(options)}", file=sys.stderr)
-        signal.signal(signal.SIGINT, before)
+        who = f"{PROGRAM}: error: " if join.launched() else ""  # others say something too
+        print(f"{who}interrupted{go_on(options)}", file=sys.stderr)
         return 130
     except EXPECTED as error:
         print(f"{PROGRAM}: error: {sentence(error)}", file=sys.stderr)
-        _drop_output()
         return 1
     return 0
-
-
-def _drop_output():
-    """Where nothing can be written any more, let the interpreter not try, and complain, again when it ends."""
-    try:
-        print(end="", flush=True)
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def in_group(words):
@@ -69,16 +56,8 @@ def in_group(words):
     def report(seconds=join.CONNECT_S):
         return Report(join.connect(seconds), join.rank(), join.world_size(), PROGRAM)
 
-    try:
-        options = arguments.parse(words, lambda line: report().say(line))
-        made = report(options.timeout)
-    except ValueError as error:
-        tell(PROGRAM, sentence(error))
-        return 1
-    except (KeyboardInterrupt, OSError) as error:
-        by_user = isinstance(error, KeyboardInterrupt)
-        tell(PROGRAM, "interrupted" if by_user else sentence(error))
-        os._exit(130 if by_user else 1)  # a thread of torch's may still wait, and an ordinary end breaks it off loudly
+    options = arguments.parse(words, lambda line: report().say(line))
+    made = report(options.timeout)
     made.call(partial(run_as_rank, options, made.store), go_on(options))
     return 0
 
@@ -115,7 +94,7 @@ def run(options, where):
     train_iter, test_iter = getattr(datasets, f"load_data_{options.data}")(options.batch_size, seed=options.seed)
     trainer = make_trainer(options, where)
     trainer.comm.agree({"options": facts.of_options(options)})
-    show = print if join.rank() == 0 else (lambda *args, **kwargs: None)
+    show = partial(print, flush=True) if join.rank() == 0 else (lambda *args, **kwargs: None)
     show(describe(options, trainer, train_iter, test_iter))
     if options.resume and not Checkpoint(options.checkpoint).found(trainer.comm):
         show(f"there is no {options.checkpoint} yet: starting from the beginning")
@@ -182,7 +161,7 @@ def table(show):
     def add(_, history):
         lines = str(history).splitlines()[:-1]  # the last one says where the seconds come from
         for line in lines[len(shown) :]:
-            show(line, flush=True)
+            show(line)
         shown[:] = lines
 
     return add
