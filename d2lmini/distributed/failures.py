@@ -8,7 +8,6 @@ A rank that has lost another does not end at once: torchrun takes the first that
 """
 
 import os
-import sys
 from contextlib import suppress
 from datetime import timedelta
 
@@ -18,11 +17,6 @@ from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 from d2lmini.distributed.errors import LostRankError, sentence
 
 GRACE_S = 5.0  # that a rank leaves to torchrun, and to the other ranks, to know the cause better
-
-
-def tell(program, line):
-    """Write an error line, in one piece, so that other processes' lines don't mix with it."""
-    os.write(2, f"{program}: error: {line}\n".encode(errors="backslashreplace"))
 
 
 def ranks(numbers):
@@ -47,12 +41,12 @@ class Report:
         self.store, self.rank, self.world_size, self.program = store, rank, world_size, program
 
     def say(self, line):
-        """Print the line unless another rank has said one."""
+        """Write the line unless another rank has said one; in one piece, so that others' lines don't mix with it."""
         first = 1
         with suppress(RuntimeError):  # the store may be gone with its process
             first = self.store.add("said", 1)
         if first == 1:
-            tell(self.program, line)
+            os.write(2, f"{self.program}: error: {line}\n".encode(errors="backslashreplace"))
 
     def call(self, function, advice=""):
         """Call a function; if it fails, say why and end this process, whatever its threads do.
@@ -81,9 +75,6 @@ class Report:
 
     def _end(self, line, code):
         self.say(line)
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):
-                stream.flush()
         os._exit(code)
 
 

@@ -37,7 +37,7 @@ class Checkpoint:
         would refuse to load; the files stay as they were.
         """
         self.check()
-        with self._saying("cannot be written"), files.replacing(self.path, before=self._keep) as file:
+        with self._writing(), files.replacing(self.path, before=self._keep) as file:
             _save(tree_map(lambda x: x.cpu() if isinstance(x, torch.Tensor) else x, state), file)
             self._load(file.name, "meta")  # what cannot be loaded never takes the place of what can
         self._whole = _stamp(self.path)
@@ -56,7 +56,7 @@ class Checkpoint:
 
     def check(self):
         """Raise CheckpointError unless it can be written without destroying another kind of file."""
-        with self._saying("cannot be written"):
+        with self._writing():
             files.check(self.path)
             for name, path in ((self.previous, self.previous), (self.name, self.path)):
                 if os.path.lexists(path) and not (path.is_file() and seal.is_sealed(path)):
@@ -93,12 +93,11 @@ class Checkpoint:
         """
         self.check()
         lock = FileLock(files.hidden_beside(self.path, "lock"), timeout=0)
-        with self._saying("cannot be locked"):
-            try:
-                lock.acquire()
-            except Timeout as error:
-                raise CheckpointError(f"{self.name}: another run writes its checkpoints there: choose another name, or "
-                                      "wait for it") from error  # fmt: skip
+        try:
+            lock.acquire()
+        except OSError as error:  # a Timeout is one too
+            why = "another run writes there" if isinstance(error, Timeout) else f"cannot be locked: {error.strerror}"
+            raise CheckpointError(f"{self.name}: {why}: choose another name, or wait for it") from error
         try:
             yield
         finally:
@@ -106,11 +105,11 @@ class Checkpoint:
             lock.release()
 
     @contextmanager
-    def _saying(self, what):
+    def _writing(self):
         try:
             yield
         except OSError as error:
-            raise CheckpointError(f"{self.name}: {what}: {error.strerror}") from error
+            raise CheckpointError(f"{self.name}: cannot be written: {error.strerror}") from error
 
     def _load(self, path, where="cpu"):
         try:

@@ -39,9 +39,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         """Leave out the usage, which ``--help`` shows."""
-        if self.say:
-            self.say(message)
-        self.exit(2, None if self.say else f"{self.prog}: error: {message}\n")
+        self.exit(2, self.say(message) if self.say else f"{self.prog}: error: {message}\n")
 
     def print_help(self, file=None):
         """Let rank 0 alone explain."""
