@@ -239,7 +239,7 @@ def test_an_interrupt_while_it_is_importing_is_one_line():
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("second", [None, "at once", "when the line is there"])
+@pytest.mark.parametrize("second", ["at once", "when the line is there"])
 def test_interrupts_of_a_run_are_one_line_that_says_how_to_go_on(tmp_path, second):
     words = [*PROGRAM, "--model", "softmax", "--epochs", "10000", "--checkpoint", tmp_path / "c.pt"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -247,12 +247,30 @@ def test_interrupts_of_a_run_are_one_line_that_says_how_to_go_on(tmp_path, secon
         for _ in range(3):
             running.stdout.readline()  # what is trained, the table's head, the first epoch
         running.send_signal(signal.SIGINT)
-        err = running.stderr.readline() if second == "when the line is there" else ""
-        if second:
-            running.send_signal(signal.SIGINT)
+        err = "" if second == "at once" else running.stderr.readline()
+        running.send_signal(signal.SIGINT)
         err += running.communicate(timeout=120)[1]
     assert running.returncode == 130
     said = f"interrupted: go on with --checkpoint {tmp_path / 'c.pt'} --resume\n"
     assert err == said or (err == "" and second == "at once")  # that one may come before there is time for a line
     if second != "at once":
-        assert not {path.suffix for path in tmp_path.iterdir()} - {".pt", ".previous"}  # no half file and no lock
+        assert not {path.suffix for path in tmp_path.iterdir()} - {".pt", ".previous"}  # neither half a file nor a lock
+
+
+TWICE = """
+import os, signal, sys
+from d2lmini import train
+signal.signal(signal.SIGINT, train._interrupt)
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted", file=sys.stderr)
+    os.kill(os.getpid(), signal.SIGINT)
+    print("goes on", file=sys.stderr)
+"""
+
+
+@pytest.mark.process
+def test_a_second_interrupt_ends_it_wherever_it_is_without_another_word():
+    found = subprocess.run([sys.executable, "-c", TWICE], stderr=subprocess.PIPE, text=True, check=False)
+    assert (found.returncode, found.stderr) == (130, "interrupted\n")
