@@ -118,8 +118,8 @@ def choose_devices(count, kind, gpu):
     forced = choice()
     if kind == "cpu":
         return [cpu()] * (count or 1)
-    too_few = kind == "auto" and not forced and (count or 1) > max(1, num_gpus())
-    if kind == "sim" or too_few or (kind == "auto" and forced == "sim"):
+    chosen = forced if kind == "auto" else kind
+    if chosen == "sim" or (not chosen and (count or 1) > max(1, num_gpus())):
         sim.enable(count or 2, gpu=gpu)
         return [torch.device("sim", i) for i in range(torch.sim.device_count())]
     found = try_all_gpus()
