@@ -98,8 +98,7 @@ class Messages:
         on.
         """
         if schedule.world_size != self.handshake.world_size:
-            raise ValueError(f"the schedule is for {schedule.world_size} ranks, and there are "
-                             f"{self.handshake.world_size}")  # fmt: skip
+            raise ValueError(f"the schedule is for {schedule.world_size} ranks, not for {self.handshake.world_size}")
         return self._execute(schedule, f"{schedule.name} {schedule.mark:08x}", tensor)
 
     @torch.no_grad()
@@ -108,11 +107,10 @@ class Messages:
             raise ValueError(f"processes exchange CPU tensors, got one on {tensor.device}")
         key = self.handshake.begin(f"{name} of {list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}")
         flat = tensor.contiguous().view(-1)  # a copy if the tensor is not contiguous
-        size = tensor.element_size()
-        steps, most, small = plan(schedule, self.handshake.rank, len(flat), size)
-        if most * size > len(self.scratch):  # it is kept, for the system takes its time to give memory
-            self.scratch = torch.empty(most * size, dtype=torch.uint8)
-        scratch = self.scratch[: most * size].view(tensor.dtype)
+        steps, most, small = plan(schedule, self.handshake.rank, len(flat), tensor.itemsize)
+        if most * tensor.itemsize > len(self.scratch):  # it is kept, for the system takes its time to give memory
+            self.scratch = torch.empty(most * tensor.itemsize, dtype=torch.uint8)
+        scratch = self.scratch[: most * tensor.itemsize].view(tensor.dtype)
         self._perform(steps, small, flat, scratch, key)
         return tensor if flat.data_ptr() == tensor.data_ptr() else tensor.copy_(flat.view_as(tensor))
 

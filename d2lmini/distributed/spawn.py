@@ -31,7 +31,7 @@ from d2lmini.distributed.failures import absent, lost_another, ranks
 from d2lmini.distributed.join import as_batch, choose_interface
 from d2lmini.hardware import host
 
-METHOD = "forkserver" if sys.platform == "linux" else "spawn"  # on macOS a fork without exec is unsafe even here
+METHOD = "forkserver" if sys.platform == "linux" else "spawn"  # on macOS even a helper must not fork
 GRACE_S = 1.0  # that a rank which has lost another waits, so that the other is the first to end
 
 
