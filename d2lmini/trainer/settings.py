@@ -29,8 +29,8 @@ def check(settings, *, devices=None, backend=None, ranks=1, model=None, loss=Non
     """Raise ValueError for the first rule that is broken: the argument's name, and what is wrong with it.
 
     `Trainer` calls it with what it is given, the command line with its options; each tells what it knows. devices:
-    those of this process. backend: what carries tensors between the ranks, "simccl" for simulated ones, None for a
-    process alone. torchrun: whether it started the command line, whose ``--kind`` and ``--devices`` come last.
+    those of this process. backend: what carries tensors between so many `ranks`, "simccl" for simulated ones, None for
+    a process alone. torchrun: whether it started the command line, whose ``--kind`` and ``--devices`` come last.
     """
     engine, several = settings.engine, settings.engine != "replicas"
     ours, accumulate, clip, amp = settings.allreduce, settings.accumulate, settings.clip, settings.amp
