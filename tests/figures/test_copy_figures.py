@@ -35,6 +35,11 @@ def test_rates_are_bytes_by_seconds_with_their_names(copies):
     assert sum(bool(re.fullmatch("[0-9.]+", label)) for label in labels(ax.yaxis)) > 1
 
 
+def test_rates_of_two_and_a_half_powers_of_ten_can_be_read_off():
+    (ax,) = copy_figures.rates({"": ([2**10, 2**20, 2**26], [2**10 / 0.3e9, 2**20 / 30e9, 2**26 / 7e9])}).axes
+    assert {"0.5", "1", "2", "5", "10", "20"} <= set(labels(ax.yaxis))
+
+
 def test_residuals_stand_below_the_line(copies):
     line = line_fit.fit(copies.sizes, [t * (1.1 if n == 2**12 else 1) for n, t in zip(copies.sizes, copies.seconds)])
     top, below = copy_figures.line_and_residuals(copies, line).axes
@@ -117,3 +122,14 @@ def test_streams_are_counted_by_what_they_did(monkeypatch):
     names = [label.get_text() for label in shown[0][0].axes[0].get_yticklabels()]
     streams = ["gpu0 2nd stream", "gpu1", "gpu1 2nd stream", "gpu1 3rd stream", "gpu1 4th stream"]
     assert names == ["host", *streams]
+
+
+def test_the_hosts_of_ranks_are_named_after_their_gpus(monkeypatch):
+    shown = []
+    monkeypatch.setattr(timeline_figures.plots, "show", lambda *call: shown.append(call))
+    sim.enable(2)
+    with sim.trace() as trace:
+        sim.spawn(lambda rank: torch.ones(4, device="sim").sum(), nprocs=2)
+    timeline_figures.show_traces({"all": timeline_figures.part(trace, trace.begin_s, links=False)}, "")
+    names = [label.get_text() for label in shown[0][0].axes[0].get_yticklabels()]
+    assert names == ["host of gpu0", "host of gpu1", "gpu0", "gpu1"]
