@@ -26,4 +26,6 @@ if __name__ == "__main__":
 
     if listens:
         signal.signal(signal.SIGINT, _interrupt)
-    os._exit(main())  # a thread of torch's, or output that nobody reads, would make an ordinary end loud
+    if code := main():
+        os._exit(code)  # a thread of torch's, or output that nobody reads, would make an ordinary end loud
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
