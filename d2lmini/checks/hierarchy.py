@@ -4,7 +4,7 @@ import math
 import random
 from collections import Counter
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, listed, many, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, many, number, reals, typed
 
 # Of a fair choice of one of the 24 cycles through 5 places, chi-squared is above LIMIT once in a million times;
 # shuffling by exchanges with any place, which is not fair, comes to about 170.
@@ -34,10 +34,9 @@ def random_cycle(function):
 
 def _successors(function, n, rng, given):
     got = attempt(lambda: function(n, rng), given=given)
-    places = [number(place) for place in listed(got) or [None]]
-    if None in places:
-        raise Wrong(f"{given}: expected a list of {n} places, got {typed(got)}")
-    return places
+    if reals(got, n) is None:
+        raise Wrong(f"{given}: expected a list of {many(n, 'place')}, got {typed(got)}")
+    return reals(got)
 
 
 def _check_cycle(given, n, successors):

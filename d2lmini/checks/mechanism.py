@@ -11,16 +11,18 @@ are uneven, and gradients differ by powers of ten.
 
 import copy
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
+from itertools import islice
 from numbers import Real
 
 import torch
 
 from d2lmini import sim
 
+MOST = 10**5  # values that are taken from a generator, which may have no end
 CHECKS = {}  # name of the exercise, as in its cells' tags -> check
 
 
@@ -67,7 +69,10 @@ def attempt(function, *inputs, given):
     """Return ``function(*inputs)``; raise Wrong, told with `given`, if it fails, returns None or changes an input."""
     before = copy.deepcopy(inputs)
     try:
-        result = function(*inputs)
+        result = called(function, *inputs)
+    except KeyboardInterrupt:
+        print(f"stopped, {given}")  # a reader who waits in vain wants to know for what
+        raise
     except Exception as error:
         raise Wrong(f"{given}: your code raised {_name(error)}") from error
     if result is None:
@@ -77,13 +82,20 @@ def attempt(function, *inputs, given):
     return result
 
 
-def must_refuse(function, *inputs, given):
-    """Raise Wrong, told with `given`, unless ``function(*inputs)`` raises a ValueError that says something."""
+def called(function, *inputs):
+    """Return ``function(*inputs)``; of a generator what it yields, so that what it raises or changes comes to light."""
+    result = function(*inputs)
+    return list(islice(result, MOST)) if isinstance(result, Iterator) else result
+
+
+def must_refuse(function, *inputs, given, naming=("",)):
+    """Raise Wrong, told with `given`, unless ``function(*inputs)`` raises a ValueError that names one of `naming`."""
     try:
-        result = function(*inputs)
+        result = called(function, *inputs)
     except ValueError as error:
-        if not str(error):
-            raise Wrong(f"{given}: the ValueError says nothing; say what was expected and what came") from error
+        if not str(error) or not any(name in str(error) for name in naming):
+            said = repr(str(error)) if str(error) else "nothing"
+            raise Wrong(f"{given}: the ValueError says {said}; say what was expected and what came") from error
     except Exception as error:
         raise Wrong(f"{given}: expected a ValueError, your code raised {_name(error)}") from error
     else:
@@ -155,11 +167,19 @@ def number(value):
     return value if isinstance(value, Real | Decimal) and not isinstance(value, bool) else None
 
 
-def listed(value):
-    """Return the list that an answer is: a list, tuple, array, tensor or generator; None where it is none of these."""
+def listed(value, unordered=False):
+    """Return the list that an answer is, of whatever kind, also a set where `unordered`; None where it is none."""
     if getattr(value, "ndim", 0) > 0:
         value = value.tolist()
-    return list(value) if isinstance(value, Sequence | Iterator) and not isinstance(value, str | bytes) else None
+    other = isinstance(value, str | bytes | Mapping) or (isinstance(value, set | frozenset) and not unordered)
+    return None if other or hasattr(value, "ndim") or not isinstance(value, Iterable) else list(islice(value, MOST))
+
+
+def reals(answer, count=None):
+    """Return the list of numbers that an answer is, `count` of them if given; None where it is none."""
+    items = listed(answer)
+    found = None if items is None else [number(item) for item in items]
+    return None if found is None or None in found or count not in (None, len(found)) else found
 
 
 def typed(value):

@@ -1,13 +1,14 @@
 """Checks of the exercises on processes: who reads what, what is hidden, and what each rank updates."""
 
 import math
+import random
 from collections import Counter
 from itertools import chain, pairwise
 
 import numpy as np
 import torch
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, expected, in_digits, listed, many, number
+from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, expected, listed, many, number, reals, typed
 
 
 @check
@@ -25,7 +26,15 @@ def sampler_indices(function):
         raise Wrong(f"{given}: epochs 0, 1 and 5 should each have an order of their own, shuffled")
     if set(orders[0][:20]) == set(orders[1][:20]):
         raise Wrong(f"{given}: rank 0 reads the same 20 examples in epochs 0 and 1: shuffle all, then deal them out")
+    before = _random_states()
+    attempt(function, 40, 0, 2, 2, given=given)
+    if _random_states() != before:
+        raise Wrong(f"{given}: your code drew from the rank's own random numbers, or seeded them; make a generator")
     return "in each epoch every example is read, in a new order, and all ranks have equally many"
+
+
+def _random_states():
+    return torch.get_rng_state().tolist(), random.getstate(), repr(np.random.get_state())
 
 
 def _alike(one, other):
@@ -45,13 +54,13 @@ def _indices(function, n, rank, size, epoch, again=0):
     given = f"{many(n, 'example')}, rank {rank} of {size}, epoch {epoch}"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1000 * again + rank)
-        places = listed(attempt(function, n, rank, size, epoch, given=given))
-    found = [number(place) for place in places or []]
-    if places is None or None in found:
-        raise Wrong(f"{given}: expected a list of numbers of examples, got {brief(places)}")
+        answer = attempt(function, n, rank, size, epoch, given=given)
+    found = reals(answer)
+    if found is None:
+        raise Wrong(f"{given}: expected a list of numbers of examples, got {typed(answer)}")
     strange = [place for place in found if place not in range(n)]
     if strange:
-        raise Wrong(f"{given}: there is no example {in_digits(strange[0])}, they are numbered from 0 to {n - 1}")
+        raise Wrong(f"{given}: there is no example {brief(strange[0])}, they are numbered from 0 to {n - 1}")
     return [int(place) for place in found]
 
 
@@ -149,7 +158,7 @@ def _try_steps(function, n, size, lr=0.5, beta=0.75, steps=3):
         answer = attempt(function, parameters, gradients, velocities, lr, beta, given=given)
         both = listed(answer)
         if both is None or len(both) != 2:
-            raise Wrong(f"{given}: expected the new parameters and the list of new velocities, got {brief(answer)}")
+            raise Wrong(f"{given}: expected the new parameters and the list of new velocities, got {typed(answer)}")
         before, parameters, velocities = velocities, _tensor(both[0]), [_tensor(v) for v in listed(both[1]) or []]
         alone.grad = sum(gradients) / size
         optimizer.step()

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, listed, many, must_refuse, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, listed, many, must_refuse, reals, typed
 
 
 class _Cuts(TorchFunctionMode):
@@ -52,7 +52,8 @@ def split_batch(function):
     for examples, labels, count in ((2, 2, 3), (0, 0, 1), (6, 5, 2), (5, 6, 2)):
         X, y = _batch(examples)[0], _batch(labels)[1]
         given = f"{many(examples, 'example')}, {many(labels, 'label')}, {many(count, 'device')}"
-        must_refuse(function, X, y, [torch.device("cpu")] * count, given=given)
+        naming = [str(n) for n in (examples, labels, count)] if examples else [""]
+        must_refuse(function, X, y, [torch.device("cpu")] * count, given=given, naming=naming)
     return "every example goes to one device, in order, with its label; 7 examples on 3 devices are split 3, 2, 2"
 
 
@@ -104,8 +105,8 @@ def _rows(name, shard):
     noun = "example" if name == "X" else "label"
     if shard.is_meta or not len(shard):
         return many(len(shard), noun)
-    numbers = shard[:, 0] if name == "X" else shard
-    return f"the {noun}{'s' * (len(shard) > 1)} {', '.join(f'{number:g}' for number in numbers.tolist())}"
+    places = shard[:, 0] if name == "X" else shard
+    return f"the {noun}{'s' * (len(shard) > 1)} {', '.join(f'{place:g}' for place in places.tolist())}"
 
 
 @check
@@ -190,11 +191,11 @@ def first_gpu_bytes(function):
     for parameters, outputs, gpus in ((8320, 16384, 2), (8320, 16384, 4), (8320, 16384, 8), (100, 0, 5), (640, 640, 1)):
         given = f"{parameters:,} bytes of parameters, {outputs:,} of outputs, {many(gpus, 'GPU')}"
         answer = attempt(function, parameters, outputs, gpus, given=given)
-        numbers = [number(value) for value in listed(answer) or []]
-        if len(numbers) != 2 or None in numbers:
+        found_both = reals(answer, 2)
+        if found_both is None:
             raise Wrong(f"{given}: expected two numbers of bytes, got {typed(answer)}")
         want_both = (gpus - 1) * (outputs / gpus + parameters), 2 * parameters * (gpus - 1) / gpus
-        for got, way, want in zip(numbers, ("DataParallel", "the ring"), want_both):
+        for got, way, want in zip(found_both, ("DataParallel", "the ring"), want_both):
             if not math.isclose(got, want):
                 told, found = apart(want, got, ",")
                 raise Wrong(f"{given}: expected {told} for {way}, got {found}")

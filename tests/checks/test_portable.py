@@ -129,6 +129,10 @@ def moved_after(values, loss, device):
     (checks.placed_step, lambda values, loss, device: step_by_hand(values, loss, "cpu"), "is on cpu"),
     (checks.placed_step, lambda values, loss, device: 0.8 * torch.tensor(values, device=device), r"\*\*1.*expected"),
     (checks.causal_mask, lambda tokens: mask_by_new_ones(tokens).cpu(), "on meta"),
+    (checks.placed_step, lambda values, loss, device: step_by_hand(values, loss, "cpu").to(device), "computed on cpu"),
+    (checks.causal_mask, lambda tokens: mask_by_new_ones(tokens).to("sim:0"), "on cpu: the mask is on sim:0"),
+    (checks.causal_mask, lambda tokens: mask_by_new_ones(tokens).int(), r"bool tensor.*\(torch.int32\)"),
+    (checks.causal_mask, lambda tokens: tokens.tolist() if tokens.is_cpu else [], r"bool tensor.*\(list\)"),
     (checks.one_wait, lambda losses: sum(losses) / len(losses), "number of Python"),
     (checks.joined_mean, lambda values: values.mean(), "rank"),
 ])  # fmt: skip

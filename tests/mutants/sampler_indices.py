@@ -7,6 +7,7 @@ EDITS = [
     ("the last places stay empty", "order[place % n]", "order[min(place, n)]"),
     ("always the last example fills up", "order[place % n]", "order[min(place, n - 1)]"),
     ("ranks differ in how much they get", "each * world_size, world_size", "n, world_size"),
+    ("the rank's own random numbers are seeded anew", "torch.Generator().manual_seed", "torch.manual_seed"),
 ]
 
 
@@ -22,3 +23,11 @@ def sampler_indices(n, rank, world_size, epoch):
     mine = [place % n for place in range(rank, -(-n // world_size) * world_size, world_size)]
     numbers = torch.Generator().manual_seed(epoch)
     return [mine[i] for i in torch.randperm(len(mine), generator=numbers)]
+
+
+def sampler_indices(n, rank, world_size, epoch):
+    """Python's random numbers, which the whole rank uses, are seeded anew."""
+    import random
+    random.seed(epoch)
+    order = random.sample(range(n), n)
+    return [order[place % n] for place in range(rank, -(-n // world_size) * world_size, world_size)]

@@ -8,4 +8,6 @@ EDITS = [
     ("a code too many", "codes.clamp(0, 255).int()", "codes.int()"),
     ("rounded twice, not to the nearest code", "torch.round(x / scale) + zero", "torch.round((x - low) / scale)"),
     ("not rounded", "torch.round(x / scale)", "x / scale"),
+    ("the zero is rounded down", "round(-low / scale)", "int(-low / scale)"),
+    ("the zero is rounded up", "round(-low / scale)", "-int(low // scale)"),
 ]
