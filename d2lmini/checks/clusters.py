@@ -2,7 +2,7 @@
 
 import math
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, check, expected, many, number, reals, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, check, expected, many, number, pair
 
 
 @check
@@ -10,10 +10,7 @@ def node_bytes(function):
     """``function(nbytes, nodes, per_node)``: bytes that leave a node in a flat ring, and with two levels."""
     for nbytes, nodes, each in ((4800, 2, 2), (4800, 4, 8), (1200, 3, 4), (960, 1, 8), (960, 5, 1), (1, 2, 1)):
         given, ranks = f"{many(nbytes, 'byte')}, {many(nodes, 'node')} of {each}", nodes * each
-        answer = attempt(function, nbytes, nodes, each, given=given)
-        got = reals(answer, 2)
-        if got is None:
-            raise Wrong(f"{given}: expected two numbers (flat, two levels), got {typed(answer)}")
+        got = ask(function, nbytes, nodes, each, given=given, what="two numbers (flat, two levels)", read=pair)
         flat = 2 * (ranks - 1) / ranks * nbytes if nodes > 1 else 0
         for what, value, want in zip(("the flat ring", "two levels"), got, (flat, 2 * (nodes - 1) / nodes * nbytes)):
             if not math.isclose(value, want, rel_tol=1e-9, abs_tol=1e-9):

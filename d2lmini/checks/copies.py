@@ -11,7 +11,7 @@ from itertools import islice
 import torch
 
 from d2lmini import sim
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, need_gpus, reals, typed
+from d2lmini.checks.mechanism import Wrong, ask, attempt, brief, check, listed, many, need_gpus, pair
 from d2lmini.checks.traced import Watch, attempt_traced
 from d2lmini.hardware import machines
 
@@ -172,11 +172,8 @@ def fit_line(function):
 
 def _try_fit(function, name, sizes, seconds, alpha, beta, tolerance):
     given = f"{name} made with alpha = {alpha:g} s, beta = {beta:g} bytes/s"
-    got = attempt(function, list(sizes), list(seconds), given=given)
-    pair = reals(got, 2)
-    if pair is None:
-        raise Wrong(f"{given}: expected the pair (alpha, beta), got {typed(got)}")
-    for what, unit, want, found in zip(("alpha", "beta"), ("s", "bytes/s"), (alpha, beta), map(float, pair)):
+    both = ask(function, list(sizes), list(seconds), given=given, what="the pair (alpha, beta)", read=pair)
+    for what, unit, want, found in zip(("alpha", "beta"), ("s", "bytes/s"), (alpha, beta), map(float, both)):
         if not abs(found - want) <= tolerance * want:
             raise Wrong(f"{given}: expected {what} = {want:g} {unit} within {tolerance:.2%}, got {found:g}")
 

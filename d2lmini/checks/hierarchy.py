@@ -3,8 +3,9 @@
 import math
 import random
 from collections import Counter
+from functools import partial
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, many, number, reals, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, brief, check, many, number, reals, typed
 
 # Of a fair choice of one of the 24 cycles through 5 places, chi-squared is above LIMIT once in a million times;
 # shuffling by exchanges with any place, which is not fair, comes to about 170.
@@ -33,10 +34,8 @@ def random_cycle(function):
 
 
 def _successors(function, n, rng, given):
-    got = attempt(lambda: function(n, rng), given=given)
-    if reals(got, n) is None:
-        raise Wrong(f"{given}: expected a list of {many(n, 'place')}, got {typed(got)}")
-    return reals(got)
+    what = f"a list of {many(n, 'place')}"
+    return ask(lambda: function(n, rng), given=given, what=what, read=partial(reals, count=n))
 
 
 def _check_cycle(given, n, successors):
@@ -58,12 +57,11 @@ def lines_in_flight(function):
              (*exact, 128, 64), (3 * 2.0**30, 2.0**-23, 128, 3), (2.0**36 + 2.0**20, 2.0**-23, 128, 65)]  # fmt: skip
     for bytes_per_s, latency_s, line, want in cases:
         given = f"{bytes_per_s / 1e9:g} GB/s, {latency_s * 1e9:g} ns, lines of {line} bytes"
-        got = attempt(function, bytes_per_s, latency_s, line, given=given)
-        lines = number(got)
-        if lines is None or not math.isfinite(lines) or lines != int(lines):
-            raise Wrong(f"{given}: expected a whole number of lines, got {typed(got)}")
-        if lines != want:
-            raise Wrong(f"{given}: expected {many(want, 'line')}, got {int(lines)}")
+        answer = attempt(function, bytes_per_s, latency_s, line, given=given)
+        if number(answer) is None or number(answer) % 1:
+            raise Wrong(f"{given}: expected a whole number of lines, got {typed(answer)}")
+        if number(answer) != want:
+            raise Wrong(f"{given}: expected {many(want, 'line')}, got {int(number(answer))}")
     return "bandwidth × latency, in whole lines"
 
 
@@ -76,10 +74,7 @@ def attainable_product(function):
             given = f"({m}×{k}) @ ({k}×{n}), numbers of {itemsize} bytes, {roofs}"
             flops, nbytes = 2 * m * k * n, itemsize * (m * k + k * n + m * n)
             want = min(peak, flops / nbytes * rate)
-            answer = attempt(function, m, k, n, itemsize, peak, rate, given=given)
-            got = number(answer)
-            if got is None:
-                raise Wrong(f"{given}: expected a number of FLOP/s, got {typed(answer)}")
+            got = ask(function, m, k, n, itemsize, peak, rate, given=given, what="a number of FLOP/s")
             if not math.isclose(got, want, rel_tol=1e-6):  # as much as float32 holds
                 limit = "memory" if want < peak else "arithmetic"
                 told, found = apart(want / 1e9, float(got) / 1e9, ",")

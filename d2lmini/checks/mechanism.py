@@ -82,6 +82,18 @@ def attempt(function, *inputs, given):
     return result
 
 
+def ask(function, *inputs, given, what, read=None):
+    """Return the number that ``function(*inputs)`` is, or what `read` makes of it.
+
+    Raises Wrong as `attempt` does, and where that is None: it is not `what` was expected.
+    """
+    answer = attempt(function, *inputs, given=given)
+    found = (read or number)(answer)
+    if found is None:
+        raise Wrong(f"{given}: expected {what}, got {typed(answer)}")
+    return found
+
+
 def called(function, *inputs):
     """Return ``function(*inputs)``; of a generator what it yields, so that what it raises or changes comes to light."""
     result = function(*inputs)
@@ -167,19 +179,27 @@ def number(value):
     return value if isinstance(value, Real | Decimal) and not isinstance(value, bool) else None
 
 
-def listed(value, unordered=False):
-    """Return the list that an answer is, of whatever kind, also a set where `unordered`; None where it is none."""
+def listed(value, count=None, unordered=False):
+    """Return the list, of `count` items, that an answer is, also a set where `unordered`; None where it is none."""
     if getattr(value, "ndim", 0) > 0:
         value = value.tolist()
     other = isinstance(value, str | bytes | Mapping) or (isinstance(value, set | frozenset) and not unordered)
-    return None if other or hasattr(value, "ndim") or not isinstance(value, Iterable) else list(islice(value, MOST))
+    if other or hasattr(value, "ndim") or not isinstance(value, Iterable):
+        return None
+    items = list(islice(value, MOST))
+    return items if count in (None, len(items)) else None
 
 
 def reals(answer, count=None):
     """Return the list of numbers that an answer is, `count` of them if given; None where it is none."""
-    items = listed(answer)
+    items = listed(answer, count)
     found = None if items is None else [number(item) for item in items]
-    return None if found is None or None in found or count not in (None, len(found)) else found
+    return None if found is None or None in found else found
+
+
+def pair(answer):
+    """Return the two numbers that an answer is; None where it is anything else."""
+    return reals(answer, 2)
 
 
 def typed(value):

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, listed, many, number, reals, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, brief, check, listed, many, number, reals, typed
 
 
 @check
@@ -28,11 +28,9 @@ def loss_scale(function):
 
 
 def _try_number(function, inputs, given, want):
-    answer = attempt(function, *inputs, given=given)
-    if number(answer) is None:
-        raise Wrong(f"{given}: expected the number {want:,.10g}, got {typed(answer)}")
-    if number(answer) != want:
-        told, found = apart(want, number(answer), ",")
+    got = ask(function, *inputs, given=given, what=f"the number {want:,.10g}")
+    if got != want:
+        told, found = apart(want, got, ",")
         raise Wrong(f"{given}: expected {told}, got {found}")
 
 
@@ -51,8 +49,8 @@ def zero_point(function):
 
 
 def _try_codes(given, x, answer):
-    parts = listed(answer) if len(listed(answer) or []) == 3 else (None, None, None)
-    codes, scale, zero = reals(parts[0]), number(parts[1]), number(parts[2])
+    codes, scale, zero = listed(answer, 3) or (None, None, None)
+    codes, scale, zero = reals(codes), number(scale), number(zero)
     if None in (codes, scale, zero):
         raise Wrong(f"{given}: expected (integers, scale, zero), got {typed(answer)}")
     if len(codes) != len(x) or not all(c in range(256) for c in [*codes, zero]):
@@ -82,11 +80,10 @@ def send_largest(function):
 
 
 def _try_sent(given, due, k, answer):
-    if len(listed(answer) or []) != 3:
-        raise Wrong(f"{given}: expected (values, places, unsent), got {typed(answer)}")
-    values, places, left = map(reals, listed(answer))
+    values, places, left = map(reals, listed(answer, 3) or (None, None, None))
     if None in (values, places, left) or len(left) != len(due):
-        raise Wrong(f"{given}: expected three lists or tensors, unsent as long as the gradient, got {typed(answer)}")
+        raise Wrong(f"{given}: expected (values, places, unsent), three lists or tensors, unsent as long as the "
+                    f"gradient, got {typed(answer)}")
     if len(set(places) & set(range(len(due)))) != k or len(values) != k or len(places) != k:
         raise Wrong(f"{given}: expected {many(k, 'value')} with a place each, got {brief(values)} for {brief(places)}")
     at, sent = torch.tensor(places, dtype=torch.int64), torch.zeros_like(due)

@@ -1,8 +1,9 @@
 """Checks of the exercises on throughput: a batch that pays, workers, the serial share, a queue between two stages."""
 
 import math
+from functools import partial
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, check, number, reals, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, check, number, pair, reals, typed
 from d2lmini.measuring.loading import utilisation, workers_needed
 from d2lmini.measuring.throughput import amdahl
 from d2lmini.timing import human
@@ -44,15 +45,12 @@ def worker_plan(function):
         given = f"load {load} µs, step {step} µs, {cores} cores"
         workers = min(workers_needed(load, step), cores)
         want = (workers, utilisation(load, step, workers))
-        got = attempt(function, load, step, cores, given=given)
-        pair = reals(got, 2)
-        if pair is None:
-            raise Wrong(f"{given}: expected a pair of numbers (workers, utilisation), got {typed(got)}")
-        if pair[0] != want[0]:
-            told, found = apart(want[0], pair[0])
+        got = ask(function, load, step, cores, given=given, what="a pair of numbers (workers, utilisation)", read=pair)
+        if got[0] != want[0]:
+            told, found = apart(want[0], got[0])
             raise Wrong(f"{given}: expected {told} worker{'s' * (workers > 1)}, got {found}")
-        if not math.isclose(pair[1], want[1], rel_tol=1e-6):
-            told, found = apart(want[1], pair[1])
+        if not math.isclose(got[1], want[1], rel_tol=1e-6):
+            told, found = apart(want[1], got[1])
             raise Wrong(f"{given}: {workers} workers keep the device busy for {told} of the time, you say {found}")
     return "as many workers as help and no more, and the share of the time that the device is busy with them"
 
@@ -73,10 +71,7 @@ def serial_share(function):
 
 
 def _try_share(function, given, threads, seconds, serial, tolerance):
-    got = attempt(function, threads, seconds, given=given)
-    share = number(got)
-    if share is None:
-        raise Wrong(f"{given}: expected the number {serial}, got {typed(got)}")
+    share = ask(function, threads, seconds, given=given, what=f"the number {serial}")
     if not abs(share - serial) <= tolerance:
         told, found = apart(serial, share, first=".7g")
         raise Wrong(f"{given}: expected {told}, got {found}")
@@ -91,10 +86,8 @@ def bounded_queue(function):
         ([3, 1, 4, 1, 5, 9, 2], [2, 7, 1, 8, 2, 8, 1], 2),
     ):  # fmt: skip
         given = f"loads {loads}, steps {steps}, capacity {capacity}"
-        want, got = finish_times(loads, steps, capacity), attempt(function, loads, steps, capacity, given=given)
-        times = reals(got, len(want))
-        if times is None:
-            raise Wrong(f"{given}: expected a list of {len(want)} times, got {typed(got)}")
+        want, read = finish_times(loads, steps, capacity), partial(reals, count=len(loads))
+        times = ask(function, loads, steps, capacity, given=given, what=f"a list of {len(want)} times", read=read)
         for i, (a, b) in enumerate(zip(want, times)):
             if a != b:
                 told, found = apart(a, b)

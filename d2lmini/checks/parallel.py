@@ -7,15 +7,13 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, listed, many, must_refuse, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, brief, check, many, must_refuse, reals
 from d2lmini.parallel import gpipe, one_f_one_b, starts
 
 
-def _whole_numbers(value):
-    """Return the list of integers that an answer is, None where it is none."""
-    items = listed(value)
-    found = None if items is None else [number(item) for item in items]
-    return None if found is None or any(n is None or n != int(n) for n in found) else [int(n) for n in found]
+def _whole_numbers(answer):
+    found = reals(answer)
+    return None if found is None or any(n % 1 for n in found) else [int(n) for n in found]
 
 
 @check
@@ -26,10 +24,7 @@ def qkv_rows(function):
         for rank in range(ranks):
             want = [part * heads * width + rank * each + row for part in range(3) for row in range(each)]
             given = f"{heads} heads of width {width}, rank {rank} of {ranks}"
-            answer = attempt(function, heads, width, ranks, rank, given=given)
-            got = _whole_numbers(answer)
-            if got is None:
-                raise Wrong(f"{given}: expected a list of rows, got {typed(answer)}")
+            got = ask(function, heads, width, ranks, rank, given=given, what="a list of rows", read=_whole_numbers)
             if got != want:
                 raise Wrong(f"{given}: expected the rows {want}, got {brief(got)}{_mixed(got, heads * width)}")
     for heads, width in ((4, 2), (2, 6)):  # 3 ranks divide the 12 rows of the second, and all 6 heads of q, k and v
@@ -87,10 +82,8 @@ def _try_loss(function, scores, targets, widths, given):
         with _Largest():
             return function(*inputs)
 
-    answer = attempt(watched, [part.clone() for part in scores.split(widths, 1)], targets, given=given)
-    got, want = number(answer), torch.nn.functional.cross_entropy(scores, targets).item()
-    if got is None:
-        raise Wrong(f"{given}: expected one number, got {typed(answer)}")
+    got = ask(watched, [part.clone() for part in scores.split(widths, 1)], targets, given=given, what="one number")
+    want = torch.nn.functional.cross_entropy(scores, targets).item()
     if not math.isclose(got, want, rel_tol=1e-4):  # 32-bit numbers are right too
         told, found = apart(want, got)
         raise Wrong(f"{given}: expected {told}, got {found}{_loss_slip(got, scores, targets, widths)}")
@@ -121,10 +114,8 @@ def ring_seconds(function):
     )  # fmt: skip
     for held in cases:
         given = f"ranks hold {', '.join(map(str, held))}"
-        answer = attempt(function, [list(mine) for mine in held], given=given)
-        got, want = number(answer), sum(map(max, _ring_work(held)))
-        if got is None:
-            raise Wrong(f"{given}: expected a number of seconds, got {typed(answer)}")
+        got = ask(function, [list(mine) for mine in held], given=given, what="a number of seconds")
+        want = sum(map(max, _ring_work(held)))
         if not math.isclose(got, want):
             told, found = apart(want, got)
             raise Wrong(f"{given}: expected {told} s, got {found} s{_ring_slip(got, held)}")
@@ -159,10 +150,7 @@ def zero_bytes(function):
         half = 2 * parameters * (ranks - 1) / ranks
         want = half * (2, 2, batches + 1, 3 * batches)[level]
         given = f"{parameters:,} parameters, {many(ranks, 'rank')}, level {level}, {many(batches, 'micro-batch', 'es')}"
-        answer = attempt(function, parameters, ranks, level, batches, given=given)
-        got = number(answer)
-        if got is None:
-            raise Wrong(f"{given}: expected a number of bytes, got {typed(answer)}")
+        got = ask(function, parameters, ranks, level, batches, given=given, what="a number of bytes")
         if not math.isclose(got, want, rel_tol=1e-6):
             told, found = apart(want, got, ",")
             raise Wrong(f"{given}: expected {told} bytes, got {found}{_rings(want, got, half)}")
@@ -197,12 +185,10 @@ def pipeline_seconds(function):
 
 
 def _try_pipeline(function, orders, forward, backward, given):
-    answer = attempt(function, [list(order) for order in orders], forward, backward, given=given)
-    got, cost = number(answer), {"F": forward, "B": backward}
-    begin = starts(orders, forward, backward)
+    each = [list(order) for order in orders]
+    got = ask(function, each, forward, backward, given=given, what="a number of seconds")
+    begin, cost = starts(orders, forward, backward), {"F": forward, "B": backward}
     want = max(at + cost[way] for (_, way, _), at in begin.items())
-    if got is None:
-        raise Wrong(f"{given}: expected a number of seconds, got {typed(answer)}")
     if not math.isclose(got, want):
         told, found = apart(want, got)
         raise Wrong(f"{given}: expected {told} s, got {found} s{_pipeline_slip(got, orders, cost, begin)}")

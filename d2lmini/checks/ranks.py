@@ -3,12 +3,13 @@
 import math
 import random
 from collections import Counter
+from functools import partial
 from itertools import chain, pairwise
 
 import numpy as np
 import torch
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, expected, listed, many, number, reals, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, brief, check, expected, listed, many, number, reals
 
 
 @check
@@ -54,10 +55,7 @@ def _indices(function, n, rank, size, epoch, again=0):
     given = f"{many(n, 'example')}, rank {rank} of {size}, epoch {epoch}"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1000 * again + rank)
-        answer = attempt(function, n, rank, size, epoch, given=given)
-    found = reals(answer)
-    if found is None:
-        raise Wrong(f"{given}: expected a list of numbers of examples, got {typed(answer)}")
+        found = ask(function, n, rank, size, epoch, given=given, what="a list of numbers of examples", read=reals)
     strange = [place for place in found if place not in range(n)]
     if strange:
         raise Wrong(f"{given}: there is no example {brief(strange[0])}, they are numbered from 0 to {n - 1}")
@@ -120,7 +118,7 @@ def hiding_batch(function):
         exact = (gpus - 1) / gpus * size * flops / (2 * rate)
         # Where the quotient is whole, rounding errors may add one. Powers of two are divided without any.
         got, slack = number(answer), 0 if rate == 2**30 else 1e-9 * exact
-        if got is None or got != round(got) or not got - 1 - slack < exact <= got + slack:
+        if got is None or got % 1 or not got - 1 - slack < exact <= got + slack:
             raise Wrong(f"{given}: {expected(math.ceil(exact - slack), answer)}{_slip(got, exact)}")
     return "the least whole number of examples whose backward pass is as long as the all-reduce"
 
@@ -155,10 +153,8 @@ def _try_steps(function, n, size, lr=0.5, beta=0.75, steps=3):
     for step in range(steps):
         given = f"{many(n, 'parameter')} on {many(size, 'rank')}, step {step}"
         gradients = [torch.randn(n, generator=numbers, dtype=torch.float64) for _ in range(size)]
-        answer = attempt(function, parameters, gradients, velocities, lr, beta, given=given)
-        both = listed(answer)
-        if both is None or len(both) != 2:
-            raise Wrong(f"{given}: expected the new parameters and the list of new velocities, got {typed(answer)}")
+        what, read = "the new parameters and the list of new velocities", partial(listed, count=2)
+        both = ask(function, parameters, gradients, velocities, lr, beta, given=given, what=what, read=read)
         before, parameters, velocities = velocities, _tensor(both[0]), [_tensor(v) for v in listed(both[1]) or []]
         alone.grad = sum(gradients) / size
         optimizer.step()

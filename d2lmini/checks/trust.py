@@ -3,7 +3,7 @@
 import math
 import statistics
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, listed, number, reals, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, brief, check, listed, number, pair, typed
 
 BANDS = (("inference", 96, 104), ("training", 400, 360), ("training", 1200, None), ("inference", 386, 417),
          ("inference", 710, 355), ("training", 50, 54), ("network", 33, None), ("training", 22, 33),
@@ -69,10 +69,8 @@ def ratio_error(function):
     ):  # fmt: skip
         given = f"one: {' '.join(map(str, one))}, many: {' '.join(map(str, many))}"
         quotient = (many[2] / many[1]) / (one[2] / one[1])
-        want, got = (1 / quotient if one[0] == "ms" else quotient) - 1, attempt(function, one, many, given=given)
-        error = number(got)
-        if error is None:
-            raise Wrong(f"{given}: expected the number {want:+.4f}, got {typed(got)}")
+        want = (1 / quotient if one[0] == "ms" else quotient) - 1
+        error = ask(function, one, many, given=given, what=f"the number {want:+.4f}")
         if not abs(error - want) < 1e-6:
             told, found = apart(want, error, "+", ".4f")
             raise Wrong(f"{given}: expected {told}, got {found}")
@@ -100,10 +98,7 @@ def _ring(ranks, alpha, beta, nbytes):
 
 def _near(function, ranks, sizes, seconds, want, tolerance, noise):
     given = f"{ranks} ranks, α = {want[0] * 1e6:g} µs, β = {want[1] / 1e9:g} GB/s{noise}"
-    got = attempt(function, ranks, sizes, seconds, given=given)
-    values = reals(got, 2)
-    if values is None:
-        raise Wrong(f"{given}: expected a pair of numbers (α, β), got {typed(got)}")
+    values = ask(function, ranks, sizes, seconds, given=given, what="a pair of numbers (α, β)", read=pair)
     for name, value, expected in zip("αβ", values, want):
         if not abs(value / expected - 1) <= tolerance:
             told, found = apart(expected, value, first=".4g")
