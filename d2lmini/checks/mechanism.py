@@ -9,6 +9,7 @@ expected and got: a reader must be able to act on it. Inputs betray misrouting: 
 are uneven, and gradients differ by powers of ten.
 """
 
+import contextlib
 import copy
 import functools
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,7 +54,8 @@ def check(judge):
         try:
             if not callable(function):
                 raise Wrong(f"expected the function itself, got {brief(function)}: leave out its parentheses")
-            verdict = Verdict(True, judge(function))
+            with _usual_torch():
+                verdict = Verdict(True, judge(function))
         except Wrong as wrong:
             verdict = Verdict(False, str(wrong))
         except Exception as error:  # the answer was so odd that the check itself stumbled
@@ -63,6 +65,18 @@ def check(judge):
 
     CHECKS[judge.__name__.replace("_", "-")] = run
     return run
+
+
+@contextlib.contextmanager
+def _usual_torch():
+    """Have gradients, and new tensors of float32 on the CPU, whatever the reader has set."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
 
 
 def attempt(function, *inputs, given):

@@ -18,7 +18,7 @@ def loss_scale(function):
     )):  # fmt: skip
         gradients = [torch.tensor(magnitudes, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64)]
         gradients = gradients[:: 1 - 2 * (place % 2)]  # the largest is not always in the first
-        given = f"largest {largest:g}, gradients {brief(magnitudes)} and zeros"
+        given = f"largest {largest:g}, gradients {brief(magnitudes, 17)} and zeros"
         want = 2.0 ** math.floor(math.log2(largest / max(map(abs, magnitudes))))
         while want * max(map(abs, magnitudes)) > largest:  # a quotient just below a power of two was rounded to it
             want /= 2

@@ -211,6 +211,8 @@ def test_other_right_answers_pass(check, answer):
      "expected [0, 1, None]"),
     (checks.band_report, lambda rows: {**by_bands(rows), None: 0}, "the bands ['inference'], got ['inference', None]"),
     (checks.zero_point, lambda x: codes(x) if x.any() else (x / 0, 1, 0), "5 integers and a zero from 0 to 255"),
+    (checks.loss_scale, lambda gradients, largest: doubled([g.float() for g in gradients], largest),
+     "largest 448, gradients [14.000000000000002] and zeros: expected 16, got 32"),
     (checks.loss_scale, lambda gradients, largest: "1", "expected the number 32,768, got '1' (str)"),
     (checks.rate_ends, lambda b, *_: b, "expected 2 values (least, most), got 1 (int)"),
     (checks.ratio_error, lambda a, b: "0", "expected the number +0.0294, got '0' (str)"),

@@ -1,5 +1,6 @@
 """The checks of code for every device and rank: right answers of other kinds pass, and wrong ones are told why."""
 
+import contextlib
 import re
 
 import pytest
@@ -111,6 +112,36 @@ def test_what_is_in_the_way_of_new_gpus_is_told():
     told = checks.one_wait(one_wait_by_a_list).sentence
     assert re.search(r"shape \(3, 5\): delete", told), told
     del kept
+
+
+@contextlib.contextmanager
+def default_device():
+    torch.set_default_device("sim:1")
+    try:
+        yield
+    finally:
+        torch.set_default_device("cpu")
+
+
+@contextlib.contextmanager
+def default_double():
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("setting", [default_device, default_double, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize(("check", "answer"), [
+    (checks.placed_step, step_of_a_parameter), (checks.causal_mask, mask_by_infinities), (checks.pack, packed),
+    (checks.joined_mean, mean_by_two_sums),
+])  # fmt: skip
+def test_what_the_reader_has_set_changes_no_verdict(check, answer, setting):
+    with setting():
+        before = torch.get_default_device(), torch.get_default_dtype(), torch.is_grad_enabled()
+        assert check(answer)
+        assert (torch.get_default_device(), torch.get_default_dtype(), torch.is_grad_enabled()) == before
 
 
 def moved_after(values, loss, device):
