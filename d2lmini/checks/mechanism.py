@@ -83,10 +83,7 @@ def attempt(function, *inputs, given):
     """Return ``function(*inputs)``; raise Wrong, told with `given`, if it fails, returns None or changes an input."""
     before = copy.deepcopy(inputs)
     try:
-        result = called(function, *inputs)
-    except KeyboardInterrupt:
-        print(f"stopped, {given}")  # a reader who waits in vain wants to know for what
-        raise
+        result = called(function, *inputs, given=given)
     except Exception as error:
         raise Wrong(f"{given}: your code raised {_name(error)}") from error
     if result is None:
@@ -108,16 +105,21 @@ def ask(function, *inputs, given, what, read=None):
     return found
 
 
-def called(function, *inputs):
+def called(function, *inputs, given=None):
     """Return ``function(*inputs)``; of a generator what it yields, so that what it raises or changes comes to light."""
-    result = function(*inputs)
-    return list(islice(result, MOST)) if isinstance(result, Iterator) else result
+    try:
+        result = function(*inputs)
+        return list(islice(result, MOST)) if isinstance(result, Iterator) else result
+    except KeyboardInterrupt:
+        if given:
+            print(f"stopped, {given}")  # a reader who waits in vain wants to know for what
+        raise
 
 
 def must_refuse(function, *inputs, given, naming=("",)):
     """Raise Wrong, told with `given`, unless ``function(*inputs)`` raises a ValueError that names one of `naming`."""
     try:
-        result = called(function, *inputs)
+        result = called(function, *inputs, given=given)
     except ValueError as error:
         if not str(error) or not any(name in str(error) for name in naming):
             said = repr(str(error)) if str(error) else "nothing"

@@ -260,6 +260,11 @@ def test_a_near_miss_does_not_read_as_if_it_were_right(check, answer, message):
     assert message in check(answer).sentence
 
 
+def test_what_a_reader_prints_comes_a_few_hundred_times_at_most(capsys):
+    assert checks.random_cycle(lambda n, rng: print(n) or cycle_of_visits(n, rng))
+    assert 5 < len(capsys.readouterr().out.splitlines()) < 1000
+
+
 @pytest.mark.parametrize("answer", [None, "7", (1, 2), [[1.0]], {}, 7, ["a"] * 5, [0.5] * 5, []])
 @pytest.mark.parametrize("name", ["loss-scale", "send-largest", "zero-point", "random-cycle"])
 def test_what_is_no_answer_is_told(name, answer):

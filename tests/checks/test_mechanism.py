@@ -60,6 +60,9 @@ def test_interrupt_passes_through_and_the_input_is_told(halve, capsys):
     with pytest.raises(KeyboardInterrupt):
         halve(interrupted)
     assert capsys.readouterr().out == "stopped, x = [4]\n"
+    with pytest.raises(KeyboardInterrupt):
+        must_refuse(interrupted, 5, given="x = 5")
+    assert capsys.readouterr().out == "stopped, x = 5\n"
 
 
 def refused(x):
