@@ -55,14 +55,16 @@ def _try_codes(given, x, answer):
         raise Wrong(f"{given}: expected (integers, scale, zero), got {typed(answer)}")
     if len(codes) != len(x) or not all(c in range(256) for c in [*codes, zero]):
         raise Wrong(f"{given}: expected {len(x)} integers and a zero from 0 to 255, got {brief(codes)}, zero {zero}")
-    step = (max(x.max().item(), 0) - min(x.min().item(), 0)) / 255
-    if step and not math.isclose(scale, step, rel_tol=1e-3):
-        raise Wrong(f"{given}: 256 codes from {min(x.min(), 0):g} to {max(x.max(), 0):g} are {step:g} apart; your "
-                    f"scale is {scale:g}")  # fmt: skip
+    low, high = min(x.min().item(), 0), max(x.max().item(), 0)
+    step = (high - low) / 255
+    # A scale that is a little larger leaves room for a zero that was rounded.
+    wider = max(-low / zero if zero else 0, high / (255 - zero) if zero < 255 else 0)
+    if step and not any(math.isclose(scale, fit, rel_tol=1e-3) and fit < 1.01 * step for fit in (step, wider)):
+        raise Wrong(f"{given}: 256 codes from {low:g} to {high:g} are {step:g} apart; your scale is {scale:g}")
     for value, code in zip(x.tolist(), codes):
-        if not abs(scale * (code - zero) - value) <= 0.501 * step + 1e-12 * (step == 0):
+        if not abs(scale * (code - zero) - value) <= 0.501 * scale * (step > 0):
             raise Wrong(f"{given}: {value:g} has code {code}, which stands for {scale * (code - zero):g}: the step is "
-                        f"{step:g}")  # fmt: skip
+                        f"{scale:g}")  # fmt: skip
 
 
 @check

@@ -90,6 +90,14 @@ def codes(x):
     return np.clip(np.rint(np.asarray(x) / scale + zero), 0, 255).astype(np.uint8), scale, zero
 
 
+def codes_with_an_exact_end(x):
+    """Make the scale a little larger, so that neither end is cut off when the zero is rounded."""
+    low, high = min(0.0, x.min().item()), max(0.0, x.max().item())
+    zero = round(-low / (high - low) * 255) if high > low else 0
+    scale = max(-low / zero if zero else 0, high / (255 - zero) if zero < 255 else 0) or 1.0
+    return torch.round(x / scale + zero), scale, zero
+
+
 def sent(gradient, unsent, k):
     due = gradient + unsent
     places = due.abs().argsort()[-k:]
@@ -172,7 +180,8 @@ def by_bands(rows):
     (checks.ratio_error, lambda a, b: np.float64(b[2] * a[1] / a[2] / b[1]) ** (-1 if a[0] == "ms" else 1) - 1),
     (checks.separable_macs, lambda a, b, k, h, w: h * w * k**2 * a * b * (1 / b + 1 / k**2)),  # its division rounds
     (checks.largest_batch, floored), (checks.loss_scale, doubled), (checks.first_gpu_bytes, whole_bytes),
-    (checks.zero_point, codes), (checks.zero_point, lambda x: [codes(x)[0].tolist(), np.float32(codes(x)[1]),
+    (checks.zero_point, codes), (checks.zero_point, codes_with_an_exact_end),
+    (checks.zero_point, lambda x: [codes(x)[0].tolist(), np.float32(codes(x)[1]),
                                                                codes(x)[2]]),
     (checks.send_largest, sent), (checks.send_largest, lambda *g: [part.tolist() for part in sent(*g)]),
     (checks.send_largest, lambda *g: [list(part) for part in sent(*g)]),  # of tensors with one number
