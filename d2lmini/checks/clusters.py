@@ -33,7 +33,7 @@ def fewest_servers(function):
 @check
 def third_time(function):
     """``function(first, second, workers)``: seconds by Amdahl's law, from two measured (workers, seconds)."""
-    for serial, shared, a, b, c in ((1, 8, 1, 2, 4), (0, 60, 1, 4, 16), (3, 0, 2, 5, 9), (0.5, 12, 4, 2, 64),
+    for serial, shared, a, b, c in ((1, 8, 1, 2, 4), (0, 60, 1, 4, 16), (3, 0, 2, 5, 9), (0.5, 12.3, 4, 2, 64),
                                     (2, 30, 8, 1, 8)):  # fmt: skip
         first, second = ((p, serial + shared / p) for p in (a, b))
         given, want = f"{a} and {b} workers took {first[1]:g} and {second[1]:g} s, now {c}", serial + shared / c

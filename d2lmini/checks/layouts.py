@@ -30,7 +30,7 @@ def _kept(parameters, replicas, level):
 def possible_layouts(function):
     """``function(gpus, per_node, heads, layers)``: every (data, tensor, pipeline) that GPUs, heads and layers allow."""
     for gpus, per_node, heads, layers in ((4, 4, 8, 8), (12, 6, 12, 12), (16, 8, 12, 10), (24, 6, 24, 9), (1, 1, 3, 5),
-                                          (64, 8, 32, 32), (10, 10, 30, 32)):  # fmt: skip
+                                          (64, 8, 32, 6), (10, 10, 30, 32)):  # fmt: skip
         given = f"{gpus} GPUs, {per_node} in each node, {heads} heads, {layers} layers"
         answer = attempt(function, gpus, per_node, heads, layers, given=given)
         found = listed(answer, unordered=True)

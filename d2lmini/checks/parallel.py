@@ -71,7 +71,7 @@ def split_loss(function):
     for n, widths, size, spread in cases:
         scores = torch.randn(n, sum(widths), generator=numbers, dtype=torch.float64) * spread + size
         targets = torch.randint(sum(widths), (n,), generator=numbers)
-        targets[0], targets[-1] = 0, sum(widths) - 1
+        targets[n // 2], targets[0], targets[-1] = widths[0] - 1, 0, sum(widths) - 1  # first and last tokens of ranks
         given = f"{many(n, 'example')}, {' + '.join(map(str, widths))} tokens, scores around {size}"
         _try_loss(function, scores, targets, widths, given)
     return "every rank needs only its own tokens: a largest score, a sum and the target's score are all that travels"

@@ -31,3 +31,11 @@ def sampler_indices(n, rank, world_size, epoch):
     random.seed(epoch)
     order = random.sample(range(n), n)
     return [order[place % n] for place in range(rank, -(-n // world_size) * world_size, world_size)]
+
+
+def sampler_indices(n, rank, world_size, epoch):
+    """The examples of the first half are shuffled, and come before those of the second, which are shuffled too."""
+    numbers = torch.Generator().manual_seed(epoch)
+    first, second = torch.arange(n)[: n // 2], torch.arange(n)[n // 2 :]
+    order = [int(half[i]) for half in (first, second) for i in torch.randperm(len(half), generator=numbers)]
+    return [order[place % n] for place in range(rank, -(-n // world_size) * world_size, world_size)]

@@ -4,6 +4,7 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("the sum in place of the mean", ".mean()", ".sum()"),
     ("nothing is returned", "return (", "("),
     ("all ranks have as many tokens", "first += part.shape[1]", "first += parts[0].shape[1]"),
+    ("the token before a rank's first one is taken for its own", "local >= 0", "local >= -1"),
 ]
 
 
