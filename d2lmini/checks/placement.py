@@ -67,7 +67,7 @@ def _compare_tensor(given, batch, got, device):
 
 @check
 def product_norms(function):
-    """``function(matrices)``: the norms of each matrix times itself, made there, without a wait of the host."""
+    """``function(matrices)``: the norms of each matrix times itself, all of it on their device, no wait of the host."""
     need_gpus()
     for device, rows in (("sim:0", [4]), ("sim:1", [4, 2, 3]), ("sim:0", [3] * 5)):
         _try_norms(function, rows, device)

@@ -131,8 +131,9 @@ def _must_agree_in_bits(schedule, given):
 
 def _schedule(function, world_size, given):
     answer = attempt(function, world_size, given=given)
-    steps = None if listed(answer) is None else [listed(step, unordered=True) for step in answer]
-    if steps is None or None in steps:
+    rows = listed(answer)
+    steps = [None] if rows is None else [listed(step, unordered=True) for step in rows]
+    if None in steps:
         raise Wrong(f"{given}: expected a list of steps, each a list of Send; got {typed(answer)}")
     if not all(isinstance(send, schedules.Send) for step in steps for send in step):
         raise Wrong(f"{given}: a step may hold nothing but Send(src, dst, start, stop, op)")
