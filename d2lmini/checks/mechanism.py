@@ -15,6 +15,7 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from itertools import islice
 from numbers import Real
@@ -192,7 +193,8 @@ def number(value):
     """Return the one number that an answer is, whoever made it: Python, NumPy or torch; None where it is no number."""
     if getattr(value, "ndim", None) == 0:
         value = value.item()
-    return value if isinstance(value, Real | Decimal) and not isinstance(value, bool) else None
+    value = Fraction(value) if isinstance(value, Decimal) else value  # which can be compared with any other
+    return value if isinstance(value, Real) and not isinstance(value, bool) else None
 
 
 def listed(value, count=None, unordered=False):

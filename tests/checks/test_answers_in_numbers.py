@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from decimal import Decimal
 from fractions import Fraction
 
 import hypothesis
@@ -194,6 +195,7 @@ def by_bands(rows):
     (checks.zero_bytes, lambda *given: torch.tensor(RIGHT["zero-bytes"](*given), dtype=torch.float32)),
     (checks.scaled_rate, lambda i, n, warm, r, of: torch.tensor(r) * (1 + (n / of - 1) * (i >= warm or i / warm))),
     (checks.bounded_queue, lambda *given: torch.tensor(pace.finish_times(*given))),
+    (checks.fewest_servers, lambda workers: Decimal(workers + 3) // 2),
     (checks.allreduce_bytes, lambda nbytes, devices: np.array([2, 1]) * (devices - 1) * nbytes),
     (checks.allreduce_bytes, lambda nbytes, devices: (times * (devices - 1) * nbytes for times in (2, 1))),
 ])  # fmt: skip
@@ -223,6 +225,8 @@ def test_other_right_answers_pass(check, answer):
     (checks.loss_scale, lambda gradients, largest: doubled([g.float() for g in gradients], largest),
      "largest 448, gradients [14.000000000000002] and zeros: expected 16, got 32"),
     (checks.loss_scale, lambda gradients, largest: "1", "expected the number 32,768, got '1' (str)"),
+    (checks.zero_bytes, lambda *given: Decimal(7200), "3,600 bytes, got 7,200: 2 half rings of 1,800, yours are 4"),
+    (checks.third_time, lambda *given: Decimal("2.5"), "expected 3 s, got 2.5 (Decimal)"),
     (checks.rate_ends, lambda b, *_: b, "expected 2 values (least, most), got 1 (int)"),
     (checks.ratio_error, lambda a, b: "0", "expected the number +0.0294, got '0' (str)"),
     (checks.ring_constants, lambda n, s, t: np.polyfit(s, t, 1), "expected α = 5e-06, got 5e-11"),
