@@ -215,9 +215,7 @@ def reals(answer, count=None):
     return None if found is None or None in found else found
 
 
-def pair(answer):
-    """Return the two numbers that an answer is; None where it is anything else."""
-    return reals(answer, 2)
+pair = partial(reals, count=2)
 
 
 def typed(value):

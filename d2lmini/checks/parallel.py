@@ -1,9 +1,9 @@
 """Checks of the exercises on parallelism: cutting weights and scores, a ring, bytes, and a pipeline."""
 
 import math
+import sys
 from itertools import product
 
-import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -40,26 +40,29 @@ def _mixed(got, width):
 
 
 class _Largest(TorchFunctionMode):
-    """The most real numbers that any tensor used in here has, or any array made of one."""
+    """The most real numbers in one tensor, array or list that is used in here: by torch, or held by any function."""
+
+    most = 0
 
     def __enter__(self):
-        _Array.most = 0
+        sys.setprofile(lambda frame, _, used: self._note(getattr(used, "__self__", used), *frame.f_locals.values()))
         return super().__enter__()
+
+    def __exit__(self, *error):
+        sys.setprofile(None)
+        return super().__exit__(*error)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        tensors = [item for item in (*args, result) if isinstance(item, torch.Tensor) and item.is_floating_point()]
-        _Array.most = max([_Array.most, *(item.numel() for item in tensors)])
-        return result.view(_Array) if isinstance(result, np.ndarray) else result
+        self._note(*args, result)
+        return result
 
-
-class _Array(np.ndarray):
-    """An array that hands its kind on to what is made of it."""
-
-    most, __array_priority__ = 0, 1
-
-    def __array_finalize__(self, _):
-        _Array.most = max(_Array.most, self.size if self.dtype.kind == "f" else 0)
+    def _note(self, *values):
+        for value in values:
+            kind = str(getattr(value, "dtype", ""))
+            count = math.prod(getattr(value, "shape", ())) if "float" in kind else 0
+            count += sum(isinstance(item, float) for item in value) if isinstance(value, list | tuple) else 0
+            self.most = max(self.most, count)
 
 
 @check
@@ -78,8 +81,10 @@ def split_loss(function):
 
 
 def _try_loss(function, scores, targets, widths, given):
+    largest = _Largest()
+
     def watched(*inputs):
-        with _Largest():
+        with largest:
             return function(*inputs)
 
     got = ask(watched, [part.clone() for part in scores.split(widths, 1)], targets, given=given, what="one number")
@@ -87,8 +92,8 @@ def _try_loss(function, scores, targets, widths, given):
     if not math.isclose(got, want, rel_tol=1e-4):  # 32-bit numbers are right too
         told, found = apart(want, got)
         raise Wrong(f"{given}: expected {told}, got {found}{_loss_slip(got, scores, targets, widths)}")
-    if len(widths) > 1 and _Array.most >= scores.numel():
-        raise Wrong(f"{given}: your code used {_Array.most} numbers at once, as many as all ranks' scores together")
+    if len(widths) > 1 and largest.most >= scores.numel():
+        raise Wrong(f"{given}: your code used {largest.most} numbers at once, as many as all ranks' scores together")
 
 
 def _loss_slip(got, scores, targets, widths):
