@@ -5,7 +5,7 @@
 """
 
 from d2lmini.models.alexnet import WIDTHS_2014, alexnet
-from d2lmini.models.bert import Bert, bert_large
+from d2lmini.models.bert import Bert
 from d2lmini.models.gpt2 import GPT2
 from d2lmini.models.lenet import MODELS, LeNet, he, lenet, lenet_params, mlp, softmax_regression
 from d2lmini.models.llama import Llama
@@ -13,6 +13,6 @@ from d2lmini.models.residual import Residual
 from d2lmini.models.resnet import resnet50
 
 __all__ = [
-    "GPT2", "MODELS", "WIDTHS_2014", "Bert", "LeNet", "Llama", "Residual", "alexnet", "bert_large", "he", "lenet",
-    "lenet_params", "mlp", "resnet50", "softmax_regression",
+    "GPT2", "MODELS", "WIDTHS_2014", "Bert", "LeNet", "Llama", "Residual", "alexnet", "he", "lenet", "lenet_params",
+    "mlp", "resnet50", "softmax_regression",
 ]  # fmt: skip

@@ -1,15 +1,13 @@
 import pytest
 import torch
 
-from d2lmini.models import GPT2, Bert, Llama, bert_large
+from d2lmini.models import GPT2, Bert, Llama
 from d2lmini.models.llama import rotate, rotation
 from d2lmini.models.transformer import Attention
 
 
-# What Hugging Face's bert-base-uncased, bert-large-uncased, gpt2 and Llama-3.1-8B have.
-@pytest.mark.parametrize(("make", "count"), [
-    (Bert, 109_482_240), (bert_large, 335_141_888), (GPT2, 124_439_808), (Llama, 8_030_261_248),
-])  # fmt: skip
+# What Hugging Face's bert-base-uncased, gpt2 and Llama-3.1-8B have.
+@pytest.mark.parametrize(("make", "count"), [(Bert, 109_482_240), (GPT2, 124_439_808), (Llama, 8_030_261_248)])
 def test_published_sizes(make, count):
     with torch.device("meta"):
         assert sum(p.numel() for p in make().parameters()) == count
