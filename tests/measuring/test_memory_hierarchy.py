@@ -193,20 +193,6 @@ def test_stream_is_a_triad_of_the_same_bytes_on_one_core(machine):
     assert len({array.data_ptr() for array in seen[0]}) == 3
 
 
-def test_the_two_methods_count_alike(clock, machine):
-    machine()
-    made = clock(lambda name, args: args[-1] * 3 * args[0].nbytes / 20e9)
-
-    def add(func, args, keywords, out):
-        made.now += 3 * out.nbytes / 20e9
-
-    (triad,) = memory_hierarchy.bandwidth([3 * MIB])
-    with Reporting(add):
-        other = memory_hierarchy.stream(3 * MIB)
-    assert other.nbytes == triad.nbytes
-    assert other.bytes_per_s == pytest.approx(triad.bytes_per_s, rel=1e-3)
-
-
 MEASURES = {
     "latency": memory_hierarchy.latency, "bandwidth": memory_hierarchy.bandwidth,
     "stream": lambda sizes: memory_hierarchy.stream(*sizes),
