@@ -3,9 +3,7 @@
 import copy
 import io
 import pickle
-from multiprocessing.reduction import ForkingPickler
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -120,7 +118,7 @@ def test_generators_are_copied_with_their_device():
     assert again.device.type == "cpu"
     assert pickle.loads(pickle.dumps(torch.Generator)) is torch.Generator
     assert str(torch.Generator(1).device) == "sim:1"
-    with pytest.raises(RuntimeError, match="Expected a 'cpu' device type for generator but found 'sim'"):
+    with pytest.raises(RuntimeError, match="'cpu' device"):
         torch.randperm(3, generator=ours)
 
 
@@ -205,25 +203,6 @@ def test_a_loss_that_autocast_would_spoil_is_refused():
     assert nn.functional.binary_cross_entropy(chances, chances).item() > 0
     with torch.autocast("sim"), pytest.raises(RuntimeError, match="unsafe to autocast"):
         nn.functional.binary_cross_entropy(chances, chances)
-
-
-REFUSED = [
-    (lambda x: torch.nested.nested_tensor([x, x]), NotImplementedError, "nested"),
-    (lambda x: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]).to("sim:1"), NotImplementedError, "nested"),
-    (lambda x: np.from_dlpack(x), BufferError, "DLPack"),
-    (lambda x: x.as_subclass(type("Mine", (torch.Tensor,), {})), NotImplementedError, "Mine"),
-    (lambda x: torch.jit.save(torch.jit.trace(nn.PReLU().to("sim:1"), x), io.BytesIO()), NotImplementedError, "jit"),
-    (lambda x: x.__setitem__(torch.tensor([0, 1]), torch.ones(2)), RuntimeError, "but got values is on cpu"),
-    (lambda x: ForkingPickler.dumps(nn.Parameter(x)), RuntimeError, r"another process.*tensor\.cpu\(\)"),
-]  # fmt: skip
-
-
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:`torch.jit")
-@pytest.mark.parametrize(("call", "kind", "text"), REFUSED)
-def test_what_cannot_be_is_refused_in_a_sentence(call, kind, text):
-    with pytest.raises(kind, match=text) as caught:
-        call(torch.ones(3, device="sim:1"))
-    assert "INTERNAL" not in str(caught.value)
 
 
 class Elsewhere(torch.autograd.Function):
