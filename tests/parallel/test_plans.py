@@ -134,13 +134,6 @@ def test_messages_end_where_each_batch_waits_for_the_one_before(monkeypatch, sch
     assert left_waiting(ranks) == [[]] * stages
 
 
-def test_messages_that_cross_one_by_one_never_end():
-    alone = [[("send", 1)], [("recv", 1)]], [[("send", 0)], [("recv", 0)]]
-    assert left_waiting(alone) == [list(rank) for rank in alone]
-    together = [[("send", 1), ("recv", 1)]], [[("send", 0)], [("recv", 0)]]
-    assert left_waiting(together) == [[], []]
-
-
 # -- asynchronous updates --------------------------------------------------------------------------------------------
 
 

@@ -63,14 +63,6 @@ def test_an_empty_trace(clock):
     trace.draw(Figure().subplots())
 
 
-def test_bytes_of_every_wire_a_copy_crosses(clock):
-    with clock.trace() as trace:
-        clock.copy(None, 0, 100, True, False)
-        clock.copy(None, 0, 10, False, True)
-        clock.copy(0, 1, 7, False, False)
-    assert trace.link_bytes() == {"PCIe gpu0 in": 110, "PCIe gpu0 out": 7, "PCIe gpu1 in": 7}
-
-
 def test_work_of_the_host_and_beside_it_is_told_from_waiting(clock, tmp_path):
     with clock.trace() as trace:
         clock.advance(1e-6, "reading")
