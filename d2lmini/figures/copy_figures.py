@@ -71,8 +71,8 @@ def _sizes_along(ax, firsts, lasts):
 
 
 def _values_along(ax):
-    """Mark the other axis at powers of ten, and at 2 and 5 times them where it spans no more than two."""
+    """Mark the other axis at powers of ten, and at 2 and 5 times them where it spans no more than three."""
     low, high = ax.get_ylim()
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high <= 200 * low else (1,)))
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high <= 1000 * low else (1,)))
     ax.yaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))

@@ -61,6 +61,10 @@ window.book = (() => {
     return [...labels, ...tables, ...brokenWords()];
   };
 
+  // Code whose lines end beyond their box.
+  const cutOff = () => [...article().querySelectorAll(".cell_input pre")]
+    .filter(pre => pre.scrollWidth > pre.clientWidth).map(pre => pre.textContent.slice(0, 60));
+
   // Words of a table that go on in the next line without a sign.
   const brokenWords = () => [...article().querySelectorAll("table :is(td, th)")].flatMap(cell => {
     const found = [], texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), range = document.createRange();
@@ -140,5 +144,5 @@ window.book = (() => {
       if (element.closest("article") && !element.textContent.trim() && !element.querySelector("*")) element.remove();
   };
 
-  return { unfold, faults, tooSmall, tooWide, lost, controls, reach, moved, darkGrounds, look, keepOneOfEachLook };
+  return { unfold, faults, tooSmall, tooWide, cutOff, lost, controls, reach, moved, darkGrounds, look, keepOneOfEachLook };
 })();

@@ -8,6 +8,7 @@ from browsing import DESKTOP, PAGES
 
 PAPER = (718, 1000)  # A4 less its margins, in CSS pixels
 PHONE, SMALL_PHONE = (390, 844), (320, 640)
+LAPTOP = (1200, 900)  # the narrowest with both columns beside the page
 # What neither is nor holds a heading is not laid out, so that the PDF has few pages to draw.
 ONLY_HEADINGS = "article :not(:has(h1, h2, h3), h1, h2, h3, :is(h1, h2, h3) *) { display: none !important }"
 TITLES = "all => all.map(h => h.textContent.replace(h.querySelector('.headerlink')?.textContent, ''))"
@@ -75,6 +76,11 @@ def test_it_is_in_order_and_fits_on_a_phone(visit):
         assert width <= size[0], f"scrolls sideways on a screen {size[0]} wide"
         assert visit.ask("tooSmall") == [], "text under 14 px"
     assert visit.ask("tooWide") == []
+
+
+def test_no_line_of_code_is_cut_off_on_a_laptop(visit):
+    visit.resize(LAPTOP)
+    assert visit.ask("cutOff") == []
 
 
 def hard_to_read(visit):

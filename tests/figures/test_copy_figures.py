@@ -44,6 +44,11 @@ def test_rates_are_bytes_by_seconds_with_their_names(copies):
     assert sum(bool(re.fullmatch("[0-9.]+", label)) for label in labels(ax.yaxis)) > 1
 
 
+def test_rates_of_two_and_a_half_powers_of_ten_can_be_read_off():
+    (ax,) = copy_figures.rates({"": ([2**10, 2**20, 2**26], [2**10 / 0.3e9, 2**20 / 30e9, 2**26 / 7e9])}).axes
+    assert {"0.5", "1", "2", "5", "10", "20"} <= set(labels(ax.yaxis))
+
+
 def test_residuals_stand_below_the_line(copies):
     line = line_fit.fit(copies.sizes, [t * (1.1 if n == 2**12 else 1) for n, t in zip(copies.sizes, copies.seconds)])
     top, below = copy_figures.line_and_residuals(copies, line).axes
