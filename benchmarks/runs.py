@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 
 import stacks
 import torch
+from bert import Bert
 from networks import GNMT, SSD300, TransformerXL, efficientnet, resnext101, vgg16
 from stacks import PRECISIONS, STACKS, Stack, card
 from torch.nn.functional import cross_entropy
@@ -18,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from d2lmini import sim
 from d2lmini.hardware import GPUS, MACHINES, build, cluster, collective_costs
 from d2lmini.hardware.catalog import host_link, nvlink
-from d2lmini.models import GPT2, WIDTHS_2014, Bert, Llama, alexnet, resnet50
+from d2lmini.models import GPT2, WIDTHS_2014, Llama, alexnet, resnet50
 
 __all__ = ["STACKS", "Run", "card", "one_gpu", "read", "simulate"]
 

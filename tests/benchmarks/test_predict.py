@@ -9,6 +9,7 @@ import pytest
 import runs
 import stacks
 import torch
+from bert import Bert
 from networks import TransformerXL, efficientnet, resnet56, resnext101, vgg16
 
 from d2lmini.hardware import MACHINES, cluster, collective_costs
@@ -276,7 +277,7 @@ def test_gradients_hidden_behind_backward_cost_nothing():
     (partial(resnet50, depths=(3, 4, 23, 3)), 44_549_160), (resnet56, 855_770), (vgg16, 138_357_544),
     (resnext101, 44_177_704), (partial(resnext101, squeeze=True), 48_955_416), (efficientnet, 5_288_548),
     (partial(efficientnet, 1.4, 1.8), 19_341_616), (partial(GPT2, width=1600, layers=48, heads=25), 1_557_611_200),
-    (runs.BERT_LARGE, 335_141_888),
+    (Bert, 109_482_240), (runs.BERT_LARGE, 335_141_888),
 ])  # fmt: skip
 def test_networks_have_their_published_parameters(make, count):
     with torch.device("meta"):
@@ -299,6 +300,17 @@ def test_transformer_xl_scores_rare_words_in_their_groups_and_trains_all_it_has(
     assert model.loss(out * 0).item() == pytest.approx(sum(map(math.log, (20_000, 20_000, 160_000, 67_735))))
     model.loss(out).backward()
     assert all(p.grad is not None for p in model.parameters())
+
+
+def test_bert_reads_the_whole_sequence():
+    torch.manual_seed(0)
+    model = Bert(16, 2, 2, 11, 8).eval()
+    tokens = torch.randint(11, (1, 8))
+    other = tokens.clone()
+    other[0, 7] = (other[0, 7] + 1) % 11
+    x, first = model(tokens)
+    assert (x.shape, first.shape) == ((1, 8, 16), (1, 16))
+    assert not torch.allclose(x[0, 0], model(other)[0][0, 0])
 
 
 def test_resnet56_does_its_published_arithmetic():
