@@ -1,7 +1,7 @@
 """Collectives over tensors: against torch on inputs that betray misrouting, and the ledger against the schedule."""
 
 import math
-from itertools import pairwise, permutations
+from itertools import permutations
 
 import pytest
 import torch
@@ -223,15 +223,6 @@ def test_ledger_lists_the_schedules_messages(switched, algorithm, world_size):
         assert message.link == f"NVLink gpu{message.src} out + NVLink gpu{message.dst} in"
         assert 0 < message.start < message.end <= ledger.seconds * (1 + 1e-9)
     assert ledger.clock == "8xH200"
-
-
-def test_messages_of_a_step_run_at_the_same_time_and_steps_follow(switched):
-    ledger = run_on(switched, 8 * 10**6, "ring")
-    steps = [[m for m in ledger.messages if m.step == step] for step in range(ledger.steps)]
-    for sends, later in pairwise(steps):
-        assert len({(m.start, m.end) for m in sends}) == 1
-        assert sends[0].end <= later[0].start
-    assert ledger.sent() == [2 * 7 * 4 * 10**6] * 8
 
 
 def test_launching_each_message_costs_the_host(switched):

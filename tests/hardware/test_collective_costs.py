@@ -119,11 +119,6 @@ def test_where_no_ring_follows_the_links_all_goes_over_pcie():
     assert (ranks.inside, ranks.bytes_per_s) == ("PCIe", payload_bytes_per_s(DGX1.host_link) / 2)
 
 
-def test_rings_over_nodes_share_all_adapters():
-    ranks = group(cluster(A100, 2), 16)
-    assert ranks.bytes_per_s == 8 * payload_bytes_per_s(A100.network) < group(A100, 8).bytes_per_s
-
-
 @pytest.mark.parametrize("gpus", [(0, 1), (5, 2), (9, 8), (14, 11)])
 def test_any_two_gpus_of_a_node_with_a_switch_are_as_the_first_two(gpus):
     assert seconds("all_reduce", cluster(A100, 2), gpus, MIB) == seconds("all_reduce", A100, 2, MIB)

@@ -11,19 +11,12 @@ V100, A100, GTX = GPUS["V100-SXM2-16GB"], GPUS["A100-SXM4-40GB"], GPUS["GTX 980"
 KINDS = [*costs.ARITHMETIC, *costs.MEMORY]
 
 
-def test_arithmetic_decides_when_there_is_much_of_it():
-    expected = costs.KERNEL_S + 1 / shares(V100).arithmetic
-    assert operation_seconds(15.7e12, 1, V100, "gemm") == pytest.approx(expected)
-
-
-def test_traffic_decides_when_there_is_little_arithmetic():
-    for kind, share in (("pointwise", shares(V100).stream), ("gemm", shares(V100).traffic)):
-        assert operation_seconds(1, 898.6e9, V100, kind) == pytest.approx(costs.KERNEL_S + 1 / share)
-
-
-def test_arithmetic_and_traffic_overlap():
-    both = operation_seconds(15.7e12, 898.6e9, V100, "gemm")
-    assert both == max(operation_seconds(15.7e12, 0, V100, "gemm"), operation_seconds(0, 898.6e9, V100, "gemm"))
+def test_the_longer_of_arithmetic_and_traffic_decides():
+    flops, nbytes, share = 15.7e12, 898.6e9, shares(V100)  # of a second each, at peak
+    for kind, work, seconds in (("gemm", (flops, 1), 1 / share.arithmetic), ("gemm", (1, nbytes), 1 / share.traffic),
+                                ("pointwise", (1, nbytes), 1 / share.stream),
+                                ("gemm", (flops, nbytes), max(1 / share.arithmetic, 1 / share.traffic))):  # fmt: skip
+        assert operation_seconds(*work, V100, kind) == pytest.approx(costs.KERNEL_S + seconds)
 
 
 @pytest.mark.parametrize("kind", KINDS)
