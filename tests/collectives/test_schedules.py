@@ -4,7 +4,6 @@ import math
 from collections import Counter
 
 import pytest
-import torch
 
 from d2lmini.collectives import schedules
 from d2lmini.collectives.schedules import Schedule, Send, check, messages
