@@ -162,7 +162,7 @@ def _link(row):
     reduces = re.sub(r"[^a-z]", "", row["network"].lower()) == "allreduce"
     rings = "ring" if node and reduces and gpus > 16 and "HF cluster" in row["system"] else None
     seconds = _collective_seconds(gpu, row["network"], "float", gpus, nbytes, node, rings)
-    why = "Amazon's tuner has it for 32 to 128 GPUs and 256 MB" if gpus <= 128 else "the row alone suggests"
+    why = "Amazon's tuner has it for 32 and 64 GPUs and 256 MB" if gpus <= 64 else "the row alone suggests"
     tuned = rings and f"NCCL's rings, as {why}"
     nodes = f"nodes are {node or runs.machine(gpu, gpus, most=8).node.name}" if gpus > 8 else None
     assumed = "; ".join(filter(None, (assumed, nodes, tuned))) or None
@@ -204,19 +204,20 @@ def show(rows, results):
             cost.name, *told))  # fmt: skip
     for name, pairs in ratios(rows, results).items():
         if pairs:
-            off = [abs(simulated / published - 1) for published, simulated in pairs]
+            off = [abs(simulated / published - 1) for _, published, simulated in pairs]
             print(f"ratio, {name:38} {len(pairs):5} {'':6} {statistics.median(off):7.1%} {max(off):7.1%}")
 
 
 def ratios(rows, results):
-    """Return name → [(published, simulated)]: quotients of two runs of one system that differ in one thing."""
+    """Return name → [(row, published, simulated)]: a row's quotients by a run that differs from it in one thing."""
     known = [(row, result) for row, result in zip(rows, results) if result["error"] is not None and "network" in row]
     found = {"more GPUs to 1": [], "16 bits to 32": [], "batch to 1": []}
     for row, result in known:
         for other, base in known:
             name = _differs(row, other)
             if name:
-                found[name].append((result["published"] / base["published"], result["simulated"] / base["simulated"]))
+                quotients = [result[key] / base[key] for key in ("published", "simulated")]
+                found[name].append((row, *quotients))
     return found
 
 

@@ -75,7 +75,7 @@ _NANO = Stack("PyTorch 2.0, torch.compile", "compiled", "its README, train.py", 
               batches={("GPT-2 124M", "bf16"): {0: 12}})
 STACKS = {
     "DeepLearningExamples": Stack(
-        "PyTorch 1.8, NGC container of 2021", "eager, 2021",
+        "PyTorch, NGC containers of 2020 and 2021", "eager, 2021",
         "PyTorch/Classification/ConvNets/configs.yml: batches, nhwc with AMP, made-up pictures",
         batches=_NVIDIA_BATCHES, hosts={"A100": "eager, 2021, DGX A100"},
     ),

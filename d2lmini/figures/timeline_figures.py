@@ -1,6 +1,7 @@
 """Timelines on simulated GPUs, under one another and to one scale, with a legend."""
 
 import copy
+import re
 from collections import Counter
 
 import torch
@@ -31,7 +32,8 @@ def show_traces(traces, alt):
     """Show traces, given as {title: `Trace`}, under one another and to one scale, each title with the trace's time.
 
     A row is named after its GPU, that of another stream than the first "2nd stream" and so on: those that have work are
-    counted. alt: what the figure shows, for those who do not see it.
+    counted. The hosts of simulated ranks are named after the ranks' GPUs. alt: what the figure shows, for those who do
+    not see it.
     """
     figure = _drawn(traces)
     for panel in figure.axes:
@@ -81,4 +83,7 @@ def _short(rows):
         streams[place] += bool(found) and number != "0"
         n = streams[place] + 1
         names.append(place if n == 1 else f"{place} {_ORDINALS.get(n, f'{n}th')} stream")
-    return names
+    if "host" in rows:
+        return names
+    # Without a first thread the others are those of ranks, numbered from 1, and GPUs are numbered from 0.
+    return [re.sub(r"^host thread (\d+)$", lambda found: f"host of gpu{int(found[1]) - 1}", name) for name in names]

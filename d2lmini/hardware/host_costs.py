@@ -29,9 +29,9 @@ class HostCost:
 HOST_COSTS = {cost.name: cost for cost in (
     HostCost("eager", 25e-6, 12e-6, 10e-6, 59e-6,
              "assumed between the ends: a plain function's call at the low one; at the high one ResNet-50 inference in "
-             "PyTorch 1.8 on a V100 of a DGX-1, 10.3 ms for 174 operations whatever the batch of 1 to 4; between "
-             "them SAM 2 on an A6000 with PyTorch 2.6, 53.7 ms for 1,185 launches (github.com/facebookresearch/sam2, "
-             "issue 768)"),
+             "PyTorch 1.9.0a0 (container pytorch-21.03) on a V100 of a DGX-1, 10.3 ms for 174 operations and all else "
+             "in a step, whatever the batch of 1 to 4; between them SAM 2 on an A6000 with PyTorch 2.6, 53.7 ms for "
+             "1,185 launches (github.com/facebookresearch/sam2, issue 768)"),
     HostCost("eager, 2021", 55e-6, 25e-6, 45e-6, 59e-6,
              "fitted on the same rows of NVIDIA DeepLearningExamples, container pytorch-21.03, with the loss and its "
              "report counted as operations; backward assumed: no Python, no module"),

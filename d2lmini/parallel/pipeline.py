@@ -84,8 +84,8 @@ def run_stage(stage, order, batches, loss, like):
     """Run one step of this rank's stage; return the losses, on the last.
 
     order: the schedule's, for this rank. batches: the first stage's inputs,
-    one a micro-batch. loss(output, i): the last stage's. like: a tensor as
-    one that travels. Gradients add up in the stage's parameters.
+    one for each micro-batch. loss(output, i): the last stage's. like: a
+    tensor as one that travels. Gradients add up in the stage's parameters.
     """
     rank, last = dist.get_rank(), dist.get_world_size() - 1
     kept, losses, leaving = {}, [], (None, -1)

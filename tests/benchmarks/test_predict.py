@@ -261,8 +261,8 @@ def test_ratios_compare_runs_that_differ_in_one_thing():
     names = ("network", "count", "precision", "batch", "value")
     rows = [RUN | dict(zip(names, row)) for row in told]
     results = [{"published": float(row["value"]), "simulated": 2 * float(row["value"]), "error": 1} for row in rows]
-    assert predict.ratios(rows, results) == {"more GPUs to 1": [(8, 8)], "16 bits to 32": [(3, 3)],
-                                             "batch to 1": [(2, 2)]}  # fmt: skip
+    assert predict.ratios(rows, results) == {"more GPUs to 1": [(rows[1], 8, 8)], "16 bits to 32": [(rows[3], 3, 3)],
+                                             "batch to 1": [(rows[5], 2, 2)]}  # fmt: skip
 
 
 def test_gradients_hidden_behind_backward_cost_nothing():

@@ -61,9 +61,9 @@ window.book = (() => {
     return [...labels, ...tables, ...brokenWords()];
   };
 
-  // Code whose lines end beyond their box.
-  const cutOff = () => [...article().querySelectorAll(".cell_input pre")]
-    .filter(pre => pre.scrollWidth > pre.clientWidth).map(pre => pre.textContent.slice(0, 60));
+  // Code and tables of results that end beyond their box.
+  const cutOff = () => [...article().querySelectorAll(".cell_input pre, .cell_output .text_html:has(> table)")]
+    .filter(box => box.scrollWidth > box.clientWidth).map(box => box.textContent.trim().slice(0, 60));
 
   // Words of a table that go on in the next line without a sign.
   const brokenWords = () => [...article().querySelectorAll("table :is(td, th)")].flatMap(cell => {

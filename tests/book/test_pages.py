@@ -78,7 +78,7 @@ def test_it_is_in_order_and_fits_on_a_phone(visit):
     assert visit.ask("tooWide") == []
 
 
-def test_no_line_of_code_is_cut_off_on_a_laptop(visit):
+def test_no_code_and_no_table_is_cut_off_on_a_laptop(visit):
     visit.resize(LAPTOP)
     assert visit.ask("cutOff") == []
 

@@ -122,3 +122,14 @@ def test_streams_are_counted_by_what_they_did(shown):
     names = [label.get_text() for label in shown[0][0].axes[0].get_yticklabels()]
     streams = ["gpu0 2nd stream", "gpu1", "gpu1 2nd stream", "gpu1 3rd stream", "gpu1 4th stream"]
     assert names == ["host", *streams]
+
+
+def test_the_hosts_of_ranks_are_named_after_their_gpus(monkeypatch):
+    shown = []
+    monkeypatch.setattr(timeline_figures.plots, "show", lambda *call: shown.append(call))
+    sim.enable(2)
+    with sim.trace() as trace:
+        sim.spawn(lambda rank: torch.ones(4, device="sim").sum(), nprocs=2)
+    timeline_figures.show_traces({"all": timeline_figures.part(trace, trace.begin_s, links=False)}, "")
+    names = [label.get_text() for label in shown[0][0].axes[0].get_yticklabels()]
+    assert names == ["host of gpu0", "host of gpu1", "gpu0", "gpu1"]

@@ -102,6 +102,21 @@ def test_a_compiled_function_is_fused_on_an_eager_machine():
     assert max(name.count("+") for name in ours) >= 1
 
 
+def test_inductor_takes_average_pools_apart_and_the_clock_does_not():
+    from torch._inductor.lowering import fallbacks, lowerings
+
+    gradient = torch.ops.aten.avg_pool2d_backward.default
+    assert gradient in lowerings.keys() - fallbacks
+
+    def step():
+        y = x.relu()
+        nn.functional.avg_pool2d(y, 2).backward(grad)
+        return y
+
+    x, grad = ones(8, 4, 16, 16).requires_grad_(), ones(8, 4, 8, 8)
+    assert [name for name, _ in kernels(step)][-2:] == ["avg_pool2d_backward", "threshold_backward"]
+
+
 class ByHand(nn.Module):
     """GELU as nanoGPT wrote it: eight operations."""
 

@@ -8,9 +8,9 @@ optimizers keep their kernels. Operations come one by one here, so a kernel take
 stream and reads what it read or wrote.
 
 A kernel reads a tensor once, and none that it wrote. What it consumes itself it does not write, unless another kernel
-reads it later, as backward reads what autograd kept: then that one is charged with the writing. A compiler can do more:
-compute such a tensor again, or fuse beyond a product that stands in between; a step is priced too high by that. It is
-priced too low where only a copy or a collective reads what a kernel consumed itself.
+reads it later, as backward reads what autograd kept: then that one is charged with the writing. Inductor also takes
+average pools apart, and a compiler can compute such a tensor again, or fuse beyond a product that stands in between; a
+step is priced too high by that. It is priced too low where only a copy or a collective reads what a kernel consumed.
 """
 
 import torch
