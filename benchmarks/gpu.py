@@ -43,10 +43,10 @@ try:
 
     from d2lmini import sim, timing
     from d2lmini.devices import cpu, processor
+    from d2lmini.distributed.errors import first_line
     from d2lmini.hardware.catalog import host_link
     from d2lmini.hardware.gpus import GPUS
     from d2lmini.timing import human
-    from d2lmini.trainer.errors import first_line
 except ModuleNotFoundError as absent:
     sys.exit(missing(absent))
 

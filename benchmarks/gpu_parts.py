@@ -16,10 +16,10 @@ from d2lmini import sim
 from d2lmini.collectives import on_devices
 from d2lmini.collectives.cost_model import busbw
 from d2lmini.data.datasets import Batches, load_data_digits
+from d2lmini.distributed.errors import first_line
 from d2lmini.measuring import transfers
 from d2lmini.models.lenet import LeNet
 from d2lmini.timing import Measurement, Timer, measure, take_turns
-from d2lmini.trainer.errors import first_line
 from d2lmini.trainer.trainer import Trainer
 
 WARMUP = 3  # epochs: with CUDA graphs a size of batch is compiled in the first, recorded in the second, then replayed

@@ -5,10 +5,10 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, number, typed
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, number, reals, typed
 
 SIZES = (([8, 8, 8], 16), ([400, 40, 4000, 40], 4000), ([5, 3, 4, 8, 1], 8), ([7], 10), ([7], 3), ([9, 9, 2, 9], 4),
-         ([1] * 5, 100), ([], 10))  # fmt: skip
+         ([1] * 5, 100), ([], 10), ([9, 0], 4))  # fmt: skip
 
 
 @check
@@ -37,11 +37,8 @@ def _plan(sizes, limit):
 def _buckets(answer):
     """Return the answer as lists of numbers, whoever made lists and numbers; None where it is something else."""
     rows = listed(answer)
-    lists = [None] if rows is None else [listed(row) for row in rows]
-    if None in lists:
-        return None
-    buckets = [[number(place) for place in places] for places in lists]
-    return None if any(None in bucket for bucket in buckets) else buckets
+    buckets = [None] if rows is None else [reals(row) for row in rows]
+    return None if None in buckets else buckets
 
 
 def _slip(got, sizes, limit):

@@ -2,18 +2,15 @@
 
 import math
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, check, expected, listed, many, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, check, expected, many, number, pair
 
 
 @check
 def node_bytes(function):
     """``function(nbytes, nodes, per_node)``: bytes that leave a node in a flat ring, and with two levels."""
     for nbytes, nodes, each in ((4800, 2, 2), (4800, 4, 8), (1200, 3, 4), (960, 1, 8), (960, 5, 1), (1, 2, 1)):
-        given, ranks = f"{nbytes} bytes, {many(nodes, 'node')} of {each}", nodes * each
-        answer = attempt(function, nbytes, nodes, each, given=given)
-        got = list(map(number, listed(answer) or []))
-        if len(got) != 2 or None in got:
-            raise Wrong(f"{given}: expected two numbers (flat, two levels), got {typed(answer)}")
+        given, ranks = f"{many(nbytes, 'byte')}, {many(nodes, 'node')} of {each}", nodes * each
+        got = ask(function, nbytes, nodes, each, given=given, what="two numbers (flat, two levels)", read=pair)
         flat = 2 * (ranks - 1) / ranks * nbytes if nodes > 1 else 0
         for what, value, want in zip(("the flat ring", "two levels"), got, (flat, 2 * (nodes - 1) / nodes * nbytes)):
             if not math.isclose(value, want, rel_tol=1e-9, abs_tol=1e-9):
@@ -36,7 +33,7 @@ def fewest_servers(function):
 @check
 def third_time(function):
     """``function(first, second, workers)``: seconds by Amdahl's law, from two measured (workers, seconds)."""
-    for serial, shared, a, b, c in ((1, 8, 1, 2, 4), (0, 60, 1, 4, 16), (3, 0, 2, 5, 9), (0.5, 12, 4, 2, 64),
+    for serial, shared, a, b, c in ((1, 8, 1, 2, 4), (0, 60, 1, 4, 16), (3, 0, 2, 5, 9), (0.5, 12.3, 4, 2, 64),
                                     (2, 30, 8, 1, 8)):  # fmt: skip
         first, second = ((p, serial + shared / p) for p in (a, b))
         given, want = f"{a} and {b} workers took {first[1]:g} and {second[1]:g} s, now {c}", serial + shared / c

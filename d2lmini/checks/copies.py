@@ -6,12 +6,12 @@ it, and the host runs ahead of the GPU: only then is it seen who forgot to wait.
 """
 
 import contextlib
-from collections.abc import Iterator
+from itertools import islice
 
 import torch
 
 from d2lmini import sim
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, need_gpus, number, typed
+from d2lmini.checks.mechanism import Wrong, ask, attempt, brief, check, listed, many, need_gpus, pair
 from d2lmini.checks.traced import Watch, attempt_traced
 from d2lmini.hardware import machines
 
@@ -33,7 +33,7 @@ def pack(function):
         for name, wanted in shapes.items():
             flat = torch.arange(1.0, 1 + sum(map(_count, wanted))).split([_count(shape) for shape in wanted])
             _try_pack(function, name, [piece.reshape(shape) for piece, shape in zip(flat, wanted)], "sim:0")
-        turned = [torch.arange(6.0).view(2, 3).T, torch.ones(2)]
+        turned = [torch.arange(6.0, dtype=torch.float64).view(2, 3).T / 3, torch.ones(2, dtype=torch.float64)]
         _try_pack(function, "2 tensors, the first one transposed", turned, "sim:1")
         _try_pack(function, "2 tensors of integers", [torch.arange(6).view(2, 3), torch.tensor([2**53 + 1])], "sim:0")
     return "every tensor arrived in its shape, and there was one copy from the host, however many tensors"
@@ -45,12 +45,7 @@ def _count(shape):
 
 def _try_pack(function, name, tensors, device):
     given, device = f"{name}, to {device}", torch.device(device)
-
-    def run(tensors):
-        got = function(tensors, device)
-        return list(got) if isinstance(got, Iterator) else got
-
-    got, spans = attempt_traced(run, tensors, given=given)
+    got, spans = attempt_traced(lambda tensors: function(tensors, device), tensors, given=given)
     arrived = listed(got)
     if arrived is None or len(arrived) != len(tensors):
         raise Wrong(f"{given}: expected a list of {many(len(tensors), 'tensor')}, got {brief(got)}")
@@ -80,25 +75,25 @@ def prefetch(function):
     there after it.
     """
     with _slow_gpus():
-        for count in (0, 1, 2, 8):
-            _try_prefetch(function, count)
+        for count, device in ((0, "sim:0"), (1, "sim:0"), (2, "sim:0"), (8, "sim:0"), (3, "sim:1")):
+            _try_prefetch(function, count, torch.device(device))
     return "the batches come in order, each copied in a second stream while one before it is in use"
 
 
-def _try_prefetch(function, count):
-    given = f"{count} batch{'' if count == 1 else 'es'}"
+def _try_prefetch(function, count, device):
+    given = many(count, "batch", "es") + " to sim:1, while sim:0 is the current device" * device.index
     rows = [ROWS // 2 if i + 1 == count > 1 else ROWS for i in range(count)]  # the last is smaller, as it often is
     batches = [(torch.rand(n, FEATURES) + i).pin_memory() for i, n in enumerate(rows)]
-    weight = torch.ones(FEATURES, OUTPUTS, device="sim:0")
-    torch.sim.synchronize()
-    before = torch.sim.current_stream()
+    weight = torch.ones(FEATURES, OUTPUTS, device=device)
+    torch.sim.synchronize(device)
+    before = torch.sim.current_stream(device)
 
     def watched(batches):
         with sim.trace() as trace:
             watch = Watch(trace, before)
             with watch.told(type(weight)):
-                for batch in function(batches, weight.device):
-                    if not isinstance(batch, torch.Tensor) or batch.device != weight.device:
+                for batch in islice(function(batches, device), len(batches) + 1):
+                    if not isinstance(batch, torch.Tensor) or batch.device != device:
                         return watch, brief(batch)
                     watch.yielded(batch)
                     for _ in range(PRODUCTS):
@@ -106,11 +101,10 @@ def _try_prefetch(function, count):
         return watch, None
 
     watch, stray = attempt(watched, batches, given=given)
-    if torch.sim.current_stream() != before:
-        torch.sim.set_stream(before)
+    if torch.sim.current_stream(device) != before:
         raise Wrong(f"{given}: your code left another stream current; use `with module.stream(...)` around the copy")
     if stray:
-        raise Wrong(f"{given}: batch {len(watch.seen)} should be on sim:0, got {stray}")
+        raise Wrong(f"{given}: batch {len(watch.seen)} should be on {device}, got {stray}")
     _compare_batches(given, batches, watch.seen)
     _judge_times(given, watch)
 
@@ -162,8 +156,8 @@ def _judge_memory(given, watch, i, in_use):
 @check
 def fit_line(function):
     """``function(sizes, seconds)``: (alpha, beta) of seconds = alpha + sizes ÷ beta, where small sizes count too."""
-    sizes = [2**k for k in range(10, 29)]
-    for alpha, beta in ((1e-5, 1e10), (1e-3, 1e8), (2e-6, 3e11)):
+    for alpha, beta, least in ((1e-5, 1e10, 1024), (1e-3, 1e8, 1024), (2e-6, 3e11, 1500)):
+        sizes = [least * 2**k for k in range(19)]
         exact = [alpha + n / beta for n in sizes]
         _try_fit(function, "exact times", sizes, exact, alpha, beta, 1e-4)
         for sign in (1, -1):  # by multiples of the golden ratio: as if by chance, and the same in each run
@@ -178,11 +172,8 @@ def fit_line(function):
 
 def _try_fit(function, name, sizes, seconds, alpha, beta, tolerance):
     given = f"{name} made with alpha = {alpha:g} s, beta = {beta:g} bytes/s"
-    got = attempt(function, list(sizes), list(seconds), given=given)
-    pair = [number(value) for value in listed(got) or []]
-    if len(pair) != 2 or None in pair:
-        raise Wrong(f"{given}: expected the pair (alpha, beta), got {typed(got)}")
-    for what, unit, want, found in zip(("alpha", "beta"), ("s", "bytes/s"), (alpha, beta), map(float, pair)):
+    both = ask(function, list(sizes), list(seconds), given=given, what="the pair (alpha, beta)", read=pair)
+    for what, unit, want, found in zip(("alpha", "beta"), ("s", "bytes/s"), (alpha, beta), map(float, both)):
         if not abs(found - want) <= tolerance * want:
             raise Wrong(f"{given}: expected {what} = {want:g} {unit} within {tolerance:.2%}, got {found:g}")
 
@@ -195,5 +186,5 @@ def _slow_gpus():
     """
     need_gpus(clock=False)
     slow = machines.build(torch.sim.device_count(), "GTX 580", "PCIe3-x16")
-    with sim.use_clock(sim.Clock(slow, way="compiled")):
+    with sim.use_clock(sim.Clock(slow, way="compiled")), torch.sim.device(0):
         yield

@@ -1,10 +1,12 @@
 """Checks of the exercises on the memory hierarchy: what a chase follows, bytes in flight, the lower of two roofs."""
 
+import contextlib
 import math
 import random
 from collections import Counter
+from functools import partial
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, listed, many, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, brief, check, many, number, reals, typed
 
 # Of a fair choice of one of the 24 cycles through 5 places, chi-squared is above LIMIT once in a million times;
 # shuffling by exchanges with any place, which is not fair, comes to about 170.
@@ -22,7 +24,8 @@ def random_cycle(function):
             if got != _successors(function, n, random.Random(seed), given):
                 raise Wrong(f"{given}: a second call gave another cycle: draw all random numbers from rng")
     rng = random.Random(0)
-    seen = Counter(tuple(_successors(function, 5, rng, "n = 5")) for _ in range(DRAWS))
+    with contextlib.redirect_stdout(None):  # what the reader's code prints was seen above
+        seen = Counter(tuple(_successors(function, 5, rng, "n = 5")) for _ in range(DRAWS))
     if len(seen) < 24:
         raise Wrong(f"n = 5: there are 24 cycles, {DRAWS} calls gave {len(seen)} of them: draw from rng")
     fair = DRAWS / 24
@@ -33,11 +36,8 @@ def random_cycle(function):
 
 
 def _successors(function, n, rng, given):
-    got = attempt(lambda: function(n, rng), given=given)
-    places = [number(place) for place in listed(got) or [None]]
-    if None in places:
-        raise Wrong(f"{given}: expected a list of {n} places, got {typed(got)}")
-    return places
+    what = f"a list of {many(n, 'place')}"
+    return ask(lambda: function(n, rng), given=given, what=what, read=partial(reals, count=n))
 
 
 def _check_cycle(given, n, successors):
@@ -59,12 +59,11 @@ def lines_in_flight(function):
              (*exact, 128, 64), (3 * 2.0**30, 2.0**-23, 128, 3), (2.0**36 + 2.0**20, 2.0**-23, 128, 65)]  # fmt: skip
     for bytes_per_s, latency_s, line, want in cases:
         given = f"{bytes_per_s / 1e9:g} GB/s, {latency_s * 1e9:g} ns, lines of {line} bytes"
-        got = attempt(function, bytes_per_s, latency_s, line, given=given)
-        lines = number(got)
-        if lines is None or not math.isfinite(lines) or lines != int(lines):
-            raise Wrong(f"{given}: expected a whole number of lines, got {typed(got)}")
-        if lines != want:
-            raise Wrong(f"{given}: expected {many(want, 'line')}, got {int(lines)}")
+        answer = attempt(function, bytes_per_s, latency_s, line, given=given)
+        if number(answer) is None or number(answer) % 1:
+            raise Wrong(f"{given}: expected a whole number of lines, got {typed(answer)}")
+        if number(answer) != want:
+            raise Wrong(f"{given}: expected {many(want, 'line')}, got {int(number(answer))}")
     return "bandwidth × latency, in whole lines"
 
 
@@ -77,10 +76,7 @@ def attainable_product(function):
             given = f"({m}×{k}) @ ({k}×{n}), numbers of {itemsize} bytes, {roofs}"
             flops, nbytes = 2 * m * k * n, itemsize * (m * k + k * n + m * n)
             want = min(peak, flops / nbytes * rate)
-            answer = attempt(function, m, k, n, itemsize, peak, rate, given=given)
-            got = number(answer)
-            if got is None:
-                raise Wrong(f"{given}: expected a number of FLOP/s, got {typed(answer)}")
+            got = ask(function, m, k, n, itemsize, peak, rate, given=given, what="a number of FLOP/s")
             if not math.isclose(got, want, rel_tol=1e-6):  # as much as float32 holds
                 limit = "memory" if want < peak else "arithmetic"
                 told, found = apart(want / 1e9, float(got) / 1e9, ",")

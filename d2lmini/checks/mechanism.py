@@ -9,18 +9,22 @@ expected and got: a reader must be able to act on it. Inputs betray misrouting: 
 are uneven, and gradients differ by powers of ten.
 """
 
+import contextlib
 import copy
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from functools import partial
+from itertools import islice
 from numbers import Real
 
 import torch
 
 from d2lmini import sim
 
+MOST = 10**5  # values that are taken from a generator, which may have no end
 CHECKS = {}  # name of the exercise, as in its cells' tags -> check
 
 
@@ -51,7 +55,8 @@ def check(judge):
         try:
             if not callable(function):
                 raise Wrong(f"expected the function itself, got {brief(function)}: leave out its parentheses")
-            verdict = Verdict(True, judge(function))
+            with _usual_torch():
+                verdict = Verdict(True, judge(function))
         except Wrong as wrong:
             verdict = Verdict(False, str(wrong))
         except Exception as error:  # the answer was so odd that the check itself stumbled
@@ -63,11 +68,23 @@ def check(judge):
     return run
 
 
+@contextlib.contextmanager
+def _usual_torch():
+    """Have gradients, and new tensors of float32 on the CPU, whatever the reader has set."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+
+
 def attempt(function, *inputs, given):
     """Return ``function(*inputs)``; raise Wrong, told with `given`, if it fails, returns None or changes an input."""
     before = copy.deepcopy(inputs)
     try:
-        result = function(*inputs)
+        result = called(function, *inputs, given=given)
     except Exception as error:
         raise Wrong(f"{given}: your code raised {_name(error)}") from error
     if result is None:
@@ -77,13 +94,37 @@ def attempt(function, *inputs, given):
     return result
 
 
-def must_refuse(function, *inputs, given):
-    """Raise Wrong, told with `given`, unless ``function(*inputs)`` raises a ValueError that says something."""
+def ask(function, *inputs, given, what, read=None):
+    """Return the number that ``function(*inputs)`` is, or what `read` makes of it.
+
+    Raises Wrong as `attempt` does, and where that is None: it is not `what` was expected.
+    """
+    answer = attempt(function, *inputs, given=given)
+    found = (read or number)(answer)
+    if found is None:
+        raise Wrong(f"{given}: expected {what}, got {typed(answer)}")
+    return found
+
+
+def called(function, *inputs, given=None):
+    """Return ``function(*inputs)``; of a generator what it yields, so that what it raises or changes comes to light."""
     try:
         result = function(*inputs)
+        return list(islice(result, MOST)) if isinstance(result, Iterator) else result
+    except KeyboardInterrupt:
+        if given:
+            print(f"stopped, {given}")  # a reader who waits in vain wants to know for what
+        raise
+
+
+def must_refuse(function, *inputs, given, naming=("",)):
+    """Raise Wrong, told with `given`, unless ``function(*inputs)`` raises a ValueError that names one of `naming`."""
+    try:
+        result = called(function, *inputs, given=given)
     except ValueError as error:
-        if not str(error):
-            raise Wrong(f"{given}: the ValueError says nothing; say what was expected and what came") from error
+        if not str(error) or not any(name in str(error) for name in naming):
+            said = repr(str(error)) if str(error) else "nothing"
+            raise Wrong(f"{given}: the ValueError says {said}; say what was expected and what came") from error
     except Exception as error:
         raise Wrong(f"{given}: expected a ValueError, your code raised {_name(error)}") from error
     else:
@@ -152,14 +193,29 @@ def number(value):
     """Return the one number that an answer is, whoever made it: Python, NumPy or torch; None where it is no number."""
     if getattr(value, "ndim", None) == 0:
         value = value.item()
-    return value if isinstance(value, Real | Decimal) and not isinstance(value, bool) else None
+    value = Fraction(value) if isinstance(value, Decimal) else value  # which can be compared with any other
+    return value if isinstance(value, Real) and not isinstance(value, bool) else None
 
 
-def listed(value):
-    """Return the list that an answer is: a list, tuple, array, tensor or generator; None where it is none of these."""
+def listed(value, count=None, unordered=False):
+    """Return the list, of `count` items, that an answer is, also a set where `unordered`; None where it is none."""
     if getattr(value, "ndim", 0) > 0:
         value = value.tolist()
-    return list(value) if isinstance(value, Sequence | Iterator) and not isinstance(value, str | bytes) else None
+    other = isinstance(value, str | bytes | Mapping) or (isinstance(value, set | frozenset) and not unordered)
+    if other or hasattr(value, "ndim") or not isinstance(value, Iterable):
+        return None
+    items = list(islice(value, MOST))
+    return items if count in (None, len(items)) else None
+
+
+def reals(answer, count=None):
+    """Return the list of numbers that an answer is, `count` of them if given; None where it is none."""
+    items = listed(answer, count)
+    found = None if items is None else [number(item) for item in items]
+    return None if found is None or None in found else found
+
+
+pair = partial(reals, count=2)
 
 
 def typed(value):

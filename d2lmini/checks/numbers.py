@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, listed, many, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, brief, check, listed, many, number, reals, typed
 
 
 @check
@@ -18,7 +18,7 @@ def loss_scale(function):
     )):  # fmt: skip
         gradients = [torch.tensor(magnitudes, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64)]
         gradients = gradients[:: 1 - 2 * (place % 2)]  # the largest is not always in the first
-        given = f"largest {largest:g}, gradients {brief(magnitudes)} and zeros"
+        given = f"largest {largest:g}, gradients {brief(magnitudes, 17)} and zeros"
         want = 2.0 ** math.floor(math.log2(largest / max(map(abs, magnitudes))))
         while want * max(map(abs, magnitudes)) > largest:  # a quotient just below a power of two was rounded to it
             want /= 2
@@ -28,10 +28,10 @@ def loss_scale(function):
 
 
 def _try_number(function, inputs, given, want):
-    got = number(attempt(function, *inputs, given=given))
-    if got is None or got != want:
-        told, found = apart(want, want if got is None else got, ",")
-        raise Wrong(f"{given}: expected {told}, got {'no number' if got is None else found}")
+    got = ask(function, *inputs, given=given, what=f"the number {want:,.10g}")
+    if got != want:
+        told, found = apart(want, got, ",")
+        raise Wrong(f"{given}: expected {told}, got {found}")
 
 
 @check
@@ -41,7 +41,7 @@ def zero_point(function):
     spread = torch.randn(200, generator=generator)
     for given, x in (("from −1 to 3", torch.linspace(-1, 3, 50)), ("200 normal numbers", spread),
                      ("0 to 6, as after a ReLU", torch.linspace(0, 6, 40)), ("2 to 5", torch.linspace(2, 5, 40)),
-                     ("−7 to −2", torch.linspace(-7, -2, 30)), ("a few thousandths", spread * 1e-3),
+                     ("−7 to −2", torch.linspace(-7, -2, 30)), ("−3 to 1 thousandths", torch.linspace(-3e-3, 1e-3, 50)),
                      ("−63.5 to 191.5", torch.linspace(-63.5, 191.5, 52)),  # both ends are rounded up
                      ("one number, 4", torch.tensor([4.0])), ("only zeros", torch.zeros(5))):  # fmt: skip
         _try_codes(f"x = {given}", x, attempt(function, x, given=f"x = {given}"))
@@ -49,21 +49,22 @@ def zero_point(function):
 
 
 def _try_codes(given, x, answer):
-    parts = answer if isinstance(answer, tuple | list) and len(answer) == 3 else (None, None, None)
-    codes, scale, zero = listed(parts[0]), number(parts[1]), number(parts[2])
+    codes, scale, zero = listed(answer, 3) or (None, None, None)
+    codes, scale, zero = reals(codes), number(scale), number(zero)
     if None in (codes, scale, zero):
         raise Wrong(f"{given}: expected (integers, scale, zero), got {typed(answer)}")
-    if len(codes) != len(x) or not all(c == int(c) and 0 <= c <= 255 for c in [*codes, zero]):
+    if len(codes) != len(x) or not all(c in range(256) for c in [*codes, zero]):
         raise Wrong(f"{given}: expected {len(x)} integers and a zero from 0 to 255, got {brief(codes)}, zero {zero}")
-    step = (max(x.max().item(), 0) - min(x.min().item(), 0)) / 255
-    if step and not math.isclose(scale, step, rel_tol=1e-3):
-        raise Wrong(f"{given}: 256 codes from {min(x.min(), 0):g} to {max(x.max(), 0):g} are {step:g} apart; your "
-                    f"scale is {scale:g}")  # fmt: skip
+    low, high = min(x.min().item(), 0), max(x.max().item(), 0)
+    step = (high - low) / 255
+    # A scale that is a little larger leaves room for a zero that was rounded.
+    wider = max(-low / zero if zero else 0, high / (255 - zero) if zero < 255 else 0)
+    if step and not any(math.isclose(scale, fit, rel_tol=1e-3) and fit < 1.01 * step for fit in (step, wider)):
+        raise Wrong(f"{given}: 256 codes from {low:g} to {high:g} are {step:g} apart; your scale is {scale:g}")
     for value, code in zip(x.tolist(), codes):
-        most = 1.001 if code in (0, 255) else 0.501  # the zero was rounded too, so that the ends may be cut off
-        if not abs(scale * (code - zero) - value) <= most * step + 1e-12 * (step == 0):
+        if not abs(scale * (code - zero) - value) <= 0.501 * scale * (step > 0):
             raise Wrong(f"{given}: {value:g} has code {code}, which stands for {scale * (code - zero):g}: the step is "
-                        f"{step:g}")  # fmt: skip
+                        f"{scale:g}")  # fmt: skip
 
 
 @check
@@ -81,13 +82,12 @@ def send_largest(function):
 
 
 def _try_sent(given, due, k, answer):
-    if not isinstance(answer, tuple | list) or len(answer) != 3:
-        raise Wrong(f"{given}: expected (values, places, unsent), got {typed(answer)}")
-    values, places, left = ([number(item) for item in listed(part) or [None]] for part in answer)
-    if None in (*values, *places, *left) or len(left) != len(due):
-        raise Wrong(f"{given}: expected three lists or tensors, unsent as long as the gradient, got {typed(answer)}")
+    values, places, left = map(reals, listed(answer, 3) or (None, None, None))
+    if None in (values, places, left) or len(left) != len(due):
+        raise Wrong(f"{given}: expected (values, places, unsent), three lists or tensors, unsent as long as the "
+                    f"gradient, got {typed(answer)}")
     if len(set(places) & set(range(len(due)))) != k or len(values) != k or len(places) != k:
-        raise Wrong(f"{given}: expected {k} values with a place each, got {brief(values)} for {brief(places)}")
+        raise Wrong(f"{given}: expected {many(k, 'value')} with a place each, got {brief(values)} for {brief(places)}")
     at, sent = torch.tensor(places, dtype=torch.int64), torch.zeros_like(due)
     sent[at] = torch.tensor(values, dtype=due.dtype)
     if due.abs()[at].min() < due.abs().topk(k).values[-1]:

@@ -1,21 +1,19 @@
 """Checks of the exercises on parallelism: cutting weights and scores, a ring, bytes, and a pipeline."""
 
 import math
+import sys
 from itertools import product
 
-import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, listed, many, must_refuse, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, brief, check, many, must_refuse, reals
 from d2lmini.parallel import gpipe, one_f_one_b, starts
 
 
-def _whole_numbers(value):
-    """Return the list of integers that an answer is, None where it is none."""
-    items = listed(value)
-    found = None if items is None else [number(item) for item in items]
-    return None if found is None or any(n is None or n != int(n) for n in found) else [int(n) for n in found]
+def _whole_numbers(answer):
+    found = reals(answer)
+    return None if found is None or any(n % 1 for n in found) else [int(n) for n in found]
 
 
 @check
@@ -26,10 +24,7 @@ def qkv_rows(function):
         for rank in range(ranks):
             want = [part * heads * width + rank * each + row for part in range(3) for row in range(each)]
             given = f"{heads} heads of width {width}, rank {rank} of {ranks}"
-            answer = attempt(function, heads, width, ranks, rank, given=given)
-            got = _whole_numbers(answer)
-            if got is None:
-                raise Wrong(f"{given}: expected a list of rows, got {typed(answer)}")
+            got = ask(function, heads, width, ranks, rank, given=given, what="a list of rows", read=_whole_numbers)
             if got != want:
                 raise Wrong(f"{given}: expected the rows {want}, got {brief(got)}{_mixed(got, heads * width)}")
     for heads, width in ((4, 2), (2, 6)):  # 3 ranks divide the 12 rows of the second, and all 6 heads of q, k and v
@@ -45,26 +40,29 @@ def _mixed(got, width):
 
 
 class _Largest(TorchFunctionMode):
-    """The most real numbers that any tensor used in here has, or any array made of one."""
+    """The most real numbers in one tensor, array or list that is used in here: by torch, or held by any function."""
+
+    most = 0
 
     def __enter__(self):
-        _Array.most = 0
+        sys.setprofile(lambda frame, _, used: self._note(getattr(used, "__self__", used), *frame.f_locals.values()))
         return super().__enter__()
+
+    def __exit__(self, *error):
+        sys.setprofile(None)
+        return super().__exit__(*error)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        tensors = [item for item in (*args, result) if isinstance(item, torch.Tensor) and item.is_floating_point()]
-        _Array.most = max([_Array.most, *(item.numel() for item in tensors)])
-        return result.view(_Array) if isinstance(result, np.ndarray) else result
+        self._note(*args, result)
+        return result
 
-
-class _Array(np.ndarray):
-    """An array that hands its kind on to what is made of it."""
-
-    most, __array_priority__ = 0, 1
-
-    def __array_finalize__(self, _):
-        _Array.most = max(_Array.most, self.size if self.dtype.kind == "f" else 0)
+    def _note(self, *values):
+        for value in values:
+            kind = str(getattr(value, "dtype", ""))
+            count = math.prod(getattr(value, "shape", ())) if "float" in kind else 0
+            count += sum(isinstance(item, float) for item in value) if isinstance(value, list | tuple) else 0
+            self.most = max(self.most, count)
 
 
 @check
@@ -76,26 +74,26 @@ def split_loss(function):
     for n, widths, size, spread in cases:
         scores = torch.randn(n, sum(widths), generator=numbers, dtype=torch.float64) * spread + size
         targets = torch.randint(sum(widths), (n,), generator=numbers)
-        targets[0], targets[-1] = 0, sum(widths) - 1
+        targets[n // 2], targets[0], targets[-1] = widths[0] - 1, 0, sum(widths) - 1  # first and last tokens of ranks
         given = f"{many(n, 'example')}, {' + '.join(map(str, widths))} tokens, scores around {size}"
         _try_loss(function, scores, targets, widths, given)
     return "every rank needs only its own tokens: a largest score, a sum and the target's score are all that travels"
 
 
 def _try_loss(function, scores, targets, widths, given):
+    largest = _Largest()
+
     def watched(*inputs):
-        with _Largest():
+        with largest:
             return function(*inputs)
 
-    answer = attempt(watched, [part.clone() for part in scores.split(widths, 1)], targets, given=given)
-    got, want = number(answer), torch.nn.functional.cross_entropy(scores, targets).item()
-    if got is None:
-        raise Wrong(f"{given}: expected one number, got {typed(answer)}")
+    got = ask(watched, [part.clone() for part in scores.split(widths, 1)], targets, given=given, what="one number")
+    want = torch.nn.functional.cross_entropy(scores, targets).item()
     if not math.isclose(got, want, rel_tol=1e-4):  # 32-bit numbers are right too
         told, found = apart(want, got)
         raise Wrong(f"{given}: expected {told}, got {found}{_loss_slip(got, scores, targets, widths)}")
-    if len(widths) > 1 and _Array.most >= scores.numel():
-        raise Wrong(f"{given}: your code used {_Array.most} numbers at once, as many as all ranks' scores together")
+    if len(widths) > 1 and largest.most >= scores.numel():
+        raise Wrong(f"{given}: your code used {largest.most} numbers at once, as many as all ranks' scores together")
 
 
 def _loss_slip(got, scores, targets, widths):
@@ -121,10 +119,8 @@ def ring_seconds(function):
     )  # fmt: skip
     for held in cases:
         given = f"ranks hold {', '.join(map(str, held))}"
-        answer = attempt(function, [list(mine) for mine in held], given=given)
-        got, want = number(answer), sum(map(max, _ring_work(held)))
-        if got is None:
-            raise Wrong(f"{given}: expected a number of seconds, got {typed(answer)}")
+        got = ask(function, [list(mine) for mine in held], given=given, what="a number of seconds")
+        want = sum(map(max, _ring_work(held)))
         if not math.isclose(got, want):
             told, found = apart(want, got)
             raise Wrong(f"{given}: expected {told} s, got {found} s{_ring_slip(got, held)}")
@@ -159,10 +155,7 @@ def zero_bytes(function):
         half = 2 * parameters * (ranks - 1) / ranks
         want = half * (2, 2, batches + 1, 3 * batches)[level]
         given = f"{parameters:,} parameters, {many(ranks, 'rank')}, level {level}, {many(batches, 'micro-batch', 'es')}"
-        answer = attempt(function, parameters, ranks, level, batches, given=given)
-        got = number(answer)
-        if got is None:
-            raise Wrong(f"{given}: expected a number of bytes, got {typed(answer)}")
+        got = ask(function, parameters, ranks, level, batches, given=given, what="a number of bytes")
         if not math.isclose(got, want, rel_tol=1e-6):
             told, found = apart(want, got, ",")
             raise Wrong(f"{given}: expected {told} bytes, got {found}{_rings(want, got, half)}")
@@ -197,12 +190,10 @@ def pipeline_seconds(function):
 
 
 def _try_pipeline(function, orders, forward, backward, given):
-    answer = attempt(function, [list(order) for order in orders], forward, backward, given=given)
-    got, cost = number(answer), {"F": forward, "B": backward}
-    begin = starts(orders, forward, backward)
+    each = [list(order) for order in orders]
+    got = ask(function, each, forward, backward, given=given, what="a number of seconds")
+    begin, cost = starts(orders, forward, backward), {"F": forward, "B": backward}
     want = max(at + cost[way] for (_, way, _), at in begin.items())
-    if got is None:
-        raise Wrong(f"{given}: expected a number of seconds, got {typed(answer)}")
     if not math.isclose(got, want):
         told, found = apart(want, got)
         raise Wrong(f"{given}: expected {told} s, got {found} s{_pipeline_slip(got, orders, cost, begin)}")

@@ -37,7 +37,7 @@ def _compare(given, batch, got, device):
     """Raise Wrong unless `got` is `batch` with its tensors on `device`."""
     kind = torch.Tensor if isinstance(batch, torch.Tensor) else type(batch)
     if not isinstance(got, kind):
-        raise Wrong(f"{given}: expected a {kind.__name__} for {brief(batch)}, got {typed(got)}")
+        raise Wrong(f"{given}: expected the type {kind.__name__}, got {typed(got)}")
     if kind is torch.Tensor:
         _compare_tensor(given, batch, got, device)
     elif isinstance(batch, dict):
@@ -67,25 +67,27 @@ def _compare_tensor(given, batch, got, device):
 
 @check
 def product_norms(function):
-    """``function(matrices)``: the norms of each matrix times itself, on their device, without a wait of the host."""
-    need_gpus(1)
-    for count in (1, 3, 5):
-        _try_norms(function, count)
+    """``function(matrices)``: the norms of each matrix times itself, all of it on their device, no wait of the host."""
+    need_gpus()
+    for device, rows in (("sim:0", [4]), ("sim:1", [4, 2, 3]), ("sim:0", [3] * 5)):
+        _try_norms(function, rows, device)
     return "the norms are right and stay on the device, and the host never waited"
 
 
-def _try_norms(function, count):
-    given = f"{count} {'matrix' if count == 1 else 'matrices'} on sim:0"
-    cpu = [torch.arange(16.0).reshape(4, 4) + i for i in range(count)]
-    matrices = [matrix.to("sim:0") for matrix in cpu]
+def _try_norms(function, rows, device):
+    given = f"matrices of {', '.join(map(str, rows))} rows on {device}"
+    cpu = [torch.arange(float(n * n)).reshape(n, n) + i for i, n in enumerate(rows)]
+    matrices = [matrix.to(device) for matrix in cpu]
     got, spans = attempt_traced(function, matrices, given=given)
     if not isinstance(got, torch.Tensor):
         raise Wrong(f"{given}: expected one tensor with all norms, got {brief(got)}: torch.stack puts tensors together")
     if got.device != matrices[0].device:
-        raise Wrong(f"{given}: the norms are on {got.device}; leave them on sim:0")
+        raise Wrong(f"{given}: the norms are on {got.device}; leave them on {device}")
     want = torch.stack([(matrix @ matrix).norm() for matrix in cpu])
     if got.shape != want.shape or not torch.allclose(got.cpu().to(want.dtype), want):
         raise Wrong(f"{given}: expected the norms {brief(want)}, got {brief(got.cpu())}")
     waits = sum(span.kind == "wait" for span in spans)
     if waits:
         raise Wrong(f"{given}: the host waited {many(waits, 'time')}; .item(), float(), print and .cpu() make it wait")
+    if any(span.kind == "copy" for span in spans):
+        raise Wrong(f"{given}: numbers left the device, or came to it; compute on {device} alone")

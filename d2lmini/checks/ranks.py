@@ -1,13 +1,15 @@
 """Checks of the exercises on processes: who reads what, what is hidden, and what each rank updates."""
 
 import math
+import random
 from collections import Counter
+from functools import partial
 from itertools import chain, pairwise
 
 import numpy as np
 import torch
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, expected, in_digits, listed, many, number
+from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, brief, check, expected, listed, many, number, reals
 
 
 @check
@@ -23,9 +25,19 @@ def sampler_indices(function):
         raise Wrong(f"{given}: epoch 1, asked twice, gave two orders: it must depend on nothing but the epoch")
     if any(map(_alike, orders, orders[1:])) or any(map(_regular, orders)):
         raise Wrong(f"{given}: epochs 0, 1 and 5 should each have an order of their own, shuffled")
-    if set(orders[0][:20]) == set(orders[1][:20]):
-        raise Wrong(f"{given}: rank 0 reads the same 20 examples in epochs 0 and 1: shuffle all, then deal them out")
+    for what, some in (("rank 0 reads the same 20 examples", range(20)),
+                       ("the same 20 examples come first", [*range(10), *range(20, 30)])):  # fmt: skip
+        if len({frozenset(order[i] for i in some) for order in orders[:2]}) == 1:
+            raise Wrong(f"{given}: {what} in epochs 0 and 1: shuffle all, then deal them out")
+    before = _random_states()
+    attempt(function, 40, 0, 2, 2, given=given)
+    if _random_states() != before:
+        raise Wrong(f"{given}: your code drew from the rank's own random numbers, or seeded them; make a generator")
     return "in each epoch every example is read, in a new order, and all ranks have equally many"
+
+
+def _random_states():
+    return torch.get_rng_state().tolist(), random.getstate(), repr(np.random.get_state())
 
 
 def _alike(one, other):
@@ -45,13 +57,10 @@ def _indices(function, n, rank, size, epoch, again=0):
     given = f"{many(n, 'example')}, rank {rank} of {size}, epoch {epoch}"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1000 * again + rank)
-        places = listed(attempt(function, n, rank, size, epoch, given=given))
-    found = [number(place) for place in places or []]
-    if places is None or None in found:
-        raise Wrong(f"{given}: expected a list of numbers of examples, got {brief(places)}")
+        found = ask(function, n, rank, size, epoch, given=given, what="a list of numbers of examples", read=reals)
     strange = [place for place in found if place not in range(n)]
     if strange:
-        raise Wrong(f"{given}: there is no example {in_digits(strange[0])}, they are numbered from 0 to {n - 1}")
+        raise Wrong(f"{given}: there is no example {brief(strange[0])}, they are numbered from 0 to {n - 1}")
     return [int(place) for place in found]
 
 
@@ -74,7 +83,7 @@ def _cover(n, size, epoch, ranks):
 def exposed_seconds(function):
     """``function(ready, takes)``: seconds from the end of backward to the end of the last bucket's message."""
     for ready, takes in (([1, 2, 3], [2, 0.5, 0.25]), ([1, 2, 3], [0.5, 0.5, 0.5]), ([1, 2, 3, 4], [3, 3, 0.5, 0.5]),
-                         ([2], [5]), ([], []), ([1, 4], [1, 0.125]), ([1, 1, 1], [1, 2, 3]), ([1, 8, 9], [4, 3, 3]),
+                         ([0.5], [5]), ([], []), ([1, 4], [1, 0.125]), ([1, 1, 1], [1, 2, 3]), ([1, 8, 9], [4, 3, 3]),
                          ([4, 5, 6, 7], [0.5, 0, 0, 0])):  # fmt: skip
         given = f"ready {brief(ready)}, takes {brief(takes)}"
         answer = attempt(function, list(ready), list(takes), given=given)
@@ -111,7 +120,7 @@ def hiding_batch(function):
         exact = (gpus - 1) / gpus * size * flops / (2 * rate)
         # Where the quotient is whole, rounding errors may add one. Powers of two are divided without any.
         got, slack = number(answer), 0 if rate == 2**30 else 1e-9 * exact
-        if got is None or got != round(got) or not got - 1 - slack < exact <= got + slack:
+        if got is None or got % 1 or not got - 1 - slack < exact <= got + slack:
             raise Wrong(f"{given}: {expected(math.ceil(exact - slack), answer)}{_slip(got, exact)}")
     return "the least whole number of examples whose backward pass is as long as the all-reduce"
 
@@ -146,10 +155,8 @@ def _try_steps(function, n, size, lr=0.5, beta=0.75, steps=3):
     for step in range(steps):
         given = f"{many(n, 'parameter')} on {many(size, 'rank')}, step {step}"
         gradients = [torch.randn(n, generator=numbers, dtype=torch.float64) for _ in range(size)]
-        answer = attempt(function, parameters, gradients, velocities, lr, beta, given=given)
-        both = listed(answer)
-        if both is None or len(both) != 2:
-            raise Wrong(f"{given}: expected the new parameters and the list of new velocities, got {brief(answer)}")
+        what, read = "the new parameters and the list of new velocities", partial(listed, count=2)
+        both = ask(function, parameters, gradients, velocities, lr, beta, given=given, what=what, read=read)
         before, parameters, velocities = velocities, _tensor(both[0]), [_tensor(v) for v in listed(both[1]) or []]
         alone.grad = sum(gradients) / size
         optimizer.step()

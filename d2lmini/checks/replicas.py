@@ -2,7 +2,7 @@
 
 import torch
 
-from d2lmini.checks.mechanism import Wrong, attempt, check, listed, many, number, typed
+from d2lmini.checks.mechanism import Wrong, attempt, check, many, reals, typed
 
 
 @check
@@ -38,7 +38,7 @@ def allreduce_bytes(function):
     for nbytes, devices in ((100, 2), (516_272, 8), (1000, 5), (516_272, 2), (100, 1)):
         given = f"{nbytes:,} bytes of gradients, {many(devices, 'device')}"
         answer = attempt(function, nbytes, devices, given=given)
-        found, want = [number(value) for value in listed(answer) or []], [n * (devices - 1) * nbytes for n in (2, 1)]
-        if found != want:
+        want = [n * (devices - 1) * nbytes for n in (2, 1)]
+        if reals(answer) != want:
             raise Wrong(f"{given}: expected {want[0]:,} bytes in all, {want[1]:,} into device 0, got {typed(answer)}")
     return "every copy begins or ends at device 0, and half of them end there"

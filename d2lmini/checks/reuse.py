@@ -2,12 +2,11 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 import torch
 
-from d2lmini.checks.mechanism import Wrong, attempt, check, number, typed
+from d2lmini.checks.mechanism import Wrong, attempt, check, listed, number, typed
 from d2lmini.reuse.tiling import CountedMatrix, tiled_product
 
 
@@ -119,8 +118,8 @@ def _try_cannon(function, n):
     B = 100 * A.flip(0) + A.T
     given = f"{n} × {n} matrices"
     states = attempt(function, A, B, given=given)
-    states = list(states) if isinstance(states, Iterator) else states
-    if not hasattr(states, "__len__") or len(states) != n:
+    states = states if hasattr(states, "ndim") else listed(states)
+    if states is None or len(states) != n:
         raise Wrong(f"{given}: expected a list of {n} triples (a, b, c), one for each cycle, got {typed(states)}")
     i, j = torch.meshgrid(torch.arange(n), torch.arange(n), indexing="ij")
     total = torch.zeros_like(A)

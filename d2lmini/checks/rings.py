@@ -2,11 +2,12 @@
 
 import contextlib
 import math
+import traceback
 
 import torch
 
 from d2lmini import sim
-from d2lmini.checks.mechanism import Wrong, apart, brief, check, listed, many
+from d2lmini.checks.mechanism import Wrong, apart, attempt, check, listed, many, typed
 from d2lmini.collectives import schedules
 from d2lmini.collectives.cost_model import bound_seconds
 from d2lmini.collectives.on_devices import run
@@ -49,15 +50,13 @@ def _try_ring(function, world_size, n):
 
 def _call(function, tensors, given):
     """Call the reader's function and return the copies that it made between places."""
-    kept = list(tensors)
+    kept = [(tensor, tensor.data_ptr()) for tensor in tensors]
     torch.sim.synchronize()
     with sim.trace() as trace, sim.one_launch():
-        try:
-            function(tensors)
-        except Exception as error:
-            raise Wrong(f"{given}: your code raised {type(error).__name__}: {error}") from error
-    if len(tensors) != len(kept) or any(a is not b for a, b in zip(tensors, kept)):
-        raise Wrong(f"{given}: the list holds other tensors now; write into those that were given, with copy_ or +=")
+        attempt(lambda: [function(tensors)], given=given)
+    if [(id(tensor), tensor.data_ptr()) for tensor in tensors] != [(id(tensor), place) for tensor, place in kept]:
+        raise Wrong(f"{given}: these are other tensors now, or other memory; write into that of the given ones, with "
+                    "copy_ or +=")  # fmt: skip
     return [span for span in trace.spans if span.kind == "copy" and span.place.endswith("out")]
 
 
@@ -111,7 +110,7 @@ def recursive_doubling(function):
         schedule = _schedule(function, world_size, given)
         try:
             schedules.check(schedule, "all-reduce")
-        except ValueError as error:
+        except (ValueError, TypeError) as error:  # of a rank that is no number
             raise Wrong(f"{given}: {error}") from error
         if len(schedule.steps) != least:
             raise Wrong(f"{given}: expected {many(least, 'step')}, got {len(schedule.steps)}")
@@ -131,14 +130,11 @@ def _must_agree_in_bits(schedule, given):
 
 
 def _schedule(function, world_size, given):
-    try:
-        answer = function(world_size)
-        rows = listed(answer)
-        steps = [None] if rows is None else [list(step) if isinstance(step, set) else listed(step) for step in rows]
-    except Exception as error:
-        raise Wrong(f"{given}: your code raised {type(error).__name__}: {error}") from error
+    answer = attempt(function, world_size, given=given)
+    rows = listed(answer)
+    steps = [None] if rows is None else [listed(step, unordered=True) for step in rows]
     if None in steps:
-        raise Wrong(f"{given}: expected a list of steps, each a list of Send; got {brief(answer)}")
+        raise Wrong(f"{given}: expected a list of steps, each a list of Send; got {typed(answer)}")
     if not all(isinstance(send, schedules.Send) for step in steps for send in step):
         raise Wrong(f"{given}: a step may hold nothing but Send(src, dst, start, stop, op)")
     return schedules.Schedule("your schedule", world_size, 1, tuple(map(tuple, steps)))
@@ -158,16 +154,15 @@ def _score_steps(schedule):
 
 
 def _simulated(machine, judge):
-    """Return ``judge()``, called while another machine is simulated; what it raises holds no tensor any more."""
+    """Return ``judge()``, called while another machine is simulated."""
     before = sim.machine() if sim.is_enabled() else None
     sim.enable(machine=machine)
-    fault, answer = None, None
     try:
-        answer = judge()
-    except Wrong as wrong:
-        fault = str(wrong)
-    with contextlib.suppress(RuntimeError):  # the reader's code may have kept a tensor on one of these GPUs
-        sim.enable(machine=before) if before else sim.disable()
-    if fault:
-        raise Wrong(fault)
-    return answer
+        return judge()
+    except BaseException as error:
+        for each in filter(None, (error, error.__cause__)):
+            traceback.clear_frames(each.__traceback__)  # whose variables hold tensors on these GPUs
+        raise
+    finally:
+        with contextlib.suppress(RuntimeError):  # the reader's code may have kept a tensor on one of these GPUs
+            sim.enable(machine=before) if before else sim.disable()

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, brief, check
 from d2lmini.measuring.layer_costs import profile
 
 
@@ -18,19 +18,12 @@ def separable_macs(function):
         with torch.device("meta"):
             each = nn.Conv2d(inputs, inputs, kernel, padding=kernel // 2, groups=inputs)
             rows = profile(nn.Sequential(each, nn.Conv2d(inputs, outputs, 1)), torch.empty(1, inputs, height, width))
-        got = _number(attempt(function, inputs, outputs, kernel, height, width, given=given), given, "MACs")
+        got = ask(function, inputs, outputs, kernel, height, width, given=given, what="a number of MACs")
         if not math.isclose(got, rows.macs, rel_tol=1e-6):  # as much as float32 holds
             parts = f"{rows[0].macs} for the depthwise and {rows[1].macs} for the 1×1 convolution"
             told, found = apart(rows.macs, got)
             raise Wrong(f"{given}: expected {parts}, {told}; got {found}")
     return "the MACs of both convolutions, as a profile of the two counts them"
-
-
-def _number(answer, given, unit):
-    got = number(answer)
-    if got is None:
-        raise Wrong(f"{given}: expected a number of {unit}, got {typed(answer)}")
-    return got
 
 
 @check
@@ -43,7 +36,7 @@ def largest_batch(function):
         for optimizer, count in copies.items():
             given = f"{capacity} bytes, {parameters} parameters, {per_image} bytes for each image, {optimizer}"
             want = max(0, (capacity - 4 * count * parameters) // per_image)
-            got = _number(attempt(function, capacity, parameters, per_image, optimizer, given=given), given, "images")
+            got = ask(function, capacity, parameters, per_image, optimizer, given=given, what="a number of images")
             if got != want:
                 told, found = apart(want, got)
                 raise Wrong(f"{given}: the network takes {4 * count * parameters} bytes, so expected {told} images, "
@@ -59,7 +52,7 @@ def checkpointed_peak(function):
         for k in (1, 2, 3, 4, len(saved), len(saved) + 3):
             given = f"saved = {saved}, k = {k}"
             kept = _kept_by_segments(saved, k)
-            got = _number(attempt(function, list(saved), k, given=given), given, "bytes")
+            got = ask(function, list(saved), k, given=given, what="a number of bytes")
             if got != max(kept):
                 told, found = apart(max(kept), got)
                 raise Wrong(f"{given}: backward through the segments, the last one first, keeps {brief(kept)} bytes, "

@@ -2,12 +2,13 @@
 
 import math
 import sys
+from functools import partial
 
 import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from d2lmini.checks.mechanism import Wrong, apart, attempt, brief, check, listed, many, must_refuse, number, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, brief, check, listed, many, must_refuse, pair, typed
 
 
 class _Cuts(TorchFunctionMode):
@@ -52,7 +53,8 @@ def split_batch(function):
     for examples, labels, count in ((2, 2, 3), (0, 0, 1), (6, 5, 2), (5, 6, 2)):
         X, y = _batch(examples)[0], _batch(labels)[1]
         given = f"{many(examples, 'example')}, {many(labels, 'label')}, {many(count, 'device')}"
-        must_refuse(function, X, y, [torch.device("cpu")] * count, given=given)
+        naming = [str(n) for n in (examples, labels, count)] if examples else [""]
+        must_refuse(function, X, y, [torch.device("cpu")] * count, given=given, naming=naming)
     return "every example goes to one device, in order, with its label; 7 examples on 3 devices are split 3, 2, 2"
 
 
@@ -72,12 +74,10 @@ def _try_split(function, examples, devices):
         with cuts:
             return function(*inputs)
 
-    result = attempt(watched, X, y, list(devices), given=given)
+    what, read = "two lists, the shards of X and those of y", partial(listed, count=2)
+    both = ask(watched, X, y, list(devices), given=given, what=what, read=read)
     if cuts.seen:
         raise Wrong(f"{given}: your code called {cuts.seen[0]}; cut the batch with slices, like X[start:stop]")
-    both = listed(result)
-    if both is None or len(both) != 2:
-        raise Wrong(f"{given}: expected two lists, the shards of X and those of y; got {typed(result)}")
     for name, whole, answer in zip("Xy", (X, y), both):
         shards = listed(answer)
         if shards is None or not all(isinstance(shard, torch.Tensor) for shard in shards):
@@ -104,8 +104,8 @@ def _rows(name, shard):
     noun = "example" if name == "X" else "label"
     if shard.is_meta or not len(shard):
         return many(len(shard), noun)
-    numbers = shard[:, 0] if name == "X" else shard
-    return f"the {noun}{'s' * (len(shard) > 1)} {', '.join(f'{number:g}' for number in numbers.tolist())}"
+    places = shard[:, 0] if name == "X" else shard
+    return f"the {noun}{'s' * (len(shard) > 1)} {', '.join(f'{place:g}' for place in places.tolist())}"
 
 
 @check
@@ -189,12 +189,9 @@ def first_gpu_bytes(function):
     """``function(parameters, outputs, gpus)``: bytes into GPU 0 in a step, by DataParallel and by a ring."""
     for parameters, outputs, gpus in ((8320, 16384, 2), (8320, 16384, 4), (8320, 16384, 8), (100, 0, 5), (640, 640, 1)):
         given = f"{parameters:,} bytes of parameters, {outputs:,} of outputs, {many(gpus, 'GPU')}"
-        answer = attempt(function, parameters, outputs, gpus, given=given)
-        numbers = [number(value) for value in listed(answer) or []]
-        if len(numbers) != 2 or None in numbers:
-            raise Wrong(f"{given}: expected two numbers of bytes, got {typed(answer)}")
+        both = ask(function, parameters, outputs, gpus, given=given, what="two numbers of bytes", read=pair)
         want_both = (gpus - 1) * (outputs / gpus + parameters), 2 * parameters * (gpus - 1) / gpus
-        for got, way, want in zip(numbers, ("DataParallel", "the ring"), want_both):
+        for got, way, want in zip(both, ("DataParallel", "the ring"), want_both):
             if not math.isclose(got, want):
                 told, found = apart(want, got, ",")
                 raise Wrong(f"{given}: expected {told} for {way}, got {found}")

@@ -7,7 +7,7 @@ from unittest import mock
 import torch
 
 from d2lmini import sim
-from d2lmini.checks.mechanism import attempt
+from d2lmini.checks.mechanism import attempt, called
 
 
 def attempt_traced(function, *inputs, given):
@@ -16,7 +16,7 @@ def attempt_traced(function, *inputs, given):
 
     def watched(*inputs):
         with sim.trace() as trace:
-            result = function(*inputs)
+            result = called(function, *inputs)
         spans.extend(trace.spans)
         return result
 

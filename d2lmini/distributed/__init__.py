@@ -4,9 +4,12 @@
     from torchrun, on one machine or several  join ┴─► torch.distributed ───► messages     schedules by isend and irecv
                                                 │                               │
     what a rank says when it fails         failures                          handshake     do all do the same?
+
+    errors: what training and processes may end in, each in one line
 """
 
+from d2lmini.distributed.errors import RankError
 from d2lmini.distributed.messages import Messages
-from d2lmini.distributed.spawn import RankError, run
+from d2lmini.distributed.spawn import run
 
 __all__ = ["Messages", "RankError", "run"]

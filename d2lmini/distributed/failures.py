@@ -8,30 +8,15 @@ A rank that has lost another does not end at once: torchrun takes the first that
 """
 
 import os
-import re
-import sys
-import traceback
 from contextlib import suppress
 from datetime import timedelta
 
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
+from d2lmini.distributed.errors import LostRankError, sentence
+
 GRACE_S = 5.0  # that a rank leaves to torchrun, and to the other ranks, to know the cause better
-
-
-def tell(program, line):
-    """Write an error line, in one piece, so that other processes' lines don't mix with it."""
-    os.write(2, f"{program}: error: {line}\n".encode(errors="backslashreplace"))
-
-
-def sentence(error):
-    """Return an error's first line; for a kind that tells of a mistake in the program, with its kind and place."""
-    line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    if isinstance(error, ValueError | RuntimeError | OSError | ArithmeticError):
-        return re.sub(r"\[\S*gloo\S*:\d+\] ", "", line)  # where in its source
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{type(error).__name__}: {line}" + "".join(f" (line {f.lineno} of {f.filename})" for f in frames[-1:])
 
 
 def ranks(numbers):
@@ -48,10 +33,6 @@ def absent(store, place, rank, world_size, seconds, word=""):
     return [number for number, key in enumerate(keys) if not store.check([key])]
 
 
-class LostRankError(ConnectionError):
-    """Another rank has ended, hangs, or has given up waiting."""
-
-
 class Report:
     """Where the ranks of one attempt say what ended it: the first prints it, torchrun's report gets its traceback."""
 
@@ -60,12 +41,12 @@ class Report:
         self.store, self.rank, self.world_size, self.program = store, rank, world_size, program
 
     def say(self, line):
-        """Print the line unless another rank has said one."""
+        """Write the line unless another rank has said one; in one piece, so that others' lines don't mix with it."""
         first = 1
         with suppress(RuntimeError):  # the store may be gone with its process
             first = self.store.add("said", 1)
         if first == 1:
-            tell(self.program, line)
+            os.write(2, f"{self.program}: error: {line}\n".encode(errors="backslashreplace"))
 
     def call(self, function, advice=""):
         """Call a function; if it fails, say why and end this process, whatever its threads do.
@@ -94,9 +75,6 @@ class Report:
 
     def _end(self, line, code):
         self.say(line)
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):
-                stream.flush()
         os._exit(code)
 
 

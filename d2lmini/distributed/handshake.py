@@ -14,7 +14,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from d2lmini.distributed.failures import LostRankError, absent, ranks
+from d2lmini.distributed.errors import LostRankError
+from d2lmini.distributed.failures import absent, ranks
 
 MOMENT_S = 1.0  # that a rank whose message did not come leaves the others to describe their calls
 
@@ -29,10 +30,9 @@ class Handshake:
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
         store = dist.distributed_c10d._get_default_store()  # torch has public names neither for this nor for the limit
         group = dist.group.WORLD._get_backend(torch.device("cpu"))
-        self.timeout = timeout or group.options._timeout.total_seconds()
-        self.limit = timedelta(seconds=self.timeout)
+        self.limit = timedelta(seconds=timeout) if timeout else group.options._timeout
         self.store = dist.PrefixStore(f"handshake{store.add(f'handshakes/{self.rank}', 1)}", store)
-        self.number, self.description, self.known = -1, "", set()
+        self.number, self.description, self.call, self.known = -1, "", "", set()
 
     def begin(self, description):
         """Begin the next call and return its key, 31 bits that no other call has; compare a description that is new.
@@ -40,13 +40,12 @@ class Handshake:
         Raises ValueError where the ranks differ, TimeoutError naming those that do not come.
         """
         self.number += 1
-        self.description = description
-        if description not in self.known:
-            missing = self.compare(self.timeout)
-            if missing:
-                raise TimeoutError(f"{self} waited {self.timeout:g} s for {ranks(missing)}")
-            self.known.add(description)
-        return zlib.crc32(f"{self.number} {description}".encode()) >> 1
+        self.description, self.call = description, f"call {self.number} ({description})"
+        missing = [] if description in self.known else self.compare(self.limit.total_seconds())
+        if missing:
+            raise TimeoutError(f"{self.call} waited {self.limit.total_seconds():g} s for {ranks(missing)}")
+        self.known.add(description)
+        return zlib.crc32(self.call.encode()) >> 1
 
     def compare(self, seconds):
         """Return the ranks that leave no description of this call within so many seconds.
@@ -68,8 +67,5 @@ class Handshake:
         Raises ValueError where it is in another call.
         """
         gone = ranks(self.compare(MOMENT_S) or [peer])
-        how = f"timed out after {self.timeout:g} s waiting for" if late else "lost"
-        return LostRankError(f"{self}: rank {self.rank} {how} {gone}")
-
-    def __str__(self):
-        return f"call {self.number} ({self.description})"
+        how = f"timed out after {self.limit.total_seconds():g} s waiting for" if late else "lost"
+        return LostRankError(f"{self.call}: rank {self.rank} {how} {gone}")

@@ -12,6 +12,7 @@ import psutil
 import torch
 import torch.distributed as dist
 
+from d2lmini.devices import choice
 from d2lmini.distributed.failures import absent, ranks
 from d2lmini.timing import within
 
@@ -74,10 +75,12 @@ def _must_count_alike():
 def device(kind="auto"):
     """Return this rank's device: the GPU with its local rank's number where all ranks here can have one, else the CPU.
 
-    kind: "cpu" or "real" for no choice. Raises RuntimeError where there are too few GPUs.
+    kind: "cpu" or "real" for no choice; for "auto" D2LMINI_DEVICES decides where it is set, and "sim" means the CPU
+    there: simulated GPUs live in one process. Raises RuntimeError where there are too few GPUs.
     """
     local, count = _number("LOCAL_RANK"), _number("LOCAL_WORLD_SIZE", "1")
-    found = torch.cuda.device_count() if kind != "cpu" else 0
+    kind = choice() or kind if kind == "auto" else kind
+    found = torch.cuda.device_count() if kind in ("auto", "real") else 0
     if max(local + 1, count) <= found:
         torch.cuda.set_device(local)
         return torch.device("cuda", local)
@@ -105,7 +108,9 @@ def join(store, device, timeout):
 
 
 def backend():
-    """Return the name of what carries gradients: "gloo", "nccl", or "simccl" between simulated ranks."""
+    """Return what carries gradients: "gloo", "nccl", "simccl" between simulated ranks; None where none have joined."""
+    if not dist.is_initialized():
+        return None
     return next((name for name in ("nccl", "simccl") if name in dist.get_backend_config()), "gloo")
 
 

@@ -40,18 +40,12 @@ class Move(NamedTuple):
     room: int | None = None
 
 
-class Step(NamedTuple):
-    """What a rank sends and receives at the same time. clash: something is both sent and overwritten."""
-
-    sends: list
-    receives: list
-    clash: bool
-
-
 @lru_cache(maxsize=256)
 def plan(schedule, rank, n, size):
     """Return rank `rank`'s steps for `n` elements of `size` bytes, how many elements of scratch they need, and whether
     all that it receives is so short that it lands in scratch, and can be asked for before the first step.
+
+    A step is (sends, receives, clash): moves at the same time, and whether something is both sent and overwritten.
     """
     moves = _moves(schedule, rank, n, SEGMENT // size)
     small = sum(move.last - move.first for _, receives in moves for move in receives) * size <= SMALL
@@ -62,7 +56,7 @@ def plan(schedule, rank, n, size):
         for i, move in enumerate(receives):
             if small or clash or move.op == "reduce":
                 receives[i], used = move._replace(room=used), used + move.last - move.first
-        steps.append(Step(sends, receives, clash))
+        steps.append((sends, receives, clash))
         most = max(most, used)
     return steps, most, small
 
@@ -104,8 +98,7 @@ class Messages:
         on.
         """
         if schedule.world_size != self.handshake.world_size:
-            raise ValueError(f"the schedule is for {schedule.world_size} ranks, and there are "
-                             f"{self.handshake.world_size}")  # fmt: skip
+            raise ValueError(f"the schedule is for {schedule.world_size} ranks, not for {self.handshake.world_size}")
         return self._execute(schedule, f"{schedule.name} {schedule.mark:08x}", tensor)
 
     @torch.no_grad()
@@ -114,11 +107,10 @@ class Messages:
             raise ValueError(f"processes exchange CPU tensors, got one on {tensor.device}")
         key = self.handshake.begin(f"{name} of {list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}")
         flat = tensor.contiguous().view(-1)  # a copy if the tensor is not contiguous
-        size = tensor.element_size()
-        steps, most, small = plan(schedule, self.handshake.rank, len(flat), size)
-        if most * size > len(self.scratch):  # it is kept, for the system takes its time to give memory
-            self.scratch = torch.empty(most * size, dtype=torch.uint8)
-        scratch = self.scratch[: most * size].view(tensor.dtype)
+        steps, most, small = plan(schedule, self.handshake.rank, len(flat), tensor.itemsize)
+        if most * tensor.itemsize > len(self.scratch):  # it is kept, for the system takes its time to give memory
+            self.scratch = torch.empty(most * tensor.itemsize, dtype=torch.uint8)
+        scratch = self.scratch[: most * tensor.itemsize].view(tensor.dtype)
         self._perform(steps, small, flat, scratch, key)
         return tensor if flat.data_ptr() == tensor.data_ptr() else tensor.copy_(flat.view_as(tensor))
 
@@ -128,7 +120,7 @@ class Messages:
             place = flat[move.first : move.last] if room is None else scratch[room : room + move.last - move.first]
             return place, dist.irecv(place, move.peer, tag=(key + move.number) & 0x7FFFFFFF)
 
-        asked = {move: ask(move) for step in steps for move in step.receives if small}
+        asked = {move: ask(move) for _, receives, _ in steps for move in receives if small}
         earlier = []  # sends that were not waited for: what they carry must not be overwritten
         for sends, receives, clash in steps:
             sent = [(move, dist.isend(flat[move.first : move.last], move.peer, tag=(key + move.number) & 0x7FFFFFFF))

@@ -5,8 +5,8 @@
                                    ─► rank 2 ┘            chosen, and two runs never meet
 
 Importing torch takes seconds, which new interpreters cost for every rank of every run. On Linux one helper process
-imports it once and forks a rank whenever asked (`forkserver`). The parent is never forked: a notebook has threads, and
-a copy of a lock that another thread held is never released.
+imports it once and forks a rank whenever asked. The parent is never forked: a notebook has threads, and a copy of a
+lock that another thread held is never released.
 """
 
 import logging
@@ -26,19 +26,13 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException, start_processes
 
+from d2lmini.distributed.errors import RankError
 from d2lmini.distributed.failures import absent, lost_another, ranks
 from d2lmini.distributed.join import as_batch, choose_interface
 from d2lmini.hardware import host
 
+METHOD = "forkserver" if sys.platform == "linux" else "spawn"  # on macOS even a helper must not fork
 GRACE_S = 1.0  # that a rank which has lost another waits, so that the other is the first to end
-
-
-class RankError(RuntimeError):
-    """Rank `rank` failed, or is the first that is late; its traceback, where it raised an error, is in the cause."""
-
-    def __init__(self, message, rank):
-        super().__init__(message)
-        self.rank = rank
 
 
 def run(fn, nprocs, *args, timeout=60.0, threads=None):
@@ -56,10 +50,11 @@ def run(fn, nprocs, *args, timeout=60.0, threads=None):
         raise ValueError(f"expected a number of processes, 1 or more, got {nprocs!r}")
     payload, until = _pack(fn, args), time.monotonic() + timeout
     threads = threads or max(1, host.usable_cores() // nprocs)
+    multiprocessing.set_forkserver_preload(["torch", "torch._dynamo"])  # optimisers need both
     with tempfile.TemporaryDirectory(prefix="d2lmini-", ignore_cleanup_errors=True) as folder:
         folder = Path(folder)
         settings = nprocs, folder, payload, timeout, threads, dict(os.environ), os.getcwd()
-        context = start_processes(_rank, settings, nprocs, join=False, start_method=_method())
+        context = start_processes(_rank, settings, nprocs, join=False, start_method=METHOD)
         try:
             _wait(context, folder, timeout, until)
         finally:
@@ -72,24 +67,15 @@ def run(fn, nprocs, *args, timeout=60.0, threads=None):
 
 def _pack(fn, args):
     """Return `fn` and `args` as bytes. Raises ValueError when another process could not make them anew."""
-    name = getattr(fn, "__qualname__", type(fn).__name__)
     in_a_notebook = getattr(fn, "__module__", "") == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
     try:
-        if not callable(fn) or "<" in name or in_a_notebook:
-            raise ValueError("it is no function, or was defined in a notebook, at a prompt or inside another function")
+        if not callable(fn) or in_a_notebook:
+            raise ValueError("it is no function, or was defined in a notebook or at a prompt")
         return pickle.dumps((fn, args))
     except Exception as error:
-        raise ValueError(f"run() cannot send {name} with its arguments to new processes: {error}. Put the function at "
-                         "the top level of a module (a .py file beside the notebook), import it, and give it arguments "
-                         "that can be pickled") from None  # fmt: skip
-
-
-def _method():
-    """Return how processes are made. On macOS a fork without exec is unsafe even here, says Python's documentation."""
-    if sys.platform != "linux":
-        return "spawn"
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["torch", "torch._dynamo"])  # optimisers need both
-    return "forkserver"
+        raise ValueError(f"run() cannot send {fn!r} with its arguments to new processes: {error}. Put the function at "
+                         "the top level of a module (a .py file beside the notebook), not inside another function, "
+                         "import it, and give it arguments that can be pickled") from None  # fmt: skip
 
 
 def _wait(context, folder, timeout, until):
@@ -97,10 +83,10 @@ def _wait(context, folder, timeout, until):
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # it warns of every rank that it ends
     nprocs = len(context.processes)
     try:
-        while not context.join(max(0.0, until - time.monotonic())):
+        while not context.join(until - time.monotonic()):
             if time.monotonic() >= until:
-                late = [rank for rank in range(nprocs) if not (folder / f"{rank}.result").exists()]
-                raise RankError(f"{ranks(late)} of {nprocs} had not returned after {timeout:g} s", *late[:1])
+                late = [rank for rank in range(nprocs) if not (folder / f"{rank}.result").exists()] or range(nprocs)
+                raise RankError(f"{ranks(late)} of {nprocs} had not returned after {timeout:g} s", late[0])
     except ProcessRaisedException as error:
         lines = re.findall(r"(?m)^ .*\n(\S.*)", error.msg)  # of a traceback, what comes after the last indented line
         raise RankError(f"rank {error.error_index} of {nprocs} raised {lines[-1]}", error.error_index) from error

@@ -1,6 +1,7 @@
 """The multi-GPU trainer and its command line.
 
-    cli ── options ── settings     python -m d2lmini.train: what may be asked for, and every rule about it
+    cli ── options                 python -m d2lmini.train: what may be asked for
+     │        └── settings         the trainer's arguments, and every rule about them and those of the command line
      │
     trainer                        one loop of epochs
      ├── replicas                  a step: shards, losses, gradients, update; over a comm
@@ -9,12 +10,11 @@
      ├── history, losses           what a run recorded
      ├── state ── rng, facts       what a checkpoint holds, and whether it is of the same run
      └── checkpoint ── seal, files    the file: whole, or not there
-    errors                         in one line each
     by_cells                       classes that a notebook writes a method a cell
 """
 
+from d2lmini.distributed.errors import CheckpointError, DivergedError
 from d2lmini.trainer.by_cells import HyperParameters, add_to_class
-from d2lmini.trainer.errors import CheckpointError, DivergedError
 from d2lmini.trainer.history import History
 from d2lmini.trainer.settings import Settings
 from d2lmini.trainer.trainer import Trainer

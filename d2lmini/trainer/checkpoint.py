@@ -17,8 +17,8 @@ import torch
 from filelock import FileLock, Timeout
 from torch.utils._pytree import tree_map
 
+from d2lmini.distributed.errors import CheckpointError, first_line
 from d2lmini.trainer import files, seal
-from d2lmini.trainer.errors import CheckpointError, first_line
 
 
 class Checkpoint:
@@ -37,11 +37,10 @@ class Checkpoint:
         would refuse to load; the files stay as they were.
         """
         self.check()
-        with self._saying("cannot be written"):
-            with files.replacing(self.path, before=self._keep) as file:
-                _save(tree_map(lambda x: x.cpu() if isinstance(x, torch.Tensor) else x, state), file)
-                self._load(file.name, "meta")  # what cannot be loaded never takes the place of what can
-            self._whole = _stamp(self.path)
+        with self._writing(), files.replacing(self.path, before=self._keep) as file:
+            _save(tree_map(lambda x: x.cpu() if isinstance(x, torch.Tensor) else x, state), file)
+            self._load(file.name, "meta")  # what cannot be loaded never takes the place of what can
+        self._whole = _stamp(self.path)
 
     def read(self):
         """Return the state that `write` wrote, its tensors on the CPU.
@@ -49,23 +48,21 @@ class Checkpoint:
         Raises CheckpointError for a file that is not there, cut short, damaged or something else, and says how to go on
         from the checkpoint before it, if that is whole.
         """
-        self._check_kind()
-        with self._saying("cannot be read"):
-            flaw = seal.flaw(self.path)
-            if flaw:
-                raise CheckpointError(f"{self.name}: {flaw} ({self.path.stat().st_size:,} bytes){self._advice()}")
-            self._whole = _stamp(self.path)
+        flaw = seal.flaw(self.path)
+        if flaw:
+            raise CheckpointError(f"{self.name}: {flaw}{self._advice()}")
+        self._whole = _stamp(self.path)
         return self._load(self.path)
 
     def check(self):
         """Raise CheckpointError unless it can be written without destroying another kind of file."""
-        self._check_kind()
-        with self._saying("cannot be written"):
+        with self._writing():
             files.check(self.path)
             for name, path in ((self.previous, self.previous), (self.name, self.path)):
                 if os.path.lexists(path) and not (path.is_file() and seal.is_sealed(path)):
-                    advice = self._advice() or ": choose another name"
-                    raise CheckpointError(f"{name}: is no whole checkpoint, so it is not written over{advice}")
+                    what, advice = "whole checkpoint" if path.is_file() else "regular file", self._advice()
+                    raise CheckpointError(f"{name}: is no {what}, so it is not written over"
+                                          f"{advice or ': choose another name'}")  # fmt: skip
 
     def is_there(self):
         """Return whether there is such a file. Raises CheckpointError where only the one before it is left."""
@@ -96,12 +93,11 @@ class Checkpoint:
         """
         self.check()
         lock = FileLock(files.hidden_beside(self.path, "lock"), timeout=0)
-        with self._saying("cannot be locked"):
-            try:
-                lock.acquire()
-            except Timeout as error:
-                raise CheckpointError(f"{self.name}: another run writes its checkpoints there: choose another name, or "
-                                      "wait for it") from error  # fmt: skip
+        try:
+            lock.acquire()
+        except OSError as error:  # a Timeout is one too
+            why = "another run writes there" if isinstance(error, Timeout) else f"cannot be locked: {error.strerror}"
+            raise CheckpointError(f"{self.name}: {why}: choose another name, or wait for it") from error
         try:
             yield
         finally:
@@ -109,11 +105,11 @@ class Checkpoint:
             lock.release()
 
     @contextmanager
-    def _saying(self, what):
+    def _writing(self):
         try:
             yield
         except OSError as error:
-            raise CheckpointError(f"{self.name}: {what}: {error.strerror}{self._advice()}") from error
+            raise CheckpointError(f"{self.name}: cannot be written: {error.strerror}") from error
 
     def _load(self, path, where="cpu"):
         try:
@@ -138,12 +134,8 @@ class Checkpoint:
         finally:
             spare.unlink(missing_ok=True)  # renaming one name of a file to another name of it does nothing
 
-    def _check_kind(self):
-        if self.path.exists() and not self.path.is_dir() and not self.path.is_file():
-            raise CheckpointError(f"{self.name}: is no regular file: choose another name")
-
     def _advice(self):
-        if not os.path.isfile(self.previous) or seal.flaw(self.previous):
+        if seal.flaw(self.previous):
             return ""
         move = shlex.join(["mv", str(self.previous), str(self.path)])
         return f"; the last whole one is {self.previous}: go on from it after `{move}`"

@@ -5,8 +5,6 @@
     torchrun --nproc-per-node=2 -m d2lmini.train --data digits --epochs 10 --engine ddp
 """
 
-import os
-import signal
 import statistics
 import sys
 from functools import partial
@@ -19,18 +17,17 @@ from d2lmini import sim
 from d2lmini.data import datasets
 from d2lmini.devices import choice, cpu, num_gpus, try_all_gpus
 from d2lmini.distributed import join
-from d2lmini.distributed.failures import Report, sentence, tell
+from d2lmini.distributed.errors import EXPECTED, sentence
+from d2lmini.distributed.failures import Report
 from d2lmini.models.lenet import MODELS
 from d2lmini.timing import human
 from d2lmini.trainer import facts, files
 from d2lmini.trainer import options as arguments
 from d2lmini.trainer.checkpoint import Checkpoint
-from d2lmini.trainer.errors import first_line
 from d2lmini.trainer.trainer import Trainer
 
 PROGRAM = "python -m d2lmini.train"
 LABELS = {"lenet": "LeNet", "mlp": "MLP", "softmax": "softmax regression"}
-EXPECTED = (ValueError, RuntimeError, OSError, ArithmeticError, MemoryError)  # what bad input ends in
 
 
 def main(words=None):
@@ -38,31 +35,20 @@ def main(words=None):
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # not where it is closed, or a notebook's
             stream.reconfigure(errors="backslashreplace")  # a name, or a ×, that a terminal's encoding has not
-    if join.launched():
-        return in_group(words)
     options = None
     try:
+        if join.launched():
+            return in_group(words)
         options = arguments.parse(words)
         start(options)
-        print(end="", flush=True)
     except KeyboardInterrupt:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one must not turn this line into a traceback
-        print(f"interrupted{go_on(options)}", file=sys.stderr)
-        signal.signal(signal.SIGINT, before)
+        who = f"{PROGRAM}: error: " if join.launched() else ""  # others say something too
+        print(f"{who}interrupted{go_on(options)}", file=sys.stderr)
         return 130
     except EXPECTED as error:
-        print(f"{PROGRAM}: error: {first_line(error)}", file=sys.stderr)
-        _drop_output()
+        print(f"{PROGRAM}: error: {sentence(error)}", file=sys.stderr)
         return 1
     return 0
-
-
-def _drop_output():
-    """Where nothing can be written any more, let the interpreter not try, and complain, again when it ends."""
-    try:
-        print(end="", flush=True)
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def in_group(words):
@@ -70,38 +56,19 @@ def in_group(words):
     def report(seconds=join.CONNECT_S):
         return Report(join.connect(seconds), join.rank(), join.world_size(), PROGRAM)
 
-    try:
-        options = arguments.parse(words, lambda line: report().say(line))
-        made = report(options.timeout)
-    except ValueError as error:
-        tell(PROGRAM, sentence(error))
-        return 1
-    except (KeyboardInterrupt, OSError) as error:
-        by_user = isinstance(error, KeyboardInterrupt)
-        tell(PROGRAM, "interrupted" if by_user else sentence(error))
-        os._exit(130 if by_user else 1)  # a thread of torch's may still wait, and an ordinary end breaks it off loudly
+    options = arguments.parse(words, lambda line: report().say(line))
+    made = report(options.timeout)
     made.call(partial(run_as_rank, options, made.store), go_on(options))
     return 0
 
 
 def run_as_rank(options, store):
     """Join the other ranks and train with them."""
-    device = join.device(kind_of_rank(options))
+    device = join.device(options.kind)
     join.join(store, device, options.timeout)
     run(options, [device])
     dist.barrier()  # nobody ends, and perhaps the store with it, before all are done
     dist.destroy_process_group()
-
-
-def kind_of_rank(options):
-    """Return the kind of a rank's device as in `join.device`; D2LMINI_DEVICES, where it is set, decides for "auto".
-
-    Where that says "sim" it is the CPU: simulated GPUs live in one process.
-    """
-    forced = choice() if options.kind == "auto" else None
-    if options.engine == "allreduce" or forced in ("cpu", "sim"):
-        return "cpu"
-    return forced or options.kind
 
 
 def go_on(options):
@@ -127,7 +94,7 @@ def run(options, where):
     train_iter, test_iter = getattr(datasets, f"load_data_{options.data}")(options.batch_size, seed=options.seed)
     trainer = make_trainer(options, where)
     trainer.comm.agree({"options": facts.of_options(options)})
-    show = print if join.rank() == 0 else (lambda *args, **kwargs: None)
+    show = partial(print, flush=True) if join.rank() == 0 else (lambda *args, **kwargs: None)
     show(describe(options, trainer, train_iter, test_iter))
     if options.resume and not Checkpoint(options.checkpoint).found(trainer.comm):
         show(f"there is no {options.checkpoint} yet: starting from the beginning")
@@ -151,8 +118,8 @@ def choose_devices(count, kind, gpu):
     forced = choice()
     if kind == "cpu":
         return [cpu()] * (count or 1)
-    too_few = kind == "auto" and not forced and (count or 1) > max(1, num_gpus())
-    if kind == "sim" or too_few or (kind == "auto" and forced == "sim"):
+    chosen = forced if kind == "auto" else kind
+    if chosen == "sim" or (not chosen and (count or 1) > max(1, num_gpus())):
         sim.enable(count or 2, gpu=gpu)
         return [torch.device("sim", i) for i in range(torch.sim.device_count())]
     found = try_all_gpus()
@@ -176,7 +143,7 @@ def make_trainer(options, where):
 def describe(options, trainer, train_iter, test_iter):
     """Return a line that says what is trained, where and on what."""
     names = ", ".join(trainer.comm.places)
-    if join.launched():
+    if join.backend():
         names += f" ({options.engine} over {join.backend()})"
     return (f"{LABELS[options.model]}, {parameters(trainer):,} parameters, on {names}; {options.data}: "
             f"{train_iter.num_examples:,} images to train on, {test_iter.num_examples:,} to test on")  # fmt: skip
@@ -194,7 +161,7 @@ def table(show):
     def add(_, history):
         lines = str(history).splitlines()[:-1]  # the last one says where the seconds come from
         for line in lines[len(shown) :]:
-            show(line, flush=True)
+            show(line)
         shown[:] = lines
 
     return add
@@ -210,7 +177,7 @@ def summary(options, trainer, history, examples):
         "devices": trainer.comm.places,
         "engine": options.engine,
         "world_size": trainer.comm.world_size,
-        "backend": join.backend() if join.launched() else None,
+        "backend": join.backend(),
         "parameters": parameters(trainer),
         "clock": history.provenance.split(" ")[0],
         "provenance": history.provenance,

@@ -7,13 +7,15 @@
 The processes must have joined `torch.distributed` before: `distributed.run` and `distributed.join` see to it.
 """
 
-import os
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 import torch.distributed as dist
 
-from d2lmini.devices import try_gpu
+from d2lmini.collectives.executor import sum_tensors
+from d2lmini.distributed import Messages
+from d2lmini.distributed.join import backend
 from d2lmini.trainer import facts, rng
 
 
@@ -36,7 +38,7 @@ class Comm:
 
     def text(self):
         """Return how many processes there are, or simulated ranks, in words."""
-        one, more = ("rank", "ranks") if "simccl" in dist.get_backend_config() else ("process", "processes")
+        one, more = ("rank", "ranks") if backend() == "simccl" else ("process", "processes")
         return f"{self.world_size} {one if self.world_size == 1 else more}"
 
     def shard(self, X, y):
@@ -109,23 +111,18 @@ class Comm:
             for mine, first in zip(row, rows[0], strict=True):
                 mine.copy_(first)
 
+    def summing(self, algorithm):
+        """Return what replaces each tensor of a list, one for each replica here, by the sum over all ranks.
+
+        algorithm: a function that does so, or its name; None: a ring.
+        """
+        if callable(algorithm):
+            return algorithm
+        if self.alone:
+            return partial(sum_tensors, algorithm=algorithm or "ring")
+        messages = Messages()
+        return lambda tensors: messages.allreduce(tensors[0], algorithm or "ring")
+
     def drawing(self):
         """Return a context in which a replica may draw random numbers, as for dropout."""
         return self.numbers.drawn() if self.numbers else nullcontext()
-
-
-def choose_devices(devices, engine):
-    """Return the devices of this process: by default the first accelerator, or else the CPU.
-
-    In a process of several it is the accelerator with its local rank's number. Raises ValueError for no device, and in
-    a process of several for more than one; RuntimeError outside of a group.
-    """
-    local = 0 if engine == "replicas" else int(os.environ.get("LOCAL_RANK", 0))
-    devices = [torch.device(d) for d in ([try_gpu(local)] if devices is None else devices)]
-    if not devices:
-        raise ValueError("expected at least one device, got none")
-    if engine != "replicas" and not dist.is_initialized():
-        raise RuntimeError("this process has joined no others: start it with torchrun, or with distributed.run")
-    if engine != "replicas" and len(devices) != 1:
-        raise ValueError(f"a process has one device when each has a replica, got {', '.join(map(str, devices))}")
-    return devices

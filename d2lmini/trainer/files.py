@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import stat
-import tempfile
 from contextlib import contextmanager, suppress
 from errno import EACCES, EISDIR, ENOENT, ENXIO
 from pathlib import Path
@@ -24,9 +23,9 @@ def real(path):
     return Path(os.path.realpath(path))
 
 
-def hidden_beside(path, word):
-    """Return a name beside `path` that is ours alone."""
-    return path.with_name(OURS.format(path.name, word))
+def hidden_beside(path, word=None):
+    """Return a name beside `path` that is ours alone, without a word one that is new."""
+    return path.with_name(OURS.format(path.name, word or secrets.token_hex(4)))
 
 
 def is_special(path):
@@ -60,9 +59,9 @@ def check(path):
     if not special:
         if not target.parent.is_dir():
             raise OSError(ENOENT, f"there is no folder {target.parent}")
-        with suppress(FileNotFoundError):
-            os.stat(hidden_beside(target, "x" * 8))  # raises where that is too long
-        tempfile.TemporaryFile(dir=target.parent).close()  # tried, as root is told that it may write everywhere
+        fresh = hidden_beside(target)  # tried, as root is told that it may write everywhere, and a name may be too long
+        fresh.touch()
+        fresh.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -74,7 +73,7 @@ def replacing(path, before=lambda: None):
     path = real(path)
     for left in path.parent.glob(glob.escape(OURS.format(path.name, "")) + "[0-9a-f]" * 8):
         left.unlink(missing_ok=True)  # by a run that was killed
-    fresh = hidden_beside(path, secrets.token_hex(4))
+    fresh = hidden_beside(path)
     try:
         with open(fresh, "x+b") as file:
             if path.exists():
@@ -84,10 +83,8 @@ def replacing(path, before=lambda: None):
             os.fsync(file.fileno())
         before()
         os.replace(fresh, path)
-    except BaseException:
-        with suppress(OSError):
-            fresh.unlink()
-        raise
+    finally:
+        fresh.unlink(missing_ok=True)  # where it has not taken the place
     folder = os.open(path.parent, os.O_DIRECTORY)
     try:
         os.fsync(folder)  # the new entry too

@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from d2lmini.trainer.errors import DivergedError
+from d2lmini.distributed.errors import DivergedError
 
 
 class LossLog:

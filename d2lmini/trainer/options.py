@@ -9,12 +9,12 @@ import torch
 
 from d2lmini.collectives.schedules import ALLREDUCE
 from d2lmini.distributed import join
+from d2lmini.distributed.errors import CheckpointError
 from d2lmini.hardware.catalog import GPUS
 from d2lmini.models.lenet import MODELS
 from d2lmini.trainer import files
 from d2lmini.trainer.checkpoint import Checkpoint
-from d2lmini.trainer.errors import CheckpointError
-from d2lmini.trainer.settings import ENGINES, Settings
+from d2lmini.trainer.settings import ENGINES, Settings, check
 
 MIB = 2**20
 DATA = ("digits", "mnist", "fashion_mnist")
@@ -39,9 +39,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         """Leave out the usage, which ``--help`` shows."""
-        if self.say:
-            self.say(message)
-        self.exit(2, None if self.say else f"{self.prog}: error: {message}\n")
+        self.exit(2, self.say(message) if self.say else f"{self.prog}: error: {message}\n")
 
     def print_help(self, file=None):
         """Let rank 0 alone explain."""
@@ -60,35 +58,27 @@ def parse(words=None, say=None):
     for name, value in vars(options).items():
         if isinstance(value, list):  # argparse takes the "--" of "--lr=--" away
             made.error(f"argument --{name.replace('_', '-')}: expected one argument")
-    _check_engine(made, options)
+    _complete(made, options)
     if join.rank() == 0:  # others may be on another machine, with other files
         _check_files(made, options)
     return options
 
 
-def _check_engine(made, options):
-    """Refuse what does not go with the number of processes; fill in what depends on it."""
-    group = join.launched()
-    options.engine = engine = options.engine or ("ddp" if group else "replicas")
-    alone, simulated = engine == "replicas", engine == "ddp" and options.kind == "sim"  # ranks are simulated too
-    wrong = [
-        (group and alone, "--engine replicas has all replicas in one process: leave out torchrun"),
-        (not (group or alone or simulated), f"--engine {engine} has a replica in each process: start them with "
-                                            "torchrun --nproc-per-node=2 -m d2lmini.train …; or ddp with --kind sim"),
-        (group and options.devices, "argument --devices: under torchrun a process has one device; choose "
-                                    "--nproc-per-node"),
-        (group and options.kind == "sim", "argument --kind: simulated GPUs live in one process: leave out torchrun"),
-        (engine == "allreduce" and options.kind == "real", "--engine allreduce exchanges tensors of the CPU: choose "
-                                                           "--kind cpu, or --engine ddp"),
-    ]  # fmt: skip
-    for line in (line for applies, line in wrong if applies):
-        made.error(line)
+def _complete(made, options):
+    """Fill in what depends on other options, and refuse what does not go together."""
+    torchrun = join.launched()
+    options.engine = options.engine or ("ddp" if torchrun else "replicas")
+    simulated = options.engine == "ddp" and options.kind == "sim"
     try:
-        Settings(**training(options))
+        check(Settings(**training(options)), backend="gloo" if torchrun else "simccl" if simulated else None,
+              resume=options.resume, checkpoint=options.checkpoint, torchrun=torchrun, kind=options.kind,
+              count=options.devices)  # fmt: skip
     except ValueError as error:
         made.error(f"argument --{error}")
-    if engine != "ddp":
+    if options.engine != "ddp":
         options.allreduce = options.allreduce or "ring"
+    if options.engine == "allreduce":
+        options.kind = "cpu"
 
 
 def training(options):
@@ -105,8 +95,6 @@ def training(options):
 
 
 def _check_files(made, options):
-    if options.resume and not options.checkpoint:
-        made.error("--resume needs a file: --checkpoint FILE")
     file = options.checkpoint and Checkpoint(options.checkpoint)
     if options.json:
         try:

@@ -14,12 +14,10 @@ from itertools import cycle
 from types import SimpleNamespace
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from d2lmini.collectives.buckets import reduce_gradients
-from d2lmini.collectives.executor import sum_tensors
 from d2lmini.data_parallel.rank_threads import together
 from d2lmini.data_parallel.reducer import OverlappedAllreduce
 from d2lmini.data_parallel.sync_batch_norm import is_synchronised
@@ -37,8 +35,6 @@ class Replicas:
         self.comm, self.settings = comm, settings
         self.sums = getattr(loss, "reduction", "mean") == "sum"
         self.exchanging = comm.world_size > 1 and is_synchronised(model)
-        if self.exchanging and not comm.alone:
-            raise ValueError("SyncBatchNorm serves the replicas of one process: over several take torch.nn's")
         self.modules, self.losses = replicate(model, comm.devices), replicate(loss, comm.devices)
         self.parameters = [[p for p in m.parameters() if p.requires_grad] for m in self.modules]
         self.optimizers = [optimizer(params) for params in self.parameters]
@@ -59,7 +55,7 @@ class Replicas:
             from d2lmini.trainer.ddp import DdpReducer  # takes a second to import
 
             return DdpReducer(self.modules[0], self.losses[0], buckets)
-        allreduce = summing(self.settings.allreduce, self.comm.alone)
+        allreduce = self.comm.summing(self.settings.allreduce)
         if self.settings.overlap and self.comm.world_size > 1:
             return OverlappedAllreduce(self.parameters, buckets or 1, allreduce, always=False)
         after_backward = partial(reduce_gradients, self.parameters, allreduce, buckets, self.comm.anywhere)
@@ -209,22 +205,3 @@ def replicate(thing, devices):
     # Copied before anything is moved: ``to`` returns the tensor itself when it is there already, a copy never does.
     modules = [thing, *(copy.deepcopy(thing) for _ in devices[1:])]
     return [module.to(device) for module, device in zip(modules, devices, strict=True)]
-
-
-def summing(algorithm, alone):
-    """Return the function that replaces each tensor of a list, one for each replica here, by the sum over all ranks.
-
-    algorithm: it itself, or its name; None: a ring. alone: whether all replicas are in this process.
-    """
-    if callable(algorithm):
-        return algorithm
-    algorithm = algorithm or "ring"
-    if alone:
-        return partial(sum_tensors, algorithm=algorithm)
-    from d2lmini.distributed import Messages  # only who asks for processes needs what a system has for them
-
-    if "simccl" in dist.get_backend_config():
-        raise ValueError('allreduce sends messages between processes: on simulated ranks choose the engine "ddp", and '
-                         "sim.spawn(…, allreduce=…) for its schedule")  # fmt: skip
-    messages = Messages()
-    return lambda tensors: messages.allreduce(tensors[0], algorithm)

@@ -33,12 +33,17 @@ class Summed:
 
 
 def flaw(path):
-    """Return what is wrong with a file, or None; raises OSError where it cannot be read."""
-    with open(path, "rb") as file:
-        size, seal = _found(file)
-        if not seal:
-            return "is no checkpoint of the trainer, or its end is missing"
-        return None if seal == _of(file, size) else "is damaged: its contents do not have the checksum that it names"
+    """Return why a file is no whole checkpoint, or None."""
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe would be waited for
+        return "is no regular file, but a directory, a pipe or a device"
+    try:
+        with open(path, "rb") as file:
+            size, seal = _found(file)
+            if not seal:
+                return f"is no checkpoint of the trainer, or its end is missing, after {file.tell():,} bytes"
+            return None if seal == _of(file, size) else "is damaged: its contents have another checksum than it names"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
 
 
 def is_sealed(path):
@@ -49,11 +54,9 @@ def is_sealed(path):
 
 def _of(file, size):
     """Return the seal for the first `size` bytes of a file and the two zeros that followed them."""
-    crc, left = 0, size
-    file.seek(0)
-    while left:
-        data = file.read(min(CHUNK, left))
-        crc, left = zlib.crc32(data, crc), left - len(data)
+    crc = file.seek(0)
+    for at in range(0, size, CHUNK):
+        crc = zlib.crc32(file.read(min(CHUNK, size - at)), crc)
     return _with(zlib.crc32(bytes(2), crc))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from d2lmini.collectives.schedules import ALLREDUCE
+from d2lmini.data_parallel.sync_batch_norm import is_synchronised
 
 ENGINES = ("replicas", "allreduce", "ddp")
 
@@ -22,34 +23,49 @@ class Settings:
     overlap: bool = False
     engine: str = "replicas"
 
-    def __post_init__(self):
-        """Raise ValueError for the first rule that is broken: the argument's name, and what is wrong with it."""
-        ddp, named = self.engine == "ddp", not callable(self.allreduce)
-        rules = [
-            ("engine", self.engine not in ENGINES, f"expected one of {', '.join(ENGINES)}, got {self.engine!r}"),
-            ("accumulate", not isinstance(self.accumulate, int) or self.accumulate < 1,
-             f"expected a number of batches of at least 1, got {self.accumulate!r}"),
-            ("clip", self.clip is not None and not self.clip > 0,
-             f"expected a norm above 0, or None, got {self.clip!r}"),
-            ("amp", self.amp not in (None, torch.bfloat16, torch.float16),
-             f"expected torch.bfloat16, torch.float16 or None, got {self.amp!r}"),
-            ("allreduce", ddp and self.allreduce is not None,
-             f"ddp sums gradients in its own way, not by {self.allreduce!r}: choose the engine allreduce"),
-            ("allreduce", named and self.allreduce not in (None, *ALLREDUCE),
-             f"expected one of {', '.join(ALLREDUCE)}, or a function, got {self.allreduce!r}"),
-            ("overlap", self.overlap not in (True, False), f"expected True or False, got {self.overlap!r}"),
-            ("overlap", self.overlap and self.engine != "replicas",
-             "ddp overlaps in any case, and allreduce never: it is for the engine replicas"),
-        ]  # fmt: skip
-        for argument, wrong, why in rules:
-            if wrong:
-                raise ValueError(f"{argument}: {why}")
 
+def check(settings, *, devices=None, backend=None, ranks=1, model=None, loss=None, epochs=1, checkpoint=None,
+          resume=False, torchrun=False, kind=None, count=None):  # fmt: skip
+    """Raise ValueError for the first rule that is broken: the argument's name, and what is wrong with it.
 
-def check_loss(loss, exact):
-    """Raise ValueError for a loss that cannot be taken over shards; `exact`: it always sees a whole batch."""
-    reduction = getattr(loss, "reduction", "mean")
-    if reduction not in ("mean", "sum"):
-        raise ValueError(f'the loss must be a mean or a sum over its batch, got reduction="{reduction}"')
-    if reduction == "mean" and getattr(loss, "weight", None) is not None and not exact:
-        raise ValueError('the mean of a weighted loss depends on the labels of its shard: give it reduction="sum"')
+    `Trainer` calls it with what it is given, the command line with its options; each tells what it knows. devices:
+    those of this process. backend: what carries tensors between so many `ranks`, "simccl" for simulated ones, None for
+    a process alone. torchrun: whether it started the command line, whose ``--kind`` and ``--devices`` come last.
+    """
+    engine, several = settings.engine, settings.engine != "replicas"
+    ours, accumulate, clip, amp = settings.allreduce, settings.accumulate, settings.clip, settings.amp
+    here = [str(device) for device in devices or ()]
+    alone = (ranks if several else len(here)) == 1
+    mean, weighted = getattr(loss, "reduction", "mean"), getattr(loss, "weight", None) is not None
+    rules = [
+        ("engine", engine not in ENGINES, f"expected one of {', '.join(ENGINES)}, got {engine!r}"),
+        ("engine", torchrun and not several, "replicas are all in one process: leave out torchrun"),
+        ("engine", several and not backend, f"{engine} has a replica in each process: start them with torchrun "
+         "--nproc-per-node=2 …, or with distributed.run; or choose ddp on simulated ranks, --kind sim or sim.spawn"),
+        ("engine", engine == "allreduce" and backend == "simccl", "allreduce sends messages between processes: on "
+         "simulated ranks choose ddp, and sim.spawn(…, allreduce=…) for its schedule"),
+        ("devices", torchrun and count, "under torchrun a process has one device; choose --nproc-per-node"),
+        ("devices", devices is not None and not here, "expected at least one, got none"),
+        ("devices", several and len(here) > 1, f"a process has one when each has a replica, got {', '.join(here)}"),
+        ("kind", torchrun and kind == "sim", "simulated GPUs live in one process: leave out torchrun"),
+        ("kind", engine == "allreduce" and kind == "real", "allreduce exchanges tensors of the CPU: choose cpu or ddp"),
+        ("accumulate", not isinstance(accumulate, int) or accumulate < 1, f"expected 1 or more, got {accumulate!r}"),
+        ("clip", clip is not None and not clip > 0, f"expected a norm above 0, or None, got {clip!r}"),
+        ("amp", amp not in (None, torch.bfloat16, torch.float16), f"expected bfloat16, float16 or None, got {amp!r}"),
+        ("allreduce", engine == "ddp" and ours is not None,
+         f"ddp sums gradients in its own way, not by {ours!r}: choose the engine allreduce"),
+        ("allreduce", not callable(ours) and ours not in (None, *ALLREDUCE),
+         f"expected one of {', '.join(ALLREDUCE)}, or a function, got {ours!r}"),
+        ("overlap", settings.overlap not in (True, False), f"expected True or False, got {settings.overlap!r}"),
+        ("overlap", settings.overlap and several, "ddp always does, allreduce never: it is for the engine replicas"),
+        ("model", model is not None and several and not alone and is_synchronised(model),
+         "SyncBatchNorm serves the replicas of one process: over several take torch.nn's"),
+        ("loss", mean not in ("mean", "sum"), f'expected a mean or a sum over its batch, got reduction="{mean}"'),
+        ("loss", mean == "mean" and weighted and not (alone and settings.accumulate == 1),
+         'the mean of a weighted one depends on the labels of its shard: give it reduction="sum"'),
+        ("epochs", not isinstance(epochs, int) or epochs < 1, f"expected an integer of at least 1, got {epochs!r}"),
+        ("resume", resume and checkpoint is None, "needs the name of a file: checkpoint=…"),
+    ]  # fmt: skip
+    for argument, wrong, why in rules:
+        if wrong:
+            raise ValueError(f"{argument}: {why}")

@@ -11,8 +11,8 @@ from dataclasses import asdict
 
 from torch.utils._pytree import tree_map
 
+from d2lmini.distributed.errors import CheckpointError, first_line
 from d2lmini.trainer import facts, rng
-from d2lmini.trainer.errors import CheckpointError, first_line
 from d2lmini.trainer.history import History
 
 

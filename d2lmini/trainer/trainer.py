@@ -8,18 +8,22 @@ import os
 import sys
 from contextlib import ExitStack
 
+import torch
+import torch.distributed as dist
 from tqdm import auto as bars
 
+from d2lmini.devices import try_gpu
+from d2lmini.distributed.errors import DivergedError
+from d2lmini.distributed.join import backend
 from d2lmini.timing import Timer, clock, provenance
 from d2lmini.trainer import facts, state
 from d2lmini.trainer.by_cells import HyperParameters
 from d2lmini.trainer.checkpoint import Checkpoint
-from d2lmini.trainer.comm import Comm, choose_devices
-from d2lmini.trainer.errors import DivergedError
+from d2lmini.trainer.comm import Comm
 from d2lmini.trainer.history import History
 from d2lmini.trainer.losses import LossLog, finite
 from d2lmini.trainer.replicas import Replicas
-from d2lmini.trainer.settings import Settings, check_loss
+from d2lmini.trainer.settings import Settings, check
 
 
 class Trainer(HyperParameters):
@@ -63,9 +67,13 @@ class Trainer(HyperParameters):
         settings: those of `Settings`, with its defaults.
         """
         self.settings = Settings(**settings)
-        self.devices = choose_devices(devices, self.settings.engine)
-        self.comm = Comm(self.devices, alone=self.settings.engine == "replicas")
-        check_loss(loss, exact=self.comm.world_size == self.settings.accumulate == 1)
+        alone = self.settings.engine == "replicas"
+        if devices is None:
+            devices = [try_gpu(0 if alone else int(os.environ.get("LOCAL_RANK", 0)))]
+        self.devices = [torch.device(device) for device in devices]
+        ranks = dist.get_world_size() if backend() else 1
+        check(self.settings, devices=self.devices, backend=backend(), ranks=ranks, model=model, loss=loss)
+        self.comm = Comm(self.devices, alone)
         self.engine = Replicas(model, loss, optimizer, self.comm, self.settings)
         self.replicas, self.optimizers = self.engine.modules, self.engine.optimizers
         self.history = History()
@@ -92,10 +100,7 @@ class Trainer(HyperParameters):
         Raises ValueError when the number of epochs is not an integer of at least 1, or `train_iter` yields nothing;
         DivergedError for a loss or a parameter that is not finite, by the end of the epoch; CheckpointError.
         """
-        if not isinstance(num_epochs, int) or num_epochs < 1:
-            raise ValueError(f"the number of epochs must be an integer of at least 1, got {num_epochs!r}")
-        if checkpoint is None and resume:
-            raise ValueError("resume needs the name of a file: checkpoint=…")
+        check(self.settings, backend=backend(), epochs=num_epochs, checkpoint=checkpoint, resume=resume)
         here = {"data": facts.of_data(train_iter)}
         arguments = {"epochs": f"{num_epochs}", "checkpoint": f"{checkpoint is not None}", "resume": f"{resume}"}
         # A rank that does something else would be waited for in vain.

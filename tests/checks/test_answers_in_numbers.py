@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from decimal import Decimal
 from fractions import Fraction
 
 import hypothesis
@@ -90,6 +91,14 @@ def codes(x):
     return np.clip(np.rint(np.asarray(x) / scale + zero), 0, 255).astype(np.uint8), scale, zero
 
 
+def codes_with_an_exact_end(x):
+    """Make the scale a little larger, so that neither end is cut off when the zero is rounded."""
+    low, high = min(0.0, x.min().item()), max(0.0, x.max().item())
+    zero = round(-low / (high - low) * 255) if high > low else 0
+    scale = max(-low / zero if zero else 0, high / (255 - zero) if zero < 255 else 0) or 1.0
+    return torch.round(x / scale + zero), scale, zero
+
+
 def sent(gradient, unsent, k):
     due = gradient + unsent
     places = due.abs().argsort()[-k:]
@@ -133,6 +142,12 @@ def shares_of_products(threads, seconds):
     return stays / (stays + shared)
 
 
+def shares_in_single_precision(threads, seconds):
+    rows = torch.tensor([[1.0, 1 / p] for p in threads])
+    stays, shared = torch.linalg.lstsq(rows, torch.tensor(seconds)[:, None]).solution[:, 0]
+    return stays / (stays + shared)
+
+
 def whole_bytes(parameters, outputs, gpus):
     return np.array([(gpus - 1) * (outputs // gpus + parameters), 2 * parameters * (gpus - 1) // gpus])
 
@@ -166,17 +181,21 @@ def by_bands(rows):
     (checks.ratio_error, lambda a, b: np.float64(b[2] * a[1] / a[2] / b[1]) ** (-1 if a[0] == "ms" else 1) - 1),
     (checks.separable_macs, lambda a, b, k, h, w: h * w * k**2 * a * b * (1 / b + 1 / k**2)),  # its division rounds
     (checks.largest_batch, floored), (checks.loss_scale, doubled), (checks.first_gpu_bytes, whole_bytes),
-    (checks.zero_point, codes), (checks.zero_point, lambda x: [codes(x)[0].tolist(), np.float32(codes(x)[1]),
+    (checks.zero_point, codes), (checks.zero_point, codes_with_an_exact_end),
+    (checks.zero_point, lambda x: [codes(x)[0].tolist(), np.float32(codes(x)[1]),
                                                                codes(x)[2]]),
     (checks.send_largest, sent), (checks.send_largest, lambda *g: [part.tolist() for part in sent(*g)]),
     (checks.send_largest, lambda *g: [list(part) for part in sent(*g)]),  # of tensors with one number
+    (checks.send_largest, lambda *g: (yield from sent(*g))), (checks.zero_point, lambda x: (yield from codes(x))),
+    (checks.random_cycle, lambda *given: dict(enumerate(cycle_of_visits(*given))).values()),
     (checks.random_cycle, lambda *given: torch.tensor(cycle_of_visits(*given))),
     (checks.batch_for, searched), (checks.batch_for, middle_slope), (checks.worker_plan, counted),
     (checks.worker_plan, lambda *given: np.array(counted(*given))), (checks.serial_share, shares_solved),
-    (checks.serial_share, shares_of_products),
+    (checks.serial_share, shares_of_products), (checks.serial_share, shares_in_single_precision),
     (checks.zero_bytes, lambda *given: torch.tensor(RIGHT["zero-bytes"](*given), dtype=torch.float32)),
     (checks.scaled_rate, lambda i, n, warm, r, of: torch.tensor(r) * (1 + (n / of - 1) * (i >= warm or i / warm))),
     (checks.bounded_queue, lambda *given: torch.tensor(pace.finish_times(*given))),
+    (checks.fewest_servers, lambda workers: Decimal(workers + 3) // 2),
     (checks.allreduce_bytes, lambda nbytes, devices: np.array([2, 1]) * (devices - 1) * nbytes),
     (checks.allreduce_bytes, lambda nbytes, devices: (times * (devices - 1) * nbytes for times in (2, 1))),
 ])  # fmt: skip
@@ -201,6 +220,13 @@ def test_other_right_answers_pass(check, answer):
     (checks.band_report, lambda rows: {"all": (1, 0, 0.1)}, "expected the bands ['inference'], got ['all']"),
     (checks.band_report, lambda rows: {b: (*v[:2], v[2] or 0) for b, v in by_bands(rows).items()},
      "expected [0, 1, None]"),
+    (checks.band_report, lambda rows: {**by_bands(rows), None: 0}, "the bands ['inference'], got ['inference', None]"),
+    (checks.zero_point, lambda x: codes(x) if x.any() else (x / 0, 1, 0), "5 integers and a zero from 0 to 255"),
+    (checks.loss_scale, lambda gradients, largest: doubled([g.float() for g in gradients], largest),
+     "largest 448, gradients [14.000000000000002] and zeros: expected 16, got 32"),
+    (checks.loss_scale, lambda gradients, largest: "1", "expected the number 32,768, got '1' (str)"),
+    (checks.zero_bytes, lambda *given: Decimal(7200), "3,600 bytes, got 7,200: 2 half rings of 1,800, yours are 4"),
+    (checks.third_time, lambda *given: Decimal("2.5"), "expected 3 s, got 2.5 (Decimal)"),
     (checks.rate_ends, lambda b, *_: b, "expected 2 values (least, most), got 1 (int)"),
     (checks.ratio_error, lambda a, b: "0", "expected the number +0.0294, got '0' (str)"),
     (checks.ring_constants, lambda n, s, t: np.polyfit(s, t, 1), "expected α = 5e-06, got 5e-11"),
@@ -241,10 +267,15 @@ def test_what_is_wrong_is_told(check, answer, message):
     (checks.attainable_product, lambda *given: 150.001e9, "got 150.001 GFLOP/s"),
     (checks.largest_batch, lambda *given: 120 + 1e-7, "images, got 120.0000001"),
     (checks.bucket_plan, lambda sizes, limit: [[2 + 1e-7, 1], [0]], "got [[2.0000001, 1], [0]]"),
-    (checks.serial_share, lambda threads, seconds: 2e-6, "expected 0, got 2e-06"),
+    (checks.serial_share, lambda threads, seconds: 2e-5, "expected 0, got 2e-05"),
 ])  # fmt: skip
 def test_a_near_miss_does_not_read_as_if_it_were_right(check, answer, message):
     assert message in check(answer).sentence
+
+
+def test_what_a_reader_prints_comes_a_few_hundred_times_at_most(capsys):
+    assert checks.random_cycle(lambda n, rng: print(n) or cycle_of_visits(n, rng))
+    assert 5 < len(capsys.readouterr().out.splitlines()) < 1000
 
 
 @pytest.mark.parametrize("answer", [None, "7", (1, 2), [[1.0]], {}, 7, ["a"] * 5, [0.5] * 5, []])

@@ -1,6 +1,7 @@
 """The checks of the exercises on copies: right answers of other kinds pass, wrong ones are told what is wrong."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -120,6 +121,9 @@ def test_other_right_answers_pass(check, answer):
     (checks.pack, lambda tensors, device: packed([*tensors, torch.zeros(5)], device)[:-1],
      "the tensors hold 80 bytes, but 100 were copied"),
     (checks.prefetch, waiting, "1 batch: the host waited 1 time; non_blocking=True"),
+    (checks.prefetch, lambda _, device: itertools.repeat(torch.ones(2, 1024, device=device)), "0 to be yielded, got 1"),
+    (checks.prefetch, lambda batches, device: copy_overlap.prefetch(batches, "sim:0"), "3 batches to sim:1, while"),
+    (checks.pack, lambda tensors, device: itertools.repeat(tensors[0]), "expected a list of 3 tensors, got "),
     (checks.prefetch, rushed, "1 batch: the work on batch 0 began before"),
     (checks.prefetch, lambda batches, device: iter(batches), "1 batch: batch 0 should be on sim:0, got a tensor"),
     (checks.prefetch, lambda batches, device: copy_overlap.prefetch(batches[::-1], device), "in place 0 is not"),

@@ -1,5 +1,7 @@
 """The exercises on all-reduce: their scores are the simulated clock's, and the reader's machine comes back."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
@@ -54,6 +56,18 @@ def test_a_wrong_answer_that_keeps_tensors_does_not_hide_the_fault():
     sim.disable()
 
 
+@pytest.mark.parametrize("fault", [KeyboardInterrupt, ValueError])
+def test_the_readers_machine_comes_back_after_a_fault(fault):
+    def stopped(tensors):
+        mine = tensors[0] + 1
+        raise fault(len(mine))
+
+    sim.enable(machine="8xH200")
+    with contextlib.suppress(KeyboardInterrupt):
+        checks.ring_mean(stopped)
+    assert sim.machine().name == "8xH200"
+
+
 def doubling(world_size, far_first=False, number=int):
     distances = [2**k for k in range(world_size.bit_length() - 1)]
     pairs = [[(r, r ^ d) for r in range(world_size)] for d in (distances[::-1] if far_first else distances)]
@@ -74,6 +88,11 @@ def test_ranks_that_add_in_different_orders_are_told_so():
     assert "4 ranks: ranks 0 and 1 add up in different orders" in checks.recursive_doubling(around).sentence
 
 
+def test_ranks_that_are_no_numbers_are_told():
+    line = checks.recursive_doubling(lambda world_size: doubling(world_size, number=str)).sentence
+    assert line.startswith("2 ranks: ")
+
+
 def chunks_of_ceil_size(tensor, size):
     length = -(-len(tensor) // size)
     return [tensor[i * length : (i + 1) * length] for i in range(size)]
@@ -88,6 +107,8 @@ def half_rings_in_opposite_directions(tensors):
 @pytest.mark.parametrize(("check", "answer"), [
     (checks.recursive_doubling, lambda world_size: doubling(world_size, far_first=True, number=np.int64)),
     (checks.recursive_doubling, lambda world_size: map(set, doubling(world_size))),
+    (checks.recursive_doubling, lambda world_size: tuple(map(frozenset, doubling(world_size)))),
+    (checks.recursive_doubling, lambda size: ({send.src: send for send in step}.values() for step in doubling(size))),
     (checks.ring_mean, lambda tensors: ring_mean(tensors[::-1], cut=chunks_of_ceil_size)),
     (checks.ring_mean, half_rings_in_opposite_directions),
 ])  # fmt: skip

@@ -1,5 +1,9 @@
 """The checks of the exercises: what they print, and that they hold the right answer to be right."""
 
+import itertools
+from collections import deque
+
+import numpy as np
 import pytest
 import torch
 
@@ -49,12 +53,54 @@ def test_check_is_registered_under_the_name_of_its_tags(halve):
     assert halve.__doc__.startswith("``function(x)``")
 
 
-def test_interrupt_passes_through(halve):
+def test_interrupt_passes_through_and_the_input_is_told(halve, capsys):
     def interrupted(x):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         halve(interrupted)
+    assert capsys.readouterr().out == "stopped, x = [4]\n"
+    with pytest.raises(KeyboardInterrupt):
+        must_refuse(interrupted, 5, given="x = 5")
+    assert capsys.readouterr().out == "stopped, x = 5\n"
+
+
+def refused(x):
+    yield x
+    raise ValueError("late")
+
+
+def test_of_a_generator_all_that_it_does_is_seen():
+    assert attempt(iter, [1, 2], given="x") == [1, 2]
+    assert len(attempt(itertools.count, 1, given="x")) == mechanism.MOST
+    with pytest.raises(Wrong, match="x: your code changed its inputs"):
+        attempt(lambda x: (x.pop() for _ in range(2)), [1, 2], given="x")
+    with pytest.raises(Wrong, match="x: your code raised ValueError: late"):
+        attempt(refused, 1, given="x")
+    must_refuse(refused, 1, given="x", naming=["early", "late"])
+    with pytest.raises(Wrong, match="x: the ValueError says 'late'"):
+        must_refuse(refused, 1, given="x", naming=["early"])
+
+
+@pytest.mark.parametrize("value", [
+    [1, 2], (1, 2), range(1, 3), deque([1, 2]), {"a": 1, "b": 2}.values(), {1: "a", 2: "b"}.keys(), map(int, "12"),
+    np.array([1, 2]), torch.tensor([1.0, 2.0]), [np.int64(1), torch.tensor(2)],
+])  # fmt: skip
+def test_every_kind_of_list_is_read(value):
+    assert mechanism.reals(value, 2) == [1, 2]
+
+
+@pytest.mark.parametrize("value", [
+    "12", b"12", {1: 2}, {1, 2}, 12, None, torch.tensor(1), np.array(1), [1, "2"], [1, True],
+])  # fmt: skip
+def test_what_is_no_list_of_numbers_is_not_read(value):
+    assert mechanism.reals(value) is None
+
+
+def test_sets_are_lists_only_where_no_order_counts():
+    assert sorted(mechanism.listed({2, 1}, unordered=True)) == [1, 2]
+    assert mechanism.listed(frozenset([1])) is None
+    assert mechanism.reals([1, 2], 3) is None
 
 
 def test_changed_tensors_are_noticed():

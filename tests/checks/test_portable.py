@@ -1,5 +1,6 @@
 """The checks of code for every device and rank: right answers of other kinds pass, and wrong ones are told why."""
 
+import contextlib
 import re
 
 import pytest
@@ -113,6 +114,36 @@ def test_what_is_in_the_way_of_new_gpus_is_told():
     del kept
 
 
+@contextlib.contextmanager
+def default_device():
+    torch.set_default_device("sim:1")
+    try:
+        yield
+    finally:
+        torch.set_default_device("cpu")
+
+
+@contextlib.contextmanager
+def default_double():
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("setting", [default_device, default_double, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize(("check", "answer"), [
+    (checks.placed_step, step_of_a_parameter), (checks.causal_mask, mask_by_infinities), (checks.pack, packed),
+    (checks.joined_mean, mean_by_two_sums),
+])  # fmt: skip
+def test_what_the_reader_has_set_changes_no_verdict(check, answer, setting):
+    with setting():
+        before = torch.get_default_device(), torch.get_default_dtype(), torch.is_grad_enabled()
+        assert check(answer)
+        assert (torch.get_default_device(), torch.get_default_dtype(), torch.is_grad_enabled()) == before
+
+
 def moved_after(values, loss, device):
     weight = torch.tensor(values, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.1)
@@ -129,6 +160,10 @@ def moved_after(values, loss, device):
     (checks.placed_step, lambda values, loss, device: step_by_hand(values, loss, "cpu"), "is on cpu"),
     (checks.placed_step, lambda values, loss, device: 0.8 * torch.tensor(values, device=device), r"\*\*1.*expected"),
     (checks.causal_mask, lambda tokens: mask_by_new_ones(tokens).cpu(), "on meta"),
+    (checks.placed_step, lambda values, loss, device: step_by_hand(values, loss, "cpu").to(device), "computed on cpu"),
+    (checks.causal_mask, lambda tokens: mask_by_new_ones(tokens).to("sim:0"), "on cpu: the mask is on sim:0"),
+    (checks.causal_mask, lambda tokens: mask_by_new_ones(tokens).int(), r"bool tensor.*\(torch.int32\)"),
+    (checks.causal_mask, lambda tokens: tokens.tolist() if tokens.is_cpu else [], r"bool tensor.*\(list\)"),
     (checks.one_wait, lambda losses: sum(losses) / len(losses), "number of Python"),
     (checks.joined_mean, lambda values: values.mean(), "rank"),
 ])  # fmt: skip

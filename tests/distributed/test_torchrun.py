@@ -79,14 +79,14 @@ def test_a_run_whose_rank_hangs_names_it_and_started_again_ends_as_one_process_d
 
 
 @pytest.mark.parametrize(("group", "words", "line"), [
-    (True, ["--engine", "replicas"], "--engine replicas has all replicas in one process: leave out torchrun"),
+    (True, ["--engine", "replicas"], "argument --engine: replicas are all in one process: leave out torchrun"),
     (False, ["--engine", "ddp"],
-     "--engine ddp has a replica in each process: start them with torchrun --nproc-per-node=2 "),
+     "argument --engine: ddp has a replica in each process: start them with torchrun --nproc-per-node=2 "),
     (True, ["--devices", "1"], "argument --devices: under torchrun a process has one device; choose --nproc-per-node"),
     (True, ["--kind", "sim"], "argument --kind: simulated GPUs live in one process: leave out torchrun"),
     (True, ["--allreduce", "ring"], "argument --allreduce: ddp"),
     (True, ["--overlap"], "argument --overlap: ddp"),
-    (True, ["--engine", "allreduce", "--kind", "real"], "--engine allreduce exchanges tensors of the CPU: choose --k"),
+    (True, ["--engine", "allreduce", "--kind", "real"], "argument --kind: allreduce exchanges tensors of the CPU"),
     (True, ["--timeout", "0"], "argument --timeout: expected a whole number of at least 1, got '0'"),
 ])  # fmt: skip
 def test_combinations_that_make_no_sense_are_refused(monkeypatch, capsys, group, words, line):
@@ -147,17 +147,22 @@ def test_a_rank_has_the_gpu_of_its_local_rank_where_all_can_have_one(monkeypatch
         group.device("real")
 
 
-@pytest.mark.parametrize(("words", "forced", "kind"), [
-    ([], None, "auto"), ([], "real", "real"), ([], "cpu", "cpu"), ([], "sim", "cpu"),
-    (["--kind", "real"], "cpu", "real"), (["--engine", "allreduce"], None, "cpu"),
-    (["--engine", "allreduce"], "real", "cpu"),
+@pytest.mark.parametrize(("words", "forced", "there", "chosen"), [
+    ([], None, 2, "cuda:1"), ([], None, 1, "cpu"), ([], "real", 2, "cuda:1"), ([], "real", 1, RuntimeError),
+    ([], "cpu", 2, "cpu"), ([], "sim", 2, "cpu"), (["--kind", "real"], "cpu", 2, "cuda:1"),
+    (["--kind", "cpu"], "real", 2, "cpu"), (["--engine", "allreduce"], None, 2, "cpu"),
+    (["--engine", "allreduce"], "real", 2, "cpu"), ([], "bogus", 2, ValueError),
 ])  # fmt: skip
-def test_the_kind_of_a_ranks_device(monkeypatch, words, forced, kind):
+def test_a_ranks_device_is_of_the_kind_that_was_asked_for(monkeypatch, words, forced, there, chosen):
     be_rank(monkeypatch, **{"D2LMINI_DEVICES": forced} if forced else {})
-    assert cli.kind_of_rank(options.parse(words)) == kind
-    monkeypatch.setenv("D2LMINI_DEVICES", "bogus")
-    with pytest.raises(ValueError, match="bogus"):
-        cli.kind_of_rank(options.parse([]))
+    monkeypatch.setattr(torch.cuda, "set_device", Mock())
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: there)
+    kind = options.parse(words).kind
+    if isinstance(chosen, str):
+        assert str(group.device(kind)) == chosen
+    else:
+        with pytest.raises(chosen, match=r"bogus|expected 2 GPUs"):
+            group.device(kind)
 
 
 @pytest.mark.parametrize(("rank", "code", "line"), [(1, 1, "found no rank 0"), (0, 130, "interrupted")])

@@ -5,6 +5,7 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("the limit is passed by one gradient", "held + sizes[place] > limit", "held > limit"),
     ("the size of the neighbour is looked at", "held + sizes[place] > limit", "held + sizes[place - 1] > limit"),
     ("the count goes on from the bucket before (stale)", "([])\n            held = 0", "([])"),
+    ("an empty bucket is told by its bytes", "not buckets or held +", "not buckets or held and held +"),
 ]
 
 

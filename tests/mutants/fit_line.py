@@ -7,6 +7,7 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("every second size is dropped", "n, t = np.array(sizes, dtype=float), np.array(seconds)",
      "n, t = np.array(sizes, dtype=float)[::2], np.array(seconds)[::2]"),
     ("nothing is returned", "return alpha, 1 / slope", "alpha, 1 / slope"),
+    ("the sizes are known beforehand", "np.array(sizes, dtype=float), np", "2.0 ** np.arange(10, 29), np"),
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("the sum", "both[0] / both[1]", "both[0]"),
     ("divided by the number of ranks", "both[0] / both[1]", "both[0] / dist.get_world_size()"),
     ("nothing is returned", "return both", "both"),
+    ("a whole number", "both[0] / both[1]", "both[0] // both[1]"),
 ]
 
 

@@ -9,3 +9,11 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
 def one_wait(losses):
     """Every loss is read."""
     return sum(loss.item() for loss in losses) / len(losses)
+
+
+def one_wait(losses):
+    """The sum is kept on the first GPU, wherever the losses are."""
+    total = torch.zeros((), device="sim:0")
+    for loss in losses:
+        total += loss
+    return total.item() / len(losses)

@@ -15,3 +15,9 @@ def pack(tensors, device):
     for row, t in zip(rows, tensors):
         row[: t.numel()] = t.reshape(-1)
     return [row[: t.numel()].view(t.shape) for row, t in zip(rows.to(device), tensors)]
+
+
+def pack(tensors, device):
+    """Python's lists forget the numbers' type."""
+    flat = torch.tensor([x for t in tensors for x in t.flatten().tolist()]).to(device)
+    return [p.view(t.shape) for p, t in zip(flat.split([t.numel() for t in tensors]), tensors)]

@@ -18,3 +18,12 @@ def placed_step(values, loss, device):
     loss(moved).backward()
     torch.optim.SGD([weight], lr=0.1).step()
     return moved
+
+
+def placed_step(values, loss, device):
+    """The step is taken on the CPU."""
+    weight = torch.tensor(values, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    loss(weight).backward()
+    optimizer.step()
+    return weight.to(device)

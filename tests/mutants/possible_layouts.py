@@ -6,6 +6,7 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("GPUs are left over", "gpus % (tensor * pipeline) or layers % pipeline", "layers % pipeline"),
     ("no single replica", "range(1, gpus // tensor + 1)", "range(1, gpus // tensor)"),
     ("another order", "pipeline), tensor, pipeline))", "pipeline), pipeline, tensor))"),
+    ("no more tensor ranks than layers", "range(1, gpus + 1)", "range(1, layers + 1)"),
 ]
 
 

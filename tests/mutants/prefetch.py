@@ -6,6 +6,9 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("no batch is ever let go", "            return copied, ",
      "            fetch.kept = [*getattr(fetch, 'kept', []), copied]\n            return copied, "),
     ("the last batch is dropped", "        yield upcoming[0]\n", "        pass\n"),
+    ("a stream of the current device", "module.Stream(device)", "module.Stream()"),
+    ("the current device's stream waits", "            module.current_stream(device).wait_event(ready[1])",
+     "            module.current_stream().wait_event(ready[1])"),
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("the ratio, not its error", " - 1", ""),
     ("without its sign", "factor - 1", "abs(factor - 1)"),
     ("one's error over many's", "many[2] / many[1] * one[1] / one[2]", "one[2] / one[1] * many[1] / many[2]"),
+    ("only images are rates", 'if one[0] == "ms"', 'if one[0] != "images/s"'),
 ]
 
 

@@ -10,4 +10,5 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
                    "whole.split([*map(len, X_shards)])", "__import__('torch').split(whole, [*map(len, X_shards)])",
                    "map(__import__('torch').from_numpy, __import__('numpy').array_split(whole.numpy(), k))",
                    "[whole[places] for places in __import__('numpy').array_split(range(n), k)]")),
+    ("the error does not say what was given", 'f"{n} examples for {k} devices"', '"too few examples"'),
 ]  # fmt: skip

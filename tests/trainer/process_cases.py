@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
 from d2lmini.data.datasets import Batches
 from d2lmini.data_parallel.sync_batch_norm import SyncBatchNorm
-from d2lmini.trainer.errors import CheckpointError, DivergedError
+from d2lmini.distributed.errors import CheckpointError, DivergedError
 from d2lmini.trainer.trainer import Trainer
 
 SGD, ADAM = torch.optim.SGD, torch.optim.Adam

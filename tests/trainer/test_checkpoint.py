@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from d2lmini import sim
+from d2lmini.distributed.errors import CheckpointError
 from d2lmini.trainer import files, seal
 from d2lmini.trainer.checkpoint import Checkpoint
-from d2lmini.trainer.errors import CheckpointError
 
 STATE = {"a": torch.arange(6.0).reshape(2, 3), "b": {"list": [1, 2.5, None, "x"], "tuple": (True, torch.zeros(0))}}
 
@@ -182,13 +182,14 @@ def test_killed_at_any_moment_of_writing_a_whole_checkpoint_is_there(tmp_path):
 
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
-def test_a_disk_that_fails_leaves_the_old_checkpoint_and_nothing_else(file, tmp_path, monkeypatch, failing):
-    file.write({"i": 0})
+def test_a_disk_that_fails_leaves_the_old_checkpoints_and_nothing_else(file, tmp_path, monkeypatch, failing):
+    for i in range(2):
+        file.write({"i": i})
     with monkeypatch.context() as patch:
         patch.setattr(os, failing, Mock(side_effect=OSError(28, "No space left on device")))
-        refused(lambda: file.write({"i": 1}), "No space")
-    assert file.read() == {"i": 0}
-    assert names(tmp_path) == ["c.pt"]
+        assert "mv" not in refused(lambda: file.write({"i": 2}), "No space")  # there is no need to go back
+    assert (file.read(), Checkpoint(file.previous).read()) == ({"i": 1}, {"i": 0})
+    assert names(tmp_path) == ["c.pt", "c.pt.previous"]
 
 
 def test_a_disk_that_is_full_is_told_by_its_own_words(file, tmp_path):

@@ -135,7 +135,7 @@ def test_the_trainer_is_the_one_that_was_asked_for():
     (["--seed", str(2**63)], "--seed: .*most 9,223"), (["--batch-size", "9" * 400], "--batch-size: .*most 9,223"),
     (["--timeout", "9" * 30], "--timeout: .*most"), (["--allreduce", "circle"], "--allreduce: .*'circle'"),
     (["--gpu", "Voodoo"], "--gpu: .*'Voodoo'"),
-    (["--resume"], "--resume need"),
+    (["--resume"], "--resume: need"),
     (["--json", "no/such/r.json"], "--json: .*no folder"), (["--json", "."], "--json: .*folder"),
     (["--json", "x" * 300], "--json: .*too long"), (["--json", "/proc/x/r.json"], "--json: .*folder"),
     (["--json", "./c.pt", "--checkpoint", "c.pt", "--resume"], "--json: .*checkpoint"),
@@ -205,23 +205,24 @@ def test_it_explains_itself_in_any_encoding(monkeypatch):
     assert "default: None" not in text
 
 
-def test_where_nobody_reads_it_ends_in_one_line(monkeypatch, capsys):
-    reading, writing = os.pipe()
-    os.close(reading)
-    with open(writing, "w") as stream:  # when it is closed, what is left to be written troubles nobody
-        monkeypatch.setattr(sys, "stdout", stream)
-        assert cli.main(["--epochs", "1", "--model", "softmax"]) == 1
-        monkeypatch.undo()
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "pipe" in line
-
-
 PROGRAM = [sys.executable, "-m", "d2lmini.train"]
 
 
 def listening():
     """Called in a new process: take interrupts, also where the tests themselves were told to ignore them."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.mark.process
+def test_where_nobody_reads_it_ends_in_one_line():
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as stream:
+        found = subprocess.run([*PROGRAM, "--epochs", "1", "--model", "softmax"], stdout=stream, text=True,
+                               stderr=subprocess.PIPE, check=False)  # fmt: skip
+    assert found.returncode == 1
+    (line,) = found.stderr.splitlines()
+    assert "pipe" in line
 
 
 @pytest.mark.process
@@ -238,14 +239,38 @@ def test_an_interrupt_while_it_is_importing_is_one_line():
 
 
 @pytest.mark.process
-def test_interrupts_of_a_run_are_one_line_that_says_how_to_go_on(tmp_path):
+@pytest.mark.parametrize("second", ["at once", "when the line is there"])
+def test_interrupts_of_a_run_are_one_line_that_says_how_to_go_on(tmp_path, second):
     words = [*PROGRAM, "--model", "softmax", "--epochs", "10000", "--checkpoint", tmp_path / "c.pt"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           preexec_fn=listening) as running:  # fmt: skip
         for _ in range(3):
             running.stdout.readline()  # what is trained, the table's head, the first epoch
         running.send_signal(signal.SIGINT)
-        _, err = running.communicate(timeout=120)
+        err = "" if second == "at once" else running.stderr.readline()
+        running.send_signal(signal.SIGINT)
+        err += running.communicate(timeout=120)[1]
     assert running.returncode == 130
-    assert err == f"interrupted: go on with --checkpoint {tmp_path / 'c.pt'} --resume\n"
-    assert not {path.suffix for path in tmp_path.iterdir()} - {".pt", ".previous"}  # neither half a file nor a lock
+    said = f"interrupted: go on with --checkpoint {tmp_path / 'c.pt'} --resume\n"
+    assert err == said or (err == "" and second == "at once")  # that one may come before there is time for a line
+    if second != "at once":
+        assert not {path.suffix for path in tmp_path.iterdir()} - {".pt", ".previous"}  # neither half a file nor a lock
+
+
+TWICE = """
+import os, signal, sys
+from d2lmini import train
+signal.signal(signal.SIGINT, train._interrupt)
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted", file=sys.stderr)
+    os.kill(os.getpid(), signal.SIGINT)
+    print("goes on", file=sys.stderr)
+"""
+
+
+@pytest.mark.process
+def test_a_second_interrupt_ends_it_wherever_it_is_without_another_word():
+    found = subprocess.run([sys.executable, "-c", TWICE], stderr=subprocess.PIPE, text=True, check=False)
+    assert (found.returncode, found.stderr) == (130, "interrupted\n")

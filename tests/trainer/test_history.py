@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from d2lmini import sim
+from d2lmini.distributed.errors import DivergedError
 from d2lmini.figures import plots
-from d2lmini.trainer.errors import DivergedError
 from d2lmini.trainer.history import History
 from d2lmini.trainer.losses import LossLog, finite
 from d2lmini.trainer.trainer import Trainer

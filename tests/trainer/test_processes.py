@@ -95,8 +95,8 @@ def test_processes_go_on_from_one_process_and_one_process_from_them(tmp_path):
 
 
 def test_what_makes_no_sense_or_goes_wrong_is_one_line_on_every_rank():
-    for engine, kind, words in (("ddp", RuntimeError, "torchrun"), ("horovod", ValueError, "engine: .*'horovod'")):
-        with pytest.raises(kind, match=words):
+    for engine, words in (("ddp", "engine: .*torchrun"), ("horovod", "engine: .*'horovod'")):
+        with pytest.raises(ValueError, match=words):
             process_cases.Trainer(process_cases.network(), process_cases.MEAN, process_cases.MOMENTUM, engine=engine)
     differences = ("model.*1.weight", "loss.*sum", "lr is 1.1", "buckets is 301", "name is ddp", "clip is 2",
                    "batch_size is 6", "seed is 1", "labels", "epochs is 2")  # fmt: skip

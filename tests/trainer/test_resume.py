@@ -16,9 +16,9 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, TensorDataset
 
 from d2lmini import sim
+from d2lmini.distributed.errors import CheckpointError
 from d2lmini.trainer import facts, rng
 from d2lmini.trainer.checkpoint import Checkpoint
-from d2lmini.trainer.errors import CheckpointError
 from d2lmini.trainer.settings import Settings
 from d2lmini.trainer.trainer import Trainer
 

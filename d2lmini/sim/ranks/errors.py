@@ -2,10 +2,10 @@
 
 
 class RankError(RuntimeError):
-    """A rank's function raised: `rank` says which one's, and the error itself is the cause, ``__cause__``."""
+    """Rank `rank` failed, or is the first that is late; the cause, ``__cause__``, tells what its function raised."""
 
-    def __init__(self, rank, size, error):
-        super().__init__(f"rank {rank} of {size} raised {type(error).__name__}: {error}")
+    def __init__(self, message, rank):
+        super().__init__(message)
         self.rank = rank
 
 

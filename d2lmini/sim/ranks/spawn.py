@@ -167,7 +167,8 @@ class World:
             number, error = errors[0]
             if isinstance(error, (DeadlockError, MismatchError)):
                 raise error
-            raise RankError(number, self.size, error) from error
+            what = f"rank {number} of {self.size} raised {type(error).__name__}: {error}"
+            raise RankError(what, number) from error
         if works:
             raise DeadlockError(f"all ranks have returned, but {self._waits(works)}")
         if self.new_groups.lacking():
