@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 
 import stacks
 import torch
+from bert import Bert
 from networks import GNMT, SSD300, TransformerXL, efficientnet, resnext101, vgg16
 from stacks import PRECISIONS, STACKS, Stack, card
 from torch.nn.functional import cross_entropy
@@ -18,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from d2lmini import sim
 from d2lmini.hardware import GPUS, MACHINES, build, cluster, collective_costs
 from d2lmini.hardware.catalog import host_link, nvlink
-from d2lmini.models import GPT2, WIDTHS_2014, Bert, Llama, alexnet, bert_large, resnet50
+from d2lmini.models import GPT2, WIDTHS_2014, Llama, alexnet, resnet50
 
 __all__ = ["STACKS", "Run", "card", "one_gpu", "read", "simulate"]
 
@@ -174,6 +175,7 @@ def _llama(**sizes):
     return prepare
 
 
+BERT_LARGE = partial(Bert, width=1024, layers=24, heads=16)
 TASKS = {
     "GNMT": _translation,
     "ResNet-50": _pictures(lambda: resnet50(late_stride=True), 224),
@@ -186,9 +188,9 @@ TASKS = {
     "VGG-16": _pictures(vgg16, 224),
     "AlexNet": _pictures(partial(alexnet, dropout=0.5, widths=WIDTHS_2014), 224),
     "SSD300": _boxes,
-    "BERT-large pretrain seq128": _bert(bert_large, 128, guessed=20),
-    "BERT-large pretrain seq512": _bert(bert_large, 512, guessed=80),
-    "BERT-large SQuAD": _bert(bert_large, 384),
+    "BERT-large pretrain seq128": _bert(BERT_LARGE, 128, guessed=20),
+    "BERT-large pretrain seq512": _bert(BERT_LARGE, 512, guessed=80),
+    "BERT-large SQuAD": _bert(BERT_LARGE, 384),
     "BERT-base pretrain seq128": _bert(Bert, 128, guessed=20),
     "BERT-base pretrain seq512": _bert(Bert, 512, guessed=80),
     "BERT-base SQuAD": _bert(Bert, 384),

@@ -79,20 +79,6 @@ def test_files_and_functions_are_short():
     assert not wrong, "\n".join(wrong)
 
 
-def test_what_is_public_says_what_it_does():
-    wrong = []
-    for path, tree, _ in trees():
-        if not ast.get_docstring(tree):
-            wrong.append(f"{path} has no docstring")
-        for owner in [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))]:
-            for node in owner.body:
-                setter = any(getattr(how, "attr", "") == "setter" for how in getattr(node, "decorator_list", ()))
-                public = isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
-                if public and not setter and not ast.get_docstring(node):
-                    wrong.append(f"{path}: {node.name} has no docstring")
-    assert not wrong, "\n".join(wrong)
-
-
 def test_every_folder_of_the_package_is_installed():
     listed = re.search(r"(?m)^packages = (\[[^]]*\])", (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     folders = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}

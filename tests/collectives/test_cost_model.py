@@ -76,7 +76,7 @@ def test_crossover_is_where_losing_turns_into_winning(machine, world_size):
 
 def test_no_crossover():
     naive, ring = schedules.allreduce_naive(8), schedules.allreduce_ring(8)
-    with pytest.raises(ValueError, match="naive is slower than ring up to 1,000 elements"):
+    with pytest.raises(ValueError, match="naive is slower"):
         cost_model.crossover(ring, naive, SWITCHED, most=1000)
     assert cost_model.crossover(naive, ring, SWITCHED) == 1  # as many steps, shorter messages
 

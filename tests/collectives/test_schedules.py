@@ -2,13 +2,11 @@
 
 import math
 from collections import Counter
-from itertools import pairwise
 
 import pytest
-import torch
 
 from d2lmini.collectives import schedules
-from d2lmini.collectives.schedules import Schedule, Send, check, messages, offsets
+from d2lmini.collectives.schedules import Schedule, Send, check, messages
 
 COUNTS = (*range(1, 10), 12, 16, 17, 33, 64)
 ROOTED = {"broadcast": schedules.broadcast, "reduce": schedules.reduce, "scatter": schedules.scatter,
@@ -121,13 +119,6 @@ def test_schedules_of_one_name_have_other_marks_unless_they_are_equal():
         assert len({schedule.mark for schedule in made}) == 5
         assert make(5, 3) == made[3]
         assert hash(make(5, 3)) == hash(made[3])
-
-
-@pytest.mark.parametrize("n", [0, 1, 5, 6, 7, 64, 100])
-def test_offsets_are_those_of_tensor_split(n):
-    for chunks in (1, 2, 3, 7, 64):
-        parts = [part.tolist() for part in torch.arange(n).tensor_split(chunks)]
-        assert [list(range(a, b)) for a, b in pairwise(offsets(n, chunks))] == parts
 
 
 def test_empty_chunks_are_not_sent():

@@ -43,12 +43,14 @@ def assert_same(ours, theirs):
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8, 11])
-@pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_it_is_torchs_and_that_of_one_device(gpus, n, k):
-    X, device_ids = images(n), list(range(k))
-    ours = gradients(DataParallel(small_net(), gpus[:k]), X.to(gpus[0]))
+@pytest.mark.parametrize("ids", [[0], [3, 1], [2, 0, 3], None], ids=str)
+def test_it_is_torchs_and_that_of_one_device(gpus, n, ids):
+    X, devices = images(n), [gpus[i] for i in ids or range(4)]
+    ours = gradients(DataParallel(small_net(), devices), X.to(devices[0]))
     assert_same(ours, gradients(small_net(), X))
-    assert_same(ours, gradients(nn.DataParallel(small_net().to(gpus[0]), device_ids), X.to(gpus[0])))
+    torchs = nn.DataParallel(small_net().to(devices[0]), ids)
+    for there in ("cpu", devices[0]):
+        assert_same(ours, gradients(torchs, X.to(there)))
 
 
 @pytest.mark.cuda

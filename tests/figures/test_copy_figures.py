@@ -24,6 +24,15 @@ def copies():
     return transfers.measure_route(transfers.Route(torch.device("cpu"), torch.device("sim:0")), most=2**20)
 
 
+@pytest.fixture
+def shown(monkeypatch):
+    """The calls that would show a figure; two GPUs."""
+    sim.enable(2)
+    calls = []
+    monkeypatch.setattr(plots, "show", lambda *call: calls.append(call))
+    return calls
+
+
 def test_rates_are_bytes_by_seconds_with_their_names(copies):
     figure = copy_figures.rates({"one": (copies.sizes, copies.seconds)}, [(2**15, 2e9, "half")])
     (ax,) = figure.axes
@@ -64,10 +73,7 @@ def test_names_beside_lines_are_dark_enough_to_read(copies):
     assert [plots.ink(color) for color in colors] == colors
 
 
-def test_timelines_share_one_axis_of_time_and_one_legend(monkeypatch):
-    sim.enable(2)
-    shown = []
-    monkeypatch.setattr(timeline_figures.plots, "show", lambda *call: shown.append(call))
+def test_timelines_share_one_axis_of_time_and_one_legend(shown):
     x = torch.ones(2**18)
 
     def long_copy():
@@ -87,10 +93,7 @@ def test_timelines_share_one_axis_of_time_and_one_legend(monkeypatch):
     assert "a sum, simulated on" in alt
 
 
-def test_a_part_of_a_trace_is_what_happens_between_two_moments(monkeypatch):
-    sim.enable(2)
-    shown = []
-    monkeypatch.setattr(timeline_figures.plots, "show", lambda *call: shown.append(call))
+def test_a_part_of_a_trace_is_what_happens_between_two_moments(shown):
     with sim.trace() as trace:
         torch.ones(2**18).to("sim:0")
         torch.sim.synchronize()
@@ -109,10 +112,7 @@ def test_a_part_of_a_trace_is_what_happens_between_two_moments(monkeypatch):
     assert [label.get_text() for label in figure.axes[1].get_yticklabels()] == ["host", "gpu1", "PCIe gpu1 in"]
 
 
-def test_streams_are_counted_by_what_they_did(monkeypatch):
-    shown = []
-    monkeypatch.setattr(timeline_figures.plots, "show", lambda *call: shown.append(call))
-    sim.enable(2)
+def test_streams_are_counted_by_what_they_did(shown):
     with sim.trace() as trace:
         torch.ones(4, device="sim:1").sum()
     [*_, last] = trace.spans

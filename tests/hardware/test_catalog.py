@@ -16,19 +16,15 @@ def test_figures_agree_with_one_another():
     assert catalog.check() == []
 
 
-@pytest.mark.parametrize("field", ["cores", "clock_hz", "peak_fp32_flops_per_s", "memory_bits", "memory_bytes_per_s"])
-def test_check_finds_a_wrong_gpu(field, monkeypatch):
-    gpu = GPUS["GTX 980"]
-    monkeypatch.setitem(GPUS, "GTX 980", replace(gpu, **{field: getattr(gpu, field) * 1.05}))
-    assert len(catalog.check()) == 1
-    assert catalog.check()[0].startswith("GTX 980: ")
-
-
-def test_check_finds_bits_taken_for_bytes(monkeypatch):
-    link = LINKS["PCIe3-x16"]
-    wrong = replace(link, bytes_per_s_per_direction=link.bytes_per_s_per_direction * 8)
-    monkeypatch.setitem(LINKS, link.name, wrong)
-    assert catalog.check() == ["PCIe3-x16: rate is given as 1.26e+11 but the other figures make 1.575e+10"]
+@pytest.mark.parametrize(("table", "name", "field"), [
+    *((GPUS, "GTX 980", field) for field in (
+        "cores", "clock_hz", "peak_fp32_flops_per_s", "memory_bits", "memory_bytes_per_s")),
+    (LINKS, "PCIe3-x16", "bytes_per_s_per_direction"),
+])  # fmt: skip
+def test_check_finds_a_wrong_figure(table, name, field, monkeypatch):
+    monkeypatch.setitem(table, name, replace(table[name], **{field: getattr(table[name], field) * 1.05}))
+    (told,) = catalog.check()
+    assert told.startswith(f"{name}: ")
 
 
 @pytest.mark.parametrize("entry", EVERYTHING, ids=lambda entry: entry.name)
@@ -47,23 +43,26 @@ def test_units_are_plausible(gpu):
     assert gpu.cores % gpu.multiprocessors == 0
 
 
-def test_links_known_from_their_standards():
-    gigabytes = {name: round(link.bytes_per_s_per_direction / 1e9, 2) for name, link in LINKS.items()}
-    expected = {"PCIe2-x16": 8, "PCIe3-x16": 15.75, "PCIe4-x16": 31.51, "PCIe5-x16": 63.02, "NVLink1": 20,
-                "NVLink2": 25, "InfiniBand-QDR": 4, "InfiniBand-FDR": 6.82, "InfiniBand-EDR": 12.5,
-                "Ethernet-1G": 0.12, "Ethernet-400G": 50}  # fmt: skip
-    assert expected.items() <= gigabytes.items()
+def test_links_carry_what_their_standards_and_names_promise():
+    gigabytes = {name: link.bytes_per_s_per_direction / 1e9 for name, link in LINKS.items()}
+    expected = {"PCIe2-x16": 8, "PCIe3-x16": 15.754, "PCIe4-x16": 31.508, "PCIe5-x16": 63.015, "NVLink1": 20,
+                "NVLink2": 25, "InfiniBand-QDR": 4, "InfiniBand-FDR": 6.818, "InfiniBand-EDR": 12.5,
+                "InfiniBand-HDR": 25, "InfiniBand-NDR": 50}  # fmt: skip
+    expected |= {f"Ethernet-{gigabits}G": gigabits / 8 for gigabits in (1, 10, 25, 40, 100, 200, 400)}
+    assert {name: gigabytes[name] for name in expected} == pytest.approx(expected, abs=5e-4)
 
 
 @pytest.mark.parametrize(("name", "teraflops"), [("GTX 980", 4.612), ("K80 (one of two chips)", 1.87 * 3 / 2)])
 def test_published_peaks_at_base_clock(name, teraflops):
     # The GTX 980's white paper; 1.87 TFLOPS in float64, a third of float32, for the K80's two chips without boost.
-    assert GPUS[name].at_base_clock().peak_fp32_flops_per_s == pytest.approx(teraflops * 1e12, rel=0.002)
+    slow = GPUS[name].at_base_clock()
+    assert slow.peak_fp32_flops_per_s == pytest.approx(teraflops * 1e12, rel=0.002)
+    assert slow.memory_bytes_per_s == GPUS[name].memory_bytes_per_s
 
 
 @pytest.mark.parametrize(("name", "teraflops"), [
     ("M2070", 0.515), ("K40", 1.43), ("K80 (one of two chips)", 2.91 / 2), ("V100-SXM2-16GB", 7.8),
-    ("A100-SXM4-40GB", 9.7), ("A100-SXM4-80GB", 9.7), ("H100-SXM5-80GB", 33.5), ("H200-SXM5-141GB", 33.5),
+    ("A100-SXM4-40GB", 9.7), ("H100-SXM5-80GB", 33.5),
 ])  # fmt: skip
 def test_published_float64_peaks(name, teraflops):
     gpu = GPUS[name]
@@ -73,24 +72,20 @@ def test_published_float64_peaks(name, teraflops):
 # Of one multiprocessor: ordinary cores, tensor cores, products of each tensor core a clock in float16 and in TF32, and
 # the clock in MHz that the tensor cores' peak is given for. From the white papers' descriptions of the chips.
 CHIPS = {
-    "GTX 580": (32,), "GTX 580 3GB": (32,), "M2070": (32,), "K40": (192,), "K80 (one of two chips)": (192,),
-    "GTX 980": (128,), "GTX 1080": (128,), "GTX 1080 Ti": (128,), "P100-SXM2-16GB": (64,), "P100-PCIe-16GB": (64,),
-    "V100-PCIe-32GB": (64, 8, 64, None, 1370), "Titan RTX": (64, 8, 64, None, 1770),
-    "RTX 3080": (128, 4, 64, 32, 1710), "RTX 3070": (128, 4, 64, 32, 1725), "RTX A5000": (128, 4, 128, 64, 1695),
-    "RTX A4000": (128, 4, 128, 64, 1560), "A30": (64, 4, 256, 128, 1440), "RTX 6000 Ada": (128, 4, 128, 64, 2505),
-    "V100-SXM2-16GB": (64, 8, 64, None, 1530),
-    "V100-SXM2-32GB": (64, 8, 64, None, 1530), "V100-PCIe-16GB": (64, 8, 64, None, 1370),
-    "T4": (64, 8, 64, None, 1590), "RTX 2080 Ti": (64, 8, 32, None, 1635),
-    "Quadro RTX 6000": (64, 8, 64, None, 1770), "Quadro RTX 8000": (64, 8, 64, None, 1770),
-    "RTX A6000": (128, 4, 128, 64, 1800), "A10": (128, 4, 128, 64, 1695), "A40": (128, 4, 128, 64, 1740),
-    "A100-PCIe-40GB": (64, 4, 256, 128, 1410), "A100-PCIe-80GB": (64, 4, 256, 128, 1410),
-    "RTX 4090": (128, 4, 64, 32, 2520), "L4": (128, 4, 128, 64, 2040), "L40S": (128, 4, 128, 64, 2520),
-    "H100-PCIe-80GB": (128, 4, 512, 256, 1620),
-    "RTX 3090": (128, 4, 64, 32, 1695), "A100-SXM4-40GB": (64, 4, 256, 128, 1410),
-    "A100-SXM4-80GB": (64, 4, 256, 128, 1410), "H100-SXM5-80GB": (128, 4, 512, 256, 1830),
-    "H200-SXM5-141GB": (128, 4, 512, 256, 1830), "GH200-96GB": (128, 4, 512, 256, 1830),
-    "B200-SXM-180GB": (128, 4, 1024, 512, 1856),
+    (32,): "GTX 580, GTX 580 3GB, M2070", (192,): "K40, K80 (one of two chips)",
+    (128,): "GTX 980, GTX 1080, GTX 1080 Ti", (64,): "P100-SXM2-16GB, P100-PCIe-16GB",
+    (64, 8, 64, None, 1370): "V100-PCIe-16GB, V100-PCIe-32GB", (64, 8, 64, None, 1590): "T4",
+    (64, 8, 64, None, 1530): "V100-SXM2-16GB, V100-SXM2-32GB", (64, 8, 32, None, 1635): "RTX 2080 Ti",
+    (64, 8, 64, None, 1770): "Titan RTX, Quadro RTX 6000, Quadro RTX 8000", (128, 4, 64, 32, 1695): "RTX 3090",
+    (128, 4, 64, 32, 1710): "RTX 3080", (128, 4, 64, 32, 1725): "RTX 3070", (128, 4, 64, 32, 2520): "RTX 4090",
+    (128, 4, 128, 64, 1560): "RTX A4000", (128, 4, 128, 64, 1695): "RTX A5000, A10", (128, 4, 128, 64, 1740): "A40",
+    (128, 4, 128, 64, 1800): "RTX A6000", (128, 4, 128, 64, 2040): "L4", (128, 4, 128, 64, 2505): "RTX 6000 Ada",
+    (128, 4, 128, 64, 2520): "L40S", (64, 4, 256, 128, 1440): "A30", (128, 4, 512, 256, 1620): "H100-PCIe-80GB",
+    (64, 4, 256, 128, 1410): "A100-SXM4-40GB, A100-SXM4-80GB, A100-PCIe-40GB, A100-PCIe-80GB",
+    (128, 4, 512, 256, 1830): "H100-SXM5-80GB, H200-SXM5-141GB, GH200-96GB",
+    (128, 4, 1024, 512, 1856): "B200-SXM-180GB",
 }  # fmt: skip
+CHIPS = {name: chip for chip, names in CHIPS.items() for name in names.split(", ")}
 
 
 def test_every_gpu_has_its_multiprocessors_and_the_dense_tensor_peaks_follow_from_them():
@@ -113,13 +108,6 @@ def test_second_level_caches_follow_from_the_memory_controllers():
         assert GPUS[name].l2_bytes == GPUS[name].memory_bits // bits * mebibytes * MIB
 
 
-def test_network_links_carry_what_their_names_promise():
-    gigabits = {name: round(link.bytes_per_s_per_direction * 8 / 1e9, 2) for name, link in LINKS.items()}
-    promised = {"QDR": 32, "FDR": 54.55, "EDR": 100, "HDR": 200, "NDR": 400}
-    assert {name: gigabits[f"InfiniBand-{name}"] for name in promised} == promised
-    assert all(gigabits[f"Ethernet-{rate}G"] == rate for rate in (1, 10, 25, 40, 100, 200, 400))
-
-
 def test_published_nvlink_totals_are_of_both_directions():
     # NVIDIA prints 160, 300, 600, 900 and 1800 GB/s for a P100, V100, A100, H100 and B200; 4.8 TB/s for eight A100,
     # 7.2 for eight H200.
@@ -130,11 +118,6 @@ def test_published_nvlink_totals_are_of_both_directions():
     assert 8 * 2 * build(8, "A100-SXM4-40GB", "NVLink3").port.bytes_per_s_per_direction == 4.8e12
 
 
-def test_nvlink_of_a_whole_gpu_in_one_direction():
-    per_gpu = [count * LINKS[f"NVLink{g}"].bytes_per_s_per_direction / 1e9 for g, (_, count) in NVLINKS_PER_GPU.items()]
-    assert per_gpu == [80, 150, 300, 450, 900]
-
-
 def test_several_links_side_by_side_stay_consistent(monkeypatch):
     double = LINKS["NVLink2"].times(2)
     assert double.bytes_per_s_per_direction == 50e9
@@ -142,42 +125,17 @@ def test_several_links_side_by_side_stay_consistent(monkeypatch):
     assert catalog.check() == []
 
 
-def test_base_clock():
-    slow = GPUS["GTX 980"].at_base_clock()
-    assert slow.peak_fp32_flops_per_s == pytest.approx(2048 * 2 * 1126e6, rel=1e-3)
-    assert slow.memory_bytes_per_s == GPUS["GTX 980"].memory_bytes_per_s
-    with pytest.raises(ValueError, match="no base clock is published for the V100-SXM2-16GB"):
-        GPUS["V100-SXM2-16GB"].at_base_clock()
-
-
-def test_unknown_names_list_the_known():
-    with pytest.raises(ValueError, match=r"unknown GPU 'V100': choose one of GTX 580, .*V100-SXM2-16GB"):
-        find(GPUS, "V100", "GPU")
-    with pytest.raises(ValueError, match="unknown link 'PCIe9'"):
-        build(2, "GTX 980", "PCIe9")
-
-
-@pytest.mark.parametrize("count", [0, -1, 1.0, "2"])
-def test_number_of_gpus_is_checked(count):
-    with pytest.raises(ValueError, match="integer of at least 1"):
-        build(count, "GTX 980")
-
-
-def test_gpus_are_not_joined_by_a_network():
-    with pytest.raises(ValueError, match="PCIe or NVLink link, got 'Ethernet-10G'"):
-        build(2, "GTX 980", "Ethernet-10G")
-
-
-@pytest.mark.parametrize(("src", "dst"), [(2, 0), (0, 2), (-1, None), (None, 5)])
-def test_route_checks_both_ends(src, dst):
-    with pytest.raises(ValueError, match="GPUs 0 to 1, got index"):
-        build(2, "GTX 980").route(src, dst)
-
-
-@pytest.mark.parametrize("same", [None, 0])
-def test_route_needs_two_ends(same):
-    with pytest.raises(ValueError, match="two different ends"):
-        build(2, "GTX 980").route(same, same)
+@pytest.mark.parametrize(("call", "says"), [
+    (lambda: find(GPUS, "V100", "GPU"), "'V100': choose one of GTX 580, .*V100-SXM2-16GB"),
+    (lambda: build(2, "GTX 980", "PCIe9"), "'PCIe9'"), (lambda: build(2, "GTX 980", "Ethernet-10G"), "PCIe or NVLink"),
+    (lambda: GPUS["V100-SXM2-16GB"].at_base_clock(), "base clock"),
+    *((lambda count=count: build(count, "GTX 980"), "at least 1") for count in (0, -1, 1.0, "2")),
+    *((lambda a=a, b=b: build(2, "GTX 980").route(a, b), "0 to 1") for a, b in ((2, 0), (0, 2), (-1, None), (None, 5))),
+    *((lambda end=end: build(2, "GTX 980").route(end, end), "different") for end in (None, 0)),
+])  # fmt: skip
+def test_what_cannot_be_is_named(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()
 
 
 def test_staged_copies_take_two_hops_and_peers_one():
@@ -185,12 +143,6 @@ def test_staged_copies_take_two_hops_and_peers_one():
     assert [hop.wires for hop in staged.route(0, 1)] == [("PCIe gpu0 out",), ("PCIe gpu1 in",)]
     assert [hop.wires for hop in direct.route(0, 1)] == [("PCIe gpu0 out", "PCIe gpu1 in")]
     assert (staged.peer(0, 1), direct.peer(0, 1)) == (False, True)
-
-
-def test_both_directions_use_different_wires():
-    for machine in MACHINES.values():
-        there, back = machine.route(0, 1), machine.route(1, 0)
-        assert not {w for hop in there for w in hop.wires} & {w for hop in back for w in hop.wires}
 
 
 def test_gpus_behind_a_switch_share_the_way_to_the_host_but_not_to_each_other():
@@ -207,8 +159,6 @@ def test_cube_mesh_uses_six_links_of_every_gpu():
         partners.update([a, b])
     assert set(links.values()) == {6}
     assert set(partners.values()) == {4}
-    assert dgx.route(3, 0)[0].link.bytes_per_s_per_direction == 50e9
-    assert dgx.route(0, 1)[0].link.bytes_per_s_per_direction == 25e9
     assert not dgx.peer(0, 5)
 
 
@@ -219,13 +169,6 @@ def test_cube_mesh_as_a_dgx_1_reports_it():
     assert links == [{1: 1, 2: 1, 3: 2, 4: 2}, {0: 1, 2: 2, 3: 1, 5: 2}]
     rates = [dgx.route(0, other)[0].link.bytes_per_s_per_direction for other in links[0]]
     assert 2 * sum(rates) == 300e9  # the white paper's figure for one V100, both directions
-
-
-def test_switched_nvlink_reaches_everyone_at_full_rate():
-    node = MACHINES["8xH200"]
-    rates = {node.route(a, b)[0].link.bytes_per_s_per_direction for a in range(8) for b in range(8) if a != b}
-    assert rates == {450e9}
-    assert build(2, "A100-SXM4-40GB", "NVLink3").route(0, 1)[0].link.bytes_per_s_per_direction == 300e9
 
 
 @pytest.mark.parametrize(("gpu", "host", "own"), [

@@ -1,7 +1,5 @@
 """Copies: simulated ones against the model to the last digit, real ones by what must hold, and every refusal."""
 
-from functools import partial
-
 import pytest
 import torch
 
@@ -117,19 +115,12 @@ def test_large_copies_are_repeated_less_and_small_ones_timed_together(nbytes, re
 # -- refusals: one line each, before any memory is taken ---------------------------------------------------------------
 
 
-def refused(error, message, *devices, **options):
-    routes = transfers.routes(*devices)
-    with pytest.raises(error, match=message) as caught:
-        list(map(partial(transfers.measure_route, **options), routes))
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize(("sizes", "says"), [
-    *(([KIB, bad], f"multiple .* got {bad!r}") for bad in (0, -4, 6, 4.0, "4")),
-    ([KIB], "at most 100 bytes"), ([], "at most 100 bytes"),
+    *(([KIB, bad], f"multiple .* got {bad!r}") for bad in (0, -4, 6, 4.0, "4")), ([KIB], "at most"), ([], "at most"),
 ])  # fmt: skip
 def test_sizes_are_whole_numbers_and_some_are_left(sizes, says):
-    refused(ValueError, says, "cpu", sizes=sizes, most=100)
+    with pytest.raises(ValueError, match=says):
+        transfers.measure_route(WITHIN, sizes=sizes, most=100)
 
 
 @pytest.mark.parametrize(("src", "dst", "option"), [
@@ -144,9 +135,9 @@ def test_routes_that_make_no_sense(src, dst, option):
 def test_more_than_the_host_has_free(gpus, monkeypatch):
     """Both ends count within the host, and pinning needs the memory twice."""
     monkeypatch.setattr(host, "main_memory", lambda: host.MainMemory(9 * MIB, 5 * MIB, False))
-    refused(MemoryError, "6 MiB of main memory, 5 MiB are free", "cpu", sizes=[3 * MIB], pool=0)
-    with pytest.raises(MemoryError, match="6 MiB of main memory"):
-        transfers.measure_route(Route(cpu(), gpus[0], pinned=True), sizes=[3 * MIB])
+    for route in (WITHIN, Route(cpu(), gpus[0], pinned=True)):
+        with pytest.raises(MemoryError, match=r"6 MiB .* 5 MiB"):
+            transfers.measure_route(route, sizes=[3 * MIB], pool=0)
     transfers.measure_route(Route(cpu(), gpus[0]), sizes=[3 * MIB])
 
 

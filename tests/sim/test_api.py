@@ -50,13 +50,6 @@ def test_what_the_hardware_can_do(gpu, capability, tf32, bf16):
     assert torch.sim.is_bf16_supported()
 
 
-def test_ranges_for_nvidias_profilers_and_amp_under_its_old_name():
-    with torch.sim.nvtx.range("step"), torch.sim.amp.autocast(dtype=torch.bfloat16):
-        torch.sim.nvtx.range_push("product")
-        assert (torch.ones(2, 2, device="sim") @ torch.ones(2, 2, device="sim")).dtype == torch.bfloat16
-        torch.sim.nvtx.range_pop()
-
-
 def test_the_current_device_is_the_threads_own():
     x, seen = torch.ones(1, device="sim:3"), []
     thread = threading.Thread(target=lambda: seen.append(torch.sim.current_device()))
@@ -134,15 +127,6 @@ def test_autocast_follows_cudas_lists():
     assert b.grad.dtype == torch.float32
 
 
-def test_a_scaled_step_is_the_step():
-    scaler, net = torch.amp.GradScaler("sim"), nn.Linear(2, 1, device="sim:1")
-    before = net.bias.item()
-    scaler.scale(net(torch.ones(2, 2, device="sim:1")).sum()).backward()
-    scaler.step(torch.optim.SGD(net.parameters(), lr=0.1))
-    scaler.update()
-    assert net.bias.item() == pytest.approx(before - 0.2)
-
-
 def test_streams_and_events_without_a_clock():
     first, last = torch.sim.Event(enable_timing=True), torch.Event(device="sim", enable_timing=True)
     stream = torch.Stream(device="sim:2")
@@ -157,26 +141,6 @@ def test_streams_and_events_without_a_clock():
     assert (torch.sim.current_device(), isinstance(stream, torch.Stream)) == (0, True)
     with pytest.raises(ValueError, match="enable_timing=True"):
         torch.sim.Event().elapsed_time(last)
-
-
-def test_streams_and_events_on_the_simulated_clock():
-    sim.enable(2, memory=2**24)
-    x, side = torch.ones(512, 512, device="sim:1"), torch.sim.Stream(1)
-    marks = [torch.sim.Event(enable_timing=True) for _ in range(3)]
-    torch.sim.set_device(1)
-    marks[0].record()
-    x @ x
-    marks[1].record()
-    with torch.sim.stream(side):
-        assert torch.sim.current_stream() == side
-        x @ x
-        marks[2].record()
-    torch.sim.synchronize()
-    assert 0 < marks[0].elapsed_time(marks[2]) < 2 * marks[0].elapsed_time(marks[1])
-    torch.sim.set_device(0)
-    with sim.trace() as trace:
-        x.cpu()
-    assert [span.nbytes for span in trace.spans if span.kind == "copy"] == [x.nbytes]
 
 
 def test_the_accelerator_and_pinned_memory():
@@ -205,11 +169,8 @@ FACTORIES = [
 
 @pytest.mark.parametrize("factory", FACTORIES, ids=range(len(FACTORIES)))
 def test_factories_make_pinned_memory(factory):
-    torch.manual_seed(0)
-    pinned = factory(pin_memory=True)
-    torch.manual_seed(0)
-    plain = factory()
-    assert (pinned.is_pinned(), plain.is_pinned(), factory(pin_memory=False).is_pinned()) == (True, False, False)
+    pinned, plain = factory(pin_memory=True), factory(pin_memory=False)
+    assert [x.is_pinned() for x in (pinned, plain, factory())] == [True, False, False]
     assert (pinned.device.type, pinned.shape, pinned.dtype) == ("cpu", plain.shape, plain.dtype)
     with pytest.raises(RuntimeError, match="Only dense CPU tensors can be pinned"):
         factory(pin_memory=True, device="sim:1")

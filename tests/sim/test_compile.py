@@ -52,12 +52,6 @@ def test_graph_breaks_new_shapes_and_new_tensors(backend):
     assert module(torch.ones(2, 3, device="sim:0")).device == torch.device("sim:0")
 
 
-def test_a_compiled_program_for_cuda():
-    with sim.as_cuda():
-        compiled = torch.compile(lambda x: x.cuda() * torch.full((3,), 2.0, device="cuda"), backend="aot_eager")
-        assert compiled(torch.ones(3)).tolist() == [2, 2, 2]
-
-
 def test_inductor_is_refused_in_one_sentence():
     with pytest.raises(Exception, match=r"expected torch\.compile.*aot_eager.*got inductor"):
         torch.compile(lambda x: x + 1)(torch.ones(2, device="sim:1"))

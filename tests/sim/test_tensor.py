@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 import weakref
+from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
 import pytest
@@ -58,16 +59,6 @@ def test_new_tensors_stay_on_the_device_unless_told():
     assert {str(make(x if make is torch.rand_like else [1]).device) for make in makers} == {"sim:1"}
     assert x.new_zeros(2, device="cpu").device.type == "cpu"
     assert {str(torch.zeros_like(like, device="sim:2").device) for like in (x, torch.ones(2))} == {"sim:2"}
-
-
-def test_default_device():
-    with torch.device("sim:3"):
-        assert {str(t.device) for t in (torch.zeros(2), torch.tensor([1]), nn.Linear(1, 1).weight)} == {"sim:3"}
-    torch.set_default_device("sim:2")
-    try:
-        assert {str(t.device) for t in (torch.zeros(2), torch.tensor([1]), torch.randn(2))} == {"sim:2"}
-    finally:
-        torch.set_default_device(None)
 
 
 def program(x):
@@ -315,14 +306,24 @@ ERRORS = [
     (lambda: torch.ones(2, 2, device="sim").to_mkldnn(), (NotImplementedError, RuntimeError), ""),
     (lambda: torch.sparse_coo_tensor([[0]], [1.0], (2,), device="sim"), (NotImplementedError, RuntimeError), ""),
     (lambda: saved(six("sim:3"), "sim:4"), RuntimeError, "map your storages to an existing device"),
+    (lambda: torch.nested.nested_tensor([six(), six()]), NotImplementedError, "nested"),
+    (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]).to("sim:1"), NotImplementedError, "nested"),
+    (lambda: np.from_dlpack(six()), BufferError, "DLPack"),
+    (lambda: six().as_subclass(type("Mine", (torch.Tensor,), {})), NotImplementedError, "Mine"),
+    (lambda: torch.jit.save(torch.jit.trace(nn.PReLU().to("sim"), six("sim")), io.BytesIO()), NotImplementedError,
+     "jit"),
+    (lambda: six().__setitem__(torch.tensor([0, 1]), torch.ones(2, 3)), RuntimeError, "but got values is on cpu"),
+    (lambda: ForkingPickler.dumps(nn.Parameter(six())), RuntimeError, "another process"),
 ]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:`torch.jit")
 @pytest.mark.parametrize(("call", "kind", "text"), ERRORS)
 def test_errors_are_cudas(call, kind, text):
     with pytest.raises(kind) as caught:
         call()
     assert text in str(caught.value)
+    assert "INTERNAL" not in str(caught.value)
 
 
 def test_host_scalars_and_host_indices_may_take_part():

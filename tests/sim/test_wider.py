@@ -3,9 +3,7 @@
 import copy
 import io
 import pickle
-from multiprocessing.reduction import ForkingPickler
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -96,14 +94,9 @@ def test_a_storage_that_was_looked_at_is_still_torchs(dtype):
     assert x.float().tolist() == [1] * 4
 
 
-@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
-def test_storages_convert_and_grow():
-    x = torch.arange(3.0, device="sim:1")
-    assert (x.storage().double().tolist(), str(x.storage().double().device)) == ([0, 1, 2], "sim:1")
-    with pytest.raises(torch.OutOfMemoryError):
-        x.untyped_storage().resize_(2**30)
-    x.untyped_storage().resize_(600)
-    assert torch.sim.memory_allocated(1) == 1024
+def test_storages_convert_and_those_of_the_host_grow():
+    double = torch.arange(3.0, device="sim:1").storage().double()
+    assert (double.tolist(), str(double.device)) == ([0, 1, 2], "sim:1")
     host = torch.ones(3).untyped_storage()
     assert (host.resize_(40).nbytes(), host.device.type) == (40, "cpu")
 
@@ -120,7 +113,7 @@ def test_generators_are_copied_with_their_device():
     assert again.device.type == "cpu"
     assert pickle.loads(pickle.dumps(torch.Generator)) is torch.Generator
     assert str(torch.Generator(1).device) == "sim:1"
-    with pytest.raises(RuntimeError, match="Expected a 'cpu' device type for generator but found 'sim'"):
+    with pytest.raises(RuntimeError, match="'cpu' device"):
         torch.randperm(3, generator=ours)
 
 
@@ -205,25 +198,6 @@ def test_a_loss_that_autocast_would_spoil_is_refused():
     assert nn.functional.binary_cross_entropy(chances, chances).item() > 0
     with torch.autocast("sim"), pytest.raises(RuntimeError, match="unsafe to autocast"):
         nn.functional.binary_cross_entropy(chances, chances)
-
-
-REFUSED = [
-    (lambda x: torch.nested.nested_tensor([x, x]), NotImplementedError, "nested"),
-    (lambda x: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]).to("sim:1"), NotImplementedError, "nested"),
-    (lambda x: np.from_dlpack(x), BufferError, "DLPack"),
-    (lambda x: x.as_subclass(type("Mine", (torch.Tensor,), {})), NotImplementedError, "Mine"),
-    (lambda x: torch.jit.save(torch.jit.trace(nn.PReLU().to("sim:1"), x), io.BytesIO()), NotImplementedError, "jit"),
-    (lambda x: x.__setitem__(torch.tensor([0, 1]), torch.ones(2)), RuntimeError, "but got values is on cpu"),
-    (lambda x: ForkingPickler.dumps(nn.Parameter(x)), RuntimeError, r"another process.*tensor\.cpu\(\)"),
-]  # fmt: skip
-
-
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:`torch.jit")
-@pytest.mark.parametrize(("call", "kind", "text"), REFUSED)
-def test_what_cannot_be_is_refused_in_a_sentence(call, kind, text):
-    with pytest.raises(kind, match=text) as caught:
-        call(torch.ones(3, device="sim:1"))
-    assert "INTERNAL" not in str(caught.value)
 
 
 class Elsewhere(torch.autograd.Function):

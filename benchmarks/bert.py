@@ -39,8 +39,3 @@ class Bert(nn.Module):
         x = self.words(tokens) + self.places(places) + self.kinds(kinds)
         x = self.layers(self.dropout(self.norm(x)))
         return x, self.pooler(x[:, 0])
-
-
-def bert_large(**options):
-    """Return BERT-large, with 335,141,888 parameters."""
-    return Bert(width=1024, layers=24, heads=16, **options)
