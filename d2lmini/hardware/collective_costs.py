@@ -20,7 +20,7 @@ whole buffer, before a reduce_scatter and after an all_gather.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from d2lmini.hardware.catalog import find
 from d2lmini.hardware.ring_rates import busiest_seconds_per_byte, group
@@ -142,6 +142,8 @@ def _trees(ranks, nbytes):
     levels = math.ceil(math.log2(ranks.nodes))
     if ranks.machine.sharp and min(map(len, ranks.parts)) >= SHARP_RANKS:
         yield _sharp(ranks, nbytes, levels)
+    if ranks.nodes == 2:  # each is the root of one of the two trees: S crosses its adapters, with more nodes 2 S
+        ranks = replace(ranks, network_bytes_per_s=2 * ranks.network_bytes_per_s)
     for protocol in _protocols(ranks) if ranks.nodes > 1 else ():
         hops = {ranks.inside: 2 * (max(map(len, ranks.parts)) - 1), "tree": 2 * levels}
         yield _candidate("tree", protocol, ranks, hops, 2 * nbytes / TREE_SHARE, 0)

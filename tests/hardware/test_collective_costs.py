@@ -85,6 +85,17 @@ def test_algorithms_follow_machine_and_size():
     assert estimate("alltoall", H100, 8, GIB).algorithm == "direct"
 
 
+@pytest.mark.parametrize(("nodes", "share"), [(2, 1 / 2), (4, 1), (8, 1)])
+def test_over_two_nodes_trees_send_half_of_what_they_send_over_more(nodes, share):
+    """There each node is the root of one of two trees, so one buffer leaves it, not two; see NVIDIA/nccl-tests#196."""
+    def slope(nodes):
+        machine = cluster(MACHINES["p4d.24xlarge"], nodes)  # its network is far slower than its NVLink
+        small, large = (estimate("all_reduce", machine, 8 * nodes, n, algorithm="tree") for n in (GIB, 2 * GIB))
+        return large.seconds - small.seconds
+
+    assert slope(nodes) == pytest.approx(share * slope(16))
+
+
 def test_trees_over_nodes_grow_with_the_logarithm():
     times = [seconds("all_reduce", cluster(A100, nodes), 8 * nodes, 8) for nodes in (2, 4, 8, 16)]
     steps = [b - a for a, b in pairwise(times)]
