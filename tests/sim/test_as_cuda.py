@@ -175,6 +175,13 @@ def test_ddp_and_a_mesh_on_ranks(cuda):
     assert sim.spawn(program) == [([[1.0, 1.0, 1.0]], 6.0)] * 2
 
 
+def test_what_goes_wrong_in_a_collective_is_told(cuda):
+    """torch adds NCCL's version to it."""
+    assert torch.cuda.nccl.version() >= (2, 10)
+    with pytest.raises(sim.RankError, match="all_reduce: expected tensors on sim:1, the device of rank 1"):
+        sim.spawn(lambda rank: dist.all_reduce(torch.ones(1, device="cuda:0")))
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_fsdp_moves_a_model_with_buffers_as_it_is_mostly_written(cuda, version):
     def outputs(device, wrap):
