@@ -175,6 +175,14 @@ def test_ddp_and_a_mesh_on_ranks(cuda):
     assert sim.spawn(program) == [([[1.0, 1.0, 1.0]], 6.0)] * 2
 
 
+def test_a_profiler_of_cuda_shows_the_gpus_and_says_nothing_else(cuda, capfd):
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        torch.ones(8, 8, device="cuda") @ torch.ones(8, 8, device="cuda")
+    assert [event.device_index for event in profile.events() if event.name == "mm" and event.use_device == "sim"] == [0]
+    assert "Exception" not in capfd.readouterr().err
+
+
 def test_what_goes_wrong_in_a_collective_is_told(cuda):
     """torch adds NCCL's version to it."""
     assert torch.cuda.nccl.version() >= (2, 10)
