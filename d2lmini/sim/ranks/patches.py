@@ -6,7 +6,7 @@ from concurrent.futures import Future
 import torch
 import torch.distributed as dist
 import torch.distributed.fsdp.sharded_grad_scaler  # loaded in a rank it would keep that rank's group
-from torch._dynamo import eval_frame
+from torch._dynamo import convert_frame, eval_frame
 from torch.autograd.profiler import profile
 from torch.distributed import checkpoint, distributed_c10d, rpc
 from torch.distributed.fsdp import _init_utils, fully_sharded_data_parallel
@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from d2lmini.sim.device.state import state
 from d2lmini.sim.patches.as_cuda import as_shown, leave
 from d2lmini.sim.patches.for_a_while import replaced
-from d2lmini.sim.ranks import reducer, shardings
+from d2lmini.sim.ranks import compiling, reducer, shardings
 from d2lmini.sim.ranks.chunks import Chunks
 from d2lmini.sim.ranks.group import NAME
 from d2lmini.sim.ranks.here import here
@@ -188,12 +188,6 @@ def _device_from_id(*args):
     return as_shown(_from_id(*args)) if state.as_cuda else _from_id(*args)
 
 
-def _region(number):
-    """Keep apart what ranks compile: torch builds a rank's number into the code, with no guard against another's."""
-    rank = here()
-    return _set_region(rank.region if rank is not None and number < 0 else number)
-
-
 def _backward_ended():
     if here() is not None:
         here().end_backward()
@@ -205,11 +199,11 @@ _get_backend, _init_core_state = dist.get_backend, fully_sharded_data_parallel._
 _batch, _check_comm_hook = dist.batch_isend_irecv, DistributedDataParallel._check_comm_hook
 _from_id = _init_utils._get_device_from_device_id
 _tcp, _file = dist.TCPStore, dist.FileStore
-_set_region = getattr(eval_frame, "set_eval_frame_isolate_recompiles_id", None)  # not before torch 2.13
 _REPLACED = {
     (dist, "TCPStore"): _Store,
     (dist, "FileStore"): _FileStore,
-    (eval_frame, "set_eval_frame_isolate_recompiles_id"): _region,
+    (eval_frame, "set_eval_frame_isolate_recompiles_id"): compiling.region,
+    (convert_frame, "compile_lock"): compiling.Locks(),
     (_init_utils, "_get_device_from_device_id"): _device_from_id,
     (dist, "init_process_group"): _init_from_program,
     (distributed_c10d, "init_process_group"): _init_from_program,

@@ -1,18 +1,14 @@
 """One rank: its device, its turn, its communication streams, and what its device must still wait for."""
 
 import contextlib
-import itertools
 import threading
 from collections import Counter
 
-from torch._dynamo import eval_frame
-
 from d2lmini.sim.model import messages
 from d2lmini.sim.model.clock import Clock
+from d2lmini.sim.ranks.compiling import regions
 from d2lmini.sim.ranks.here import enter
 from d2lmini.sim.ranks.process import Process
-
-_regions = getattr(eval_frame, "_next_isolate_recompiles_id", itertools.count())  # older torch has one for all
 
 
 class Rank:
@@ -26,7 +22,7 @@ class Rank:
         self.groups = Counter()  # how often the rank has made a group of that name and those ranks
         self.on_device = False  # whether the host's tensors that a group is handed stand for the device's
         self.in_batch = False  # whether its messages go out together
-        self.region = next(_regions)  # where torch.compile keeps what it has compiled for the rank
+        self.region = next(regions)  # where torch.compile keeps what it has compiled for the rank
         self._streams, self._backward = {}, 0
 
     def _environment(self, each):

@@ -20,6 +20,7 @@ from d2lmini.sim.device.current import set_device
 from d2lmini.sim.device.gpus import new
 from d2lmini.sim.device.state import state
 from d2lmini.sim.ranks.baton import Baton
+from d2lmini.sim.ranks.compiling import Lock
 from d2lmini.sim.ranks.costs import Prices
 from d2lmini.sim.ranks.errors import DeadlockError, MismatchError, RankError, Stopped, in_words
 from d2lmini.sim.ranks.exchange import Exchange
@@ -78,7 +79,7 @@ class World:
         self.ranks = [Rank(first + i, i, self, state.clock, gpus) for first, gpus in _nodes(size)
                       for i in range(min(len(gpus), size - first))]  # fmt: skip
         self.store, self.shardings, self.works = Store(), {}, WeakSet()
-        self.new_groups = NewGroups(size)
+        self.new_groups, self.compiling = NewGroups(size), Lock()
         self.profiling = None  # the profiler that one of the ranks has started
 
     def run(self, fn, args):

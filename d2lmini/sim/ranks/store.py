@@ -6,6 +6,7 @@ Who only looks lets them run too, since a program may look again and again until
 import torch.distributed as dist
 
 from d2lmini.sim.ranks.here import here
+from d2lmini.sim.ranks.waits import Wait
 
 
 class Store(dist.Store):
@@ -30,8 +31,9 @@ class Store(dist.Store):
         rank = here()
         if self.check(keys) or rank is None:  # a thread beside the ranks waits as torch's do
             return self._kept.wait(keys)
-        self._waiting.append(Awaited(rank, keys))
-        return rank.wait(self._waiting[-1])
+        wait = Wait(rank, f"store.wait for {', '.join(keys)}", "which no rank sets")
+        self._waiting.append((keys, wait))
+        return rank.wait(wait)
 
     def check(self, keys):
         """Return whether all keys are set."""
@@ -83,21 +85,9 @@ class Store(dist.Store):
     deleteKey, getNumKeys = delete_key, num_keys  # by which C++ calls them
 
     def _wake(self):
-        for waiting in [waiting for waiting in self._waiting if self._kept.check(waiting.keys)]:
-            self._waiting.remove(waiting)
-            waiting.owner.world.baton.done(waiting.rank, waiting)
-
-
-class Awaited:
-    """Keys that a rank waits for, told as a `work.Work` is."""
-
-    def __init__(self, owner, keys):
-        self.owner, self.rank, self.keys = owner, owner.number, keys
-        self.call = f"store.wait for {', '.join(keys)}"
-
-    def lacks(self):
-        """Return what is missing, in words."""
-        return "which no rank sets"
+        for keys, wait in [waiting for waiting in self._waiting if self._kept.check(waiting[0])]:
+            self._waiting.remove((keys, wait))
+            wait.end()
 
 
 def _rest():

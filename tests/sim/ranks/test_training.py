@@ -121,6 +121,17 @@ def test_what_a_rank_remembers_of_its_last_checkpoint_is_its_own(tmp_path):
         sim.spawn(run, nprocs=ranks)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_rank_that_waits_for_others_while_it_compiles_lets_them_compile():
+    def run(rank):
+        x = distribute_tensor(torch.arange(4.0, device="sim"), init_device_mesh("sim", (2,)), [Shard(0)])
+        gathered = x.redistribute(placements=[Replicate()], async_op=True).to_local()
+        return torch.compile(torch.square, backend="aot_eager", fullgraph=True)(gathered).tolist()
+
+    sim.enable(2)
+    assert sim.spawn(run) == [[0, 1, 4, 9]] * 2
+
+
 def test_random_numbers_of_replicas_agree_and_those_of_shards_differ():
     def draw(rank):
         mesh = init_device_mesh("sim", (2, 2))
