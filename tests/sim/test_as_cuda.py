@@ -126,6 +126,12 @@ def test_streams_events_generators_and_seeds(cuda):
     assert torch.equal(drawn, torch.rand(3, device="cuda:1"))
 
 
+def test_a_compiled_program_is_given_a_view(cuda):
+    x = torch.ones(6, device="cuda", requires_grad=True)
+    torch.compile(torch.square, backend="aot_eager", fullgraph=True)((2 * x).view(2, 3)).sum().backward()
+    assert x.grad.tolist() == [8] * 6
+
+
 class Asking(nn.Module):
     """Doubles on CUDA; asks in three ways where it is."""
 

@@ -35,7 +35,7 @@ _TAKERS = {  # of a device, by their owner
     torch._C: ("_is_autocast_available",),
     torch.UntypedStorage: ("__new__", "to"),
     torch.TypedStorage: ("to",),
-    FakeTensor: ("__new__",),  # autograd in C++ ends the process over one on cuda
+    FakeTensor: ("__new__", "_normalize_fake_device"),  # autograd in C++ ends the process over one on cuda
     _device.DeviceContext: ("__init__",),
 }  # fmt: skip
 
@@ -102,7 +102,9 @@ def _entries():
     for owner, names in _TAKERS.items():
         for name in names:
             if hasattr(owner, name):
-                yield owner, name, _translating(getattr(owner, name))
+                static = isinstance(vars(owner).get(name), staticmethod)
+                new = _translating(getattr(owner, name))
+                yield owner, name, staticmethod(new) if static else new
     yield torch.Tensor, "cuda", _translating(torch.Tensor.sim)
     for owner in (torch.Tensor, SimGenerator, Stream, torch.UntypedStorage, FakeTensor):
         yield owner, "device", property(_shown(owner.device.__get__))
