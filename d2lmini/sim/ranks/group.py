@@ -18,6 +18,7 @@ class SimGroup(dist.ProcessGroup):
     """A group as one rank has it. place, size: in the group; exchange: where its ranks meet; owner: the `Rank`."""
 
     supports_splitting = supports_coalescing = supports_time_estimate = False
+    supports_tensor_alloc = staticmethod(lambda device: False)
 
     def __init__(self, place, size, exchange, owner):
         super().__init__(place, size)
@@ -47,10 +48,6 @@ class SimGroup(dist.ProcessGroup):
 
     def _get_backend(self, device):
         return self
-
-    def supports_tensor_alloc(self, device):
-        """Return False: memory comes from the device."""
-        return False
 
     def _set_group_name(self, name):
         self._name = name
@@ -204,7 +201,6 @@ class SimGroup(dist.ProcessGroup):
         return self._kept(self._exchange.post(self._place, call, self._owner, source, target, tag))
 
     def _call(self, name, sent, received, act, nbytes=None, results=None):
-        self._owner.check_thread(name)
         tensors, own = values.flat([sent, received, results or []]), self._owner.device
         devices = {tensor._index if type(tensor) is SimTensor else None for tensor in tensors}
         if devices not in ({own}, {None}, set()):

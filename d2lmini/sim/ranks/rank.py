@@ -67,6 +67,7 @@ class Rank:
 
         For the host's own tensors that is at once; a barrier has none.
         """
+        self.check_thread(call)
         if self.clock is None:
             return 0
         if call.on_host and "barrier" not in call.name:
