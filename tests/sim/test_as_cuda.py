@@ -126,6 +126,12 @@ def test_streams_events_generators_and_seeds(cuda):
     assert torch.equal(drawn, torch.rand(3, device="cuda:1"))
 
 
+def test_a_compiled_program_is_given_a_view(cuda):
+    x = torch.ones(6, device="cuda", requires_grad=True)
+    torch.compile(torch.square, backend="aot_eager", fullgraph=True)((2 * x).view(2, 3)).sum().backward()
+    assert x.grad.tolist() == [8] * 6
+
+
 class Asking(nn.Module):
     """Doubles on CUDA; asks in three ways where it is."""
 
@@ -173,6 +179,21 @@ def test_ddp_and_a_mesh_on_ranks(cuda):
         return net.module.weight.grad.tolist(), shards.full_tensor().sum().item()
 
     assert sim.spawn(program) == [([[1.0, 1.0, 1.0]], 6.0)] * 2
+
+
+def test_a_profiler_of_cuda_shows_the_gpus_and_says_nothing_else(cuda, capfd):
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        torch.ones(8, 8, device="cuda") @ torch.ones(8, 8, device="cuda")
+    assert [event.device_index for event in profile.events() if event.name == "mm" and event.use_device == "sim"] == [0]
+    assert "Exception" not in capfd.readouterr().err
+
+
+def test_what_goes_wrong_in_a_collective_is_told(cuda):
+    """torch adds NCCL's version to it."""
+    assert torch.cuda.nccl.version() >= (2, 10)
+    with pytest.raises(sim.RankError, match="all_reduce: expected tensors on sim:1, the device of rank 1"):
+        sim.spawn(lambda rank: dist.all_reduce(torch.ones(1, device="cuda:0")))
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.functional import scaled_dot_product_attention as attention
 
 from d2lmini import sim
 
@@ -34,6 +35,16 @@ def test_a_compiled_step_agrees_and_is_on_the_clock(backend):
     assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
     assert {str(g.device) for g in grads[1]} == {"sim:1"}
     assert spans[1].count("addmm") == spans[0].count("addmm") == 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_attention_is_trained_compiled(backend):
+    gradients = []
+    for attend in (attention, torch.compile(attention, backend=backend)):
+        x = torch.arange(64.0).div(64).view(1, 2, 8, 4).to("sim").requires_grad_()
+        attend(x, x, x).square().sum().backward()
+        gradients.append(x.grad.cpu())
+    assert torch.equal(*gradients)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -2,16 +2,20 @@
 
 torch writes attention out as products and a softmax on a device type that it does not know. Here the operation of
 CUDA's fused kernel (Dao et al., FlashAttention, NeurIPS 2022) takes their place; DTensor and `context_parallel` know
-how to share it. It takes no mask: with one, the CPU's operation stands in. What neither can do is still written out:
+how to share it. It takes no mask, and has results for CUDA's random numbers, which torch.compile wants to keep: with a
+mask, and where a program is traced, the CPU's operation stands in. What neither can do is still written out:
 dropout, masks with gradients, values of another width than the keys.
 """
 
 import torch
+from torch._subclasses import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 from d2lmini.sim.device.dispatch import handles
 
 aten = torch.ops.aten
 _libraries = []
+_TRACED = FakeTensor, FunctionalTensor
 
 
 def register():
@@ -31,7 +35,7 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         key, value = (x.repeat_interleave(query.shape[1] // key.shape[1], 1) for x in (key, value))
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(~attn_mask, float("-inf"))
-    if attn_mask is None:
+    if attn_mask is None and not isinstance(query, _TRACED):
         return aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
     kernel = aten._scaled_dot_product_flash_attention_for_cpu
     return kernel(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)[0]

@@ -35,10 +35,11 @@ _TAKERS = {  # of a device, by their owner
     torch._C: ("_is_autocast_available",),
     torch.UntypedStorage: ("__new__", "to"),
     torch.TypedStorage: ("to",),
-    FakeTensor: ("__new__",),  # autograd in C++ ends the process over one on cuda
+    FakeTensor: ("__new__", "_normalize_fake_device"),  # autograd in C++ ends the process over one on cuda
     _device.DeviceContext: ("__init__",),
 }  # fmt: skip
 
+_NCCL = 2, 28, 3  # of the line whose figures the clock's collectives have
 _to_put_back = contextlib.ExitStack()
 
 
@@ -94,13 +95,16 @@ def _entries():
                 yield owner, name, api_instead.refused(name)
     for name, function in vars(api.nvtx).items():
         yield torch.cuda.nvtx, name, function
+    yield torch.cuda.nccl, "version", lambda: _NCCL
     yield torch.cuda, "_initialized", True
     yield torch.cuda, "_lazy_init", api.init
     yield torch.cuda, "default_generators", api.default_generators
     for owner, names in _TAKERS.items():
         for name in names:
             if hasattr(owner, name):
-                yield owner, name, _translating(getattr(owner, name))
+                static = isinstance(vars(owner).get(name), staticmethod)
+                new = _translating(getattr(owner, name))
+                yield owner, name, staticmethod(new) if static else new
     yield torch.Tensor, "cuda", _translating(torch.Tensor.sim)
     for owner in (torch.Tensor, SimGenerator, Stream, torch.UntypedStorage, FakeTensor):
         yield owner, "device", property(_shown(owner.device.__get__))

@@ -11,6 +11,8 @@
     patches                        what is replaced in torch meanwhile
     reducer, tracker, shardings    what DDP's reducer, DTensor's random numbers and its rules for sharding need
     chunks                         what FSDP2 cuts parameters into
+    store, waits                   what `torch.distributed`'s stores keep, and how ranks wait for it
+    compiling                      what ranks compile, each for itself
     functional                     torch's operations for collectives on tensors of simulated GPUs
     here                           which rank the calling thread is
     errors                         what goes wrong between ranks

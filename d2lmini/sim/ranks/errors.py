@@ -17,5 +17,10 @@ class DeadlockError(RuntimeError):
     """No rank can go on: each waits for a call that no rank will make any more."""
 
 
+def in_words(numbers):
+    """Return ranks in words."""
+    return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {', '.join(map(str, numbers))}"
+
+
 class Stopped(BaseException):
     """Ends a rank because another one failed; no ``except Exception`` of a program holds it up."""

@@ -18,6 +18,7 @@ class SimGroup(dist.ProcessGroup):
     """A group as one rank has it. place, size: in the group; exchange: where its ranks meet; owner: the `Rank`."""
 
     supports_splitting = supports_coalescing = supports_time_estimate = False
+    supports_tensor_alloc = staticmethod(lambda device: False)
 
     def __init__(self, place, size, exchange, owner):
         super().__init__(place, size)

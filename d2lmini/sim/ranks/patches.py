@@ -6,6 +6,7 @@ from concurrent.futures import Future
 import torch
 import torch.distributed as dist
 import torch.distributed.fsdp.sharded_grad_scaler  # loaded in a rank it would keep that rank's group
+from torch._dynamo import convert_frame, eval_frame
 from torch.autograd.profiler import profile
 from torch.distributed import checkpoint, distributed_c10d, rpc
 from torch.distributed.fsdp import _init_utils, fully_sharded_data_parallel
@@ -17,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from d2lmini.sim.device.state import state
 from d2lmini.sim.patches.as_cuda import as_shown, leave
 from d2lmini.sim.patches.for_a_while import replaced
-from d2lmini.sim.ranks import reducer, shardings
+from d2lmini.sim.ranks import compiling, reducer, shardings
 from d2lmini.sim.ranks.chunks import Chunks
 from d2lmini.sim.ranks.group import NAME
 from d2lmini.sim.ranks.here import here
@@ -63,9 +64,19 @@ def _init_from_program(*args, **options):
     """A program's own call, with whatever backend: the ranks have joined already, or join again after it left."""
     if here() is None or (dist.is_initialized() and here().program_joined):
         return _init_process_group(*args, **options)  # torch's error for a second call
+    rank = here()
+    _check_numbers(rank, options)
     if not dist.is_initialized():
         join()
-    here().program_joined = True
+    rank.program_joined = True
+
+
+def _check_numbers(rank, options):
+    """Raise ValueError where a program means another rank than this one, or to join with fewer or more."""
+    for word, number in (("rank", rank.number), ("world_size", rank.world.size)):
+        if options.get(word, -1) not in (-1, number):
+            raise ValueError(f"init_process_group: expected {word}={number} on rank {rank.number} of {rank.world.size} "
+                             f"that sim.spawn started, got {options[word]}")  # fmt: skip
 
 
 class _Store(dist.TCPStore):
@@ -75,6 +86,13 @@ class _Store(dist.TCPStore):
         if here() is None:
             return _tcp(host_name, port, *args, **options)
         return dist.PrefixStore(f"{host_name}:{port}", here().world.store)
+
+
+class _FileStore(dist.FileStore):
+    """As `_Store`."""
+
+    def __new__(cls, file_name, *args, **options):
+        return _Store(file_name, 0) if here() else _file(file_name, *args, **options)
 
 
 def _new_group(size, place, ranks, backend, store, name, *args, **options):
@@ -180,9 +198,12 @@ _prepare_trace, _end_trace = profile._prepare_trace, profile.__exit__
 _get_backend, _init_core_state = dist.get_backend, fully_sharded_data_parallel._init_core_state
 _batch, _check_comm_hook = dist.batch_isend_irecv, DistributedDataParallel._check_comm_hook
 _from_id = _init_utils._get_device_from_device_id
-_tcp = dist.TCPStore
+_tcp, _file = dist.TCPStore, dist.FileStore
 _REPLACED = {
     (dist, "TCPStore"): _Store,
+    (dist, "FileStore"): _FileStore,
+    (eval_frame, "set_eval_frame_isolate_recompiles_id"): compiling.region,
+    (convert_frame, "compile_lock"): compiling.Locks(),
     (_init_utils, "_get_device_from_device_id"): _device_from_id,
     (dist, "init_process_group"): _init_from_program,
     (distributed_c10d, "init_process_group"): _init_from_program,

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import torch
 from torch.distributed import distributed_c10d
+from torch.distributed.checkpoint.planner import SavePlanner
 from torch.distributed.fsdp._debug_utils import SimpleProfiler
 from torch.distributed.tensor import DTensor, _random
 from torch.nn import functional
@@ -33,7 +34,9 @@ VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK
 _texts = os.environ._data  # as the operating system has them: `os.environ` decodes and encodes them every time
 _KEYS = [os.environ.encodekey(name) for name in VARIABLES]
 _dispatcher = DTensor._op_dispatcher
+_PLANS = [name for name in vars(SavePlanner) if name.startswith("_cached_")]  # what a rank saved last
 _HELD = (
+    *((SavePlanner, name) for name in _PLANS),
     (distributed_c10d, "_world"), (_random, "_rng_tracker"), (state, "gpus"), (state, "told_nothing"),
     (SimpleProfiler, "profiling"),  # what FSDP1 is timing
     # `context_parallel` changes these, in one rank while another is still outside.
@@ -69,8 +72,10 @@ class Process:
         if environment is not None:
             self._environment.update(zip(_KEYS, [os.environ.encodevalue(environment[name]) for name in VARIABLES]))
             self._first, self._shared = first, {}
-            own = *map(dict, self._held[6:8]), list(self._held[8])
-            self._held[:9] = no_groups(), Tracker(), gpus, False, set(), {}, *own
+            plans = len(_PLANS)
+            own = *map(dict, self._held[plans + 6 : plans + 8]), list(self._held[plans + 8])
+            new = *({} for _ in _PLANS), no_groups(), Tracker(), gpus, False, set(), {}, *own
+            self._held[: len(new)] = new
             if numpy:
                 self._numpy = numpy.random.MT19937()
                 self._numpy.state = numpy.random.get_state(legacy=False)

@@ -6,6 +6,7 @@ from collections import Counter
 
 from d2lmini.sim.model import messages
 from d2lmini.sim.model.clock import Clock
+from d2lmini.sim.ranks.compiling import regions
 from d2lmini.sim.ranks.here import enter
 from d2lmini.sim.ranks.process import Process
 
@@ -21,6 +22,7 @@ class Rank:
         self.groups = Counter()  # how often the rank has made a group of that name and those ranks
         self.on_device = False  # whether the host's tensors that a group is handed stand for the device's
         self.in_batch = False  # whether its messages go out together
+        self.region = next(regions)  # where torch.compile keeps what it has compiled for the rank
         self._streams, self._backward = {}, 0
 
     def _environment(self, each):
@@ -41,7 +43,18 @@ class Rank:
 
     def wait(self, work):
         """Let the other ranks run until `work` is done."""
+        self.check_thread(work.call)
         self.world.baton.wait(self.number, work, self.process)
+
+    def rest(self):
+        """Let the other ranks run before the next thing is looked at."""
+        self.world.baton.rest(self.number, self.process)
+
+    def check_thread(self, call):
+        """Raise RuntimeError unless the calling thread is the rank's."""
+        if threading.get_ident() != self.thread:
+            raise RuntimeError(f"{call}: expected the thread of rank {self.number}, got one beside it, which has no "
+                               "turn among the ranks")  # fmt: skip
 
     def stream(self, name):
         """Return the communication stream for a group or a pair, as NCCL has one for each communicator."""
@@ -54,6 +67,7 @@ class Rank:
 
         For the host's own tensors that is at once; a barrier has none.
         """
+        self.check_thread(call)
         if self.clock is None:
             return 0
         if call.on_host and "barrier" not in call.name:

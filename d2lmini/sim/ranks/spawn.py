@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from weakref import WeakSet
@@ -21,17 +20,21 @@ from d2lmini.sim.device.current import set_device
 from d2lmini.sim.device.gpus import new
 from d2lmini.sim.device.state import state
 from d2lmini.sim.ranks.baton import Baton
+from d2lmini.sim.ranks.compiling import Lock
 from d2lmini.sim.ranks.costs import Prices
-from d2lmini.sim.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
+from d2lmini.sim.ranks.errors import DeadlockError, MismatchError, RankError, Stopped, in_words
 from d2lmini.sim.ranks.exchange import Exchange
 from d2lmini.sim.ranks.group import SimGroup
 from d2lmini.sim.ranks.here import here
 from d2lmini.sim.ranks.new_groups import NewGroups
 from d2lmini.sim.ranks.patches import join, torch_for_ranks
 from d2lmini.sim.ranks.rank import Rank
+from d2lmini.sim.ranks.store import Store
 
 _LIBRARIES = (*(str(Path(module.__file__).parent) for module in (torch, threading)), str(Path(__file__).parents[1]))
 _LOOK_S = 0.1
+# One does not tell the ranks' devices apart, the other counts what all ranks have ever compiled of a function.
+_DYNAMO = {"fake_tensor_cache_enabled": False, "accumulated_recompile_limit": sys.maxsize}
 _one_call = threading.Lock()  # held by the call that is under way: what it replaces in torch is the whole process's
 
 
@@ -75,9 +78,8 @@ class World:
         self.baton, self._prices = Baton(size, self._explain), Prices(state.clock)
         self.ranks = [Rank(first + i, i, self, state.clock, gpus) for first, gpus in _nodes(size)
                       for i in range(min(len(gpus), size - first))]  # fmt: skip
-        self.store, self.shardings, self.works = dist.HashStore(), {}, WeakSet()
-        self.store.set_timeout(timedelta(milliseconds=1))  # a rank that waits in it lets no other run
-        self.new_groups = NewGroups(size)
+        self.store, self.shardings, self.works = Store(), {}, WeakSet()
+        self.new_groups, self.compiling = NewGroups(size), Lock()
         self.profiling = None  # the profiler that one of the ranks has started
 
     def run(self, fn, args):
@@ -129,7 +131,7 @@ class World:
         set_device(rank.device)
         state.claim(rank.device)
         try:
-            with dynamo.patch(fake_tensor_cache_enabled=False):  # it does not tell the ranks' devices apart
+            with dynamo.patch(_DYNAMO):
                 join()
                 self.results[rank.number] = fn(rank.number, *args)
         finally:
@@ -179,7 +181,7 @@ class World:
 
     def _explain(self, works):
         ended = [rank.number for rank in self.ranks if rank.ended]
-        returned = f"; {_ranks(ended)} returned" if ended else ""
+        returned = f"; {in_words(ended)} returned" if ended else ""
         return f"no rank can go on: {self._waits(works)}{returned}"
 
     def _waits(self, works):
@@ -188,25 +190,14 @@ class World:
         for work in sorted(works, key=lambda work: work.rank):
             frame = _own(frames.get(work.owner.thread))
             line = f" (in {frame.f_code.co_name}, line {frame.f_lineno})" if frame else ""
-            clauses[f"{work.call}{line}, {_lacks(work)}"].append(work.rank)
-        told = "; ".join(f"{_ranks(ranks)} in {clause}" for clause, ranks in clauses.items())
+            clauses[f"{work.call}{line}, {work.lacks()}"].append(work.rank)
+        told = "; ".join(f"{in_words(ranks)} in {clause}" for clause, ranks in clauses.items())
         return f"{told}; {self._left_out()}" if self.new_groups.lacking() else told
 
     def _left_out(self):
         number, ranks, missing = self.new_groups.lacking()
-        return (f"new_group #{number}, for ranks {ranks}, was not called by {_ranks(missing)}: all ranks must call it, "
-                "also for groups that they are not in")  # fmt: skip
-
-
-def _lacks(work):
-    mismatch, missing = work.call.exchange.mismatch(work), work.call.exchange.missing(work)
-    if mismatch:
-        return f"which failed: {mismatch}"
-    return f"not called by {_ranks(missing)}" if missing else "which nobody answers"
-
-
-def _ranks(numbers):
-    return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {', '.join(map(str, numbers))}"
+        return (f"new_group #{number}, for ranks {ranks}, was not called by {in_words(missing)}: all ranks must call "
+                "it, also for groups that they are not in")  # fmt: skip
 
 
 def _own(frame):

@@ -8,6 +8,8 @@ which takes time there; the host goes on at once, unless the tensors are the hos
 import torch
 import torch.distributed as dist
 
+from d2lmini.sim.ranks.errors import in_words
+
 
 class Work(dist.Work):
     """One rank's part of one collective or message. call: what it asks for; rank: its `ranks.Rank`."""
@@ -35,7 +37,9 @@ class Work(dist.Work):
         self.wait()
 
     def is_completed(self):
-        """Return whether the values are there."""
+        """Return whether the values are there; the other ranks may run meanwhile."""
+        if not self.finished:
+            self.owner.rest()
         return self.finished
 
     def is_success(self):
@@ -63,6 +67,13 @@ class Work(dist.Work):
             self._future = Future(self.owner, self.end, self.call)
             self._future.set_result(self.call.results)
         return self._future
+
+    def lacks(self):
+        """Return in words what it waits for."""
+        mismatch, missing = self.call.exchange.mismatch(self), self.call.exchange.missing(self)
+        if mismatch:
+            return f"which failed: {mismatch}"
+        return f"not called by {in_words(missing)}" if missing else "which nobody answers"
 
     def forget(self):
         """Let go of the tensors, once the ranks have ended."""

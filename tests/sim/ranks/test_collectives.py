@@ -152,6 +152,7 @@ def test_a_group_is_called_as_torchs_own():
         group.broadcast(first, 2).wait()
         group.allgather(lists[0], mine(rank)).wait()
         dist.all_gather_coalesced(lists[1], [mine(rank)])
+        assert not group._get_backend(most.device).supports_tensor_alloc(most.device)
         with sim.as_cuda():
             assert dist.get_backend() == "nccl"
         return most, first, total, *lists[0], *(some for some, in lists[1])

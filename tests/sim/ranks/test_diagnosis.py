@@ -1,6 +1,7 @@
 """What does not fit together is told at once, in one line, with what each rank waits for."""
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -65,6 +66,8 @@ def caught(*calls):
     (two_groups_in_another_order, ("ranks 0, 2, 3 in all_reduce #1 of group [0, 1, 2, 3]",
                                    "rank 1 in all_reduce #1 of", "group [0, 1] (in two_groups")),
     (lambda rank: rank == 1 and dist.isend(tensor(2), 0), ("returned", "rank 1 in send", "not called by rank 0")),
+    (lambda rank: rank != 3 and dist.distributed_c10d._get_default_store().get("word"),
+     ("ranks 0, 1, 2 in store.wait for", "word (in", "which no rank sets", "rank 3 returned")),
     (lambda rank: rank != 3 and dist.monitored_barrier(), ("monitored_barrier", "by rank 3")),
     (one_more_step_on_rank_0, ("in one_more_step_on_rank_0, line", "not called by ranks 1, 2, 3")),
     (caught(lambda: dist.all_reduce(tensor(2)), lambda: dist.all_reduce(tensor(3))),
@@ -75,7 +78,7 @@ def caught(*calls):
     (lambda rank: rank < 2 and caught(lambda: dist.send(tensor(2), 1), lambda: dist.recv(tensor(3), 0))(rank),
      ("rank 0 in send", "which failed", "rank 1 expects float32 [3]")),
 ], ids=["not called by one", "all receive", "all send", "other tags", "groups in another order", "waited for by nobody",
-        "monitored_barrier", "in backward", "went on without fitting", "went on with other sizes",
+        "in the store", "monitored_barrier", "in backward", "went on without fitting", "went on with other sizes",
         "went on after a message"])  # fmt: skip
 def test_ranks_that_wait_for_ever_are_named_with_what_they_wait_for(run, words):
     failing(DeadlockError, run, *words)
@@ -119,6 +122,12 @@ def test_messages_that_differ():
     failing(MismatchError, lambda rank: calls.get(rank, bool)(), "rank 1 expects", "[3]", "rank 0", "[2]")
 
 
+def beside(call, *args):
+    """Call in a thread of the rank's own."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(call, *args).result()
+
+
 def profiled():
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         dist.barrier()
@@ -138,6 +147,8 @@ def profiled():
     (lambda: DistributedDataParallel(torch.nn.Linear(2, 2).to("sim"),
                                      mixed_precision=_MixedPrecision(param_dtype=torch.bfloat16)), ("autocast",)),
     (profiled, ("one rank that profiles",)),
+    (lambda: beside(dist.all_reduce, tensor(1)), ("all_reduce", "thread of rank 0")),
+    (lambda: beside(dist.all_reduce(tensor(1), async_op=True).wait), ("all_reduce #1", "thread of rank 0")),
 ])  # fmt: skip
 def test_what_is_wrong_or_cannot_be_is_told_by_the_rank_that_does_it(call, words):
     failing(RankError, lambda rank: call(), *words)

@@ -18,8 +18,10 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch._dynamo import eval_frame
 from torch.distributed import _functional_collectives as functional
 from torch.distributed import distributed_c10d
+from torch.distributed.elastic.utils.store import barrier, synchronize
 
 from d2lmini import sim
 from d2lmini.hardware import MACHINES, cluster
@@ -67,6 +69,50 @@ def test_a_store_that_a_program_makes_is_the_ranks_own():
         return store.get("word")
 
     assert sim.spawn(pass_on) == sim.spawn(pass_on) == [b"a"] * 4
+
+
+def test_a_rank_waits_in_a_store_for_what_another_one_sets_later():
+    def run(rank):
+        store = dist.FileStore("meeting", 4) if rank % 2 else dist.FileStore("meeting")
+        if rank == 0:
+            word = store.get("word")
+        elif rank == 1:
+            store.wait(["word", "other"])
+            word = store.multi_get(["word", "other"])[0]
+        elif rank == 2:
+            while not store.check(["other"]):
+                time.sleep(0)
+            word = store.get("word")
+        else:
+            store.set("word", "a"), store.set("other", "b")
+            word = store.get("word")
+        barrier(store, 4, "all")
+        store.add("left", 1)
+        while store.add("left", 0) < 4:
+            time.sleep(0)
+        return word, synchronize(store, str(rank).encode(), rank, 4, "numbers")
+
+    assert sim.spawn(run) == sim.spawn(run) == [(b"a", [b"0", b"1", b"2", b"3"])] * 4
+
+
+def test_a_rank_that_asks_again_and_again_lets_the_others_run():
+    def run(rank):
+        tensor = torch.ones(2, device="sim")
+        work = dist.all_reduce(tensor, async_op=True) if rank < 3 else None
+        while rank < 3 and not work.is_completed():
+            time.sleep(0)
+        if rank == 3:
+            dist.all_reduce(tensor)
+        return tensor.tolist()
+
+    assert sim.spawn(run) == [[4, 4]] * 4
+
+
+def test_a_program_that_joins_with_other_numbers_than_it_was_started_with_is_told():
+    for wrong, word in (({"rank": 1, "world_size": 4}, "rank=0"), ({"rank": 0, "world_size": 8}, "world_size=4")):
+        with pytest.raises(RankError, match=word):
+            sim.spawn(lambda rank, wrong=wrong: dist.init_process_group("gloo", **wrong))
+    assert sim.spawn(lambda rank: dist.init_process_group("gloo", rank=rank, world_size=4)) == [None] * 4
 
 
 def test_an_error_names_its_rank_and_ends_the_others():
@@ -305,6 +351,20 @@ def test_ranks_work_without_a_clock():
         return future.wait().tolist()
 
     assert sim.spawn(total) == [[12.0, 12.0]] * 3
+
+
+@pytest.mark.skipif(not hasattr(eval_frame, "get_eval_frame_isolate_recompiles_id"), reason="needs torch 2.13")
+def test_what_a_rank_compiles_is_its_own():
+    """torch builds a rank's number into the code, and by itself recompiles a function 8 times at most."""
+    def numbered(x):
+        return x + 10 * dist.get_world_size() + dist.get_rank()
+
+    compiled = torch.compile(numbered, fullgraph=True, backend="eager")
+    sim.enable(9, clock=False)
+    for size in (2, 9):
+        for where in ("cpu", "sim"):
+            found = sim.spawn(lambda rank, where=where: compiled(torch.zeros(1, device=where)).item(), nprocs=size)
+            assert found == [10 * size + rank for rank in range(size)]
 
 
 def test_a_tensor_of_another_node_is_not_lost_when_gpus_are_taken_away():

@@ -104,6 +104,34 @@ def test_a_checkpoint_of_four_shards_goes_on_in_two(tmp_path):
         torch.testing.assert_close(result, [p.detach() for p in alone.parameters()])
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_rank_remembers_of_its_last_checkpoint_is_its_own(tmp_path):
+    def run(rank):
+        mesh = init_device_mesh("sim", (dist.get_world_size(),))
+        for turn in range(3):
+            x = distribute_tensor(torch.arange(8.0, device="sim") + turn, mesh, [Shard(0)])
+            place, y = tmp_path / f"{len(mesh.mesh)}-{turn}", torch.zeros_like(x)
+            planner = checkpoint.DefaultSavePlanner(enable_plan_caching=True)
+            checkpoint.save({"x": x}, checkpoint_id=place, planner=planner)
+            checkpoint.load({"x": y}, checkpoint_id=place)
+            assert torch.equal(y.full_tensor().cpu(), torch.arange(8.0) + turn)
+
+    sim.enable(4)
+    for ranks in (4, 2):
+        sim.spawn(run, nprocs=ranks)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_rank_that_waits_for_others_while_it_compiles_lets_them_compile():
+    def run(rank):
+        x = distribute_tensor(torch.arange(4.0, device="sim"), init_device_mesh("sim", (2,)), [Shard(0)])
+        gathered = x.redistribute(placements=[Replicate()], async_op=True).to_local()
+        return torch.compile(torch.square, backend="aot_eager", fullgraph=True)(gathered).tolist()
+
+    sim.enable(2)
+    assert sim.spawn(run) == [[0, 1, 4, 9]] * 2
+
+
 def test_random_numbers_of_replicas_agree_and_those_of_shards_differ():
     def draw(rank):
         mesh = init_device_mesh("sim", (2, 2))
