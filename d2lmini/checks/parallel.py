@@ -45,11 +45,12 @@ class _Largest(TorchFunctionMode):
     most = 0
 
     def __enter__(self):
+        self._profiler = sys.getprofile()  # the reader's
         sys.setprofile(lambda frame, _, used: self._note(getattr(used, "__self__", used), *frame.f_locals.values()))
         return super().__enter__()
 
     def __exit__(self, *error):
-        sys.setprofile(None)
+        sys.setprofile(self._profiler)
         return super().__exit__(*error)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):

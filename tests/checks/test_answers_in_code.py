@@ -3,6 +3,7 @@
 import heapq
 import math
 import random
+import sys
 from itertools import combinations, pairwise, product
 
 import numpy as np
@@ -329,3 +330,15 @@ def test_cannon_says_what_it_got(wrong):
     verdict = checks.cannon(lambda A, B: wrong)
     assert not verdict
     assert "could not be read" not in verdict.sentence
+
+
+def test_a_readers_profiler_goes_on_after_a_check():
+    def profiler(*_):
+        pass
+
+    sys.setprofile(profiler)
+    try:
+        assert checks.split_loss(loss)
+        assert sys.getprofile() is profiler
+    finally:
+        sys.setprofile(None)
