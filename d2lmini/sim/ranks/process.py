@@ -34,23 +34,31 @@ VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK
 _texts = os.environ._data  # as the operating system has them: `os.environ` decodes and encodes them every time
 _KEYS = [os.environ.encodekey(name) for name in VARIABLES]
 _dispatcher = DTensor._op_dispatcher
-_PLANS = [name for name in vars(SavePlanner) if name.startswith("_cached_")]  # what a rank saved last
-_HELD = (
-    *((SavePlanner, name) for name in _PLANS),
-    (distributed_c10d, "_world"), (_random, "_rng_tracker"), (state, "gpus"), (state, "told_nothing"),
-    (SimpleProfiler, "profiling"),  # what FSDP1 is timing
-    # `context_parallel` changes these, in one rank while another is still outside.
-    (attention_rules, "_cp_strategy_contexts"),
-    (_dispatcher.sharding_propagator, "op_strategy_funcs"), (_dispatcher.sharding_propagator, "op_to_schema_info"),
-    (warnings, "filters"), (warnings, "showwarning"), (warnings, "_showwarnmsg_impl"),  # what catch_warnings changes
-    (functional, "scaled_dot_product_attention"), (sys, "excepthook"), (sys, "stdout"), (sys, "stderr"),
-)  # fmt: skip
-
-
 def no_groups():
     """Return what stands for torch's record of its process groups, empty."""
     return SimpleNamespace(default_pg=None, pg_map={}, pg_names={}, pg_group_ranks={}, pg_backend_config={}, comms=[],
                            group_count=0, tags_to_pg={}, pg_to_tag={}, pg_coalesce_state={})  # fmt: skip
+
+
+def _same(value):
+    return value
+
+
+# What each process has for itself, and what a new one makes of the value that is there, as after a fork.
+_propagator = _dispatcher.sharding_propagator
+_HELD = (
+    (state, "gpus", _same),  # the first, since `Process` is told a new one's
+    (distributed_c10d, "_world", lambda _: no_groups()), (_random, "_rng_tracker", lambda _: Tracker()),
+    (state, "told_nothing", lambda _: False),
+    (SimpleProfiler, "profiling", lambda _: set()),  # what FSDP1 is timing
+    *((SavePlanner, name, lambda _: {}) for name in vars(SavePlanner) if name.startswith("_cached_")),  # saved last
+    # `context_parallel` changes these, in one rank while another is still outside.
+    (attention_rules, "_cp_strategy_contexts", lambda _: {}),
+    (_propagator, "op_strategy_funcs", dict), (_propagator, "op_to_schema_info", dict),
+    (warnings, "filters", list), (warnings, "showwarning", _same), (warnings, "_showwarnmsg_impl", _same),
+    (functional, "scaled_dot_product_attention", _same), (sys, "excepthook", _same), (sys, "stdout", _same),
+    (sys, "stderr", _same),
+)  # fmt: skip
 
 
 def _shared_by_instances():
@@ -72,17 +80,14 @@ class Process:
         if environment is not None:
             self._environment.update(zip(_KEYS, [os.environ.encodevalue(environment[name]) for name in VARIABLES]))
             self._first, self._shared = first, {}
-            plans = len(_PLANS)
-            own = *map(dict, self._held[plans + 6 : plans + 8]), list(self._held[plans + 8])
-            new = *({} for _ in _PLANS), no_groups(), Tracker(), gpus, False, set(), {}, *own
-            self._held[: len(new)] = new
+            self._held = [gpus, *(new(value) for (*_, new), value in zip(_HELD[1:], self._held[1:]))]
             if numpy:
                 self._numpy = numpy.random.MT19937()
                 self._numpy.state = numpy.random.get_state(legacy=False)
 
     def leave(self):
         """Put the variables aside."""
-        self._held = [getattr(owner, name) for owner, name in _HELD]
+        self._held = [getattr(owner, name) for owner, name, _ in _HELD]
         self._torch, self._python = torch.default_generator.get_state(), random.getstate()
         self._numpy = numpy and numpy.random.get_bit_generator()
         # `loss_parallel` changes these in place, and `context_parallel` puts back those of all ranks.
@@ -94,7 +99,7 @@ class Process:
     def enter(self):
         """Put them back."""
         others = warnings.filters
-        for (owner, name), value in zip(_HELD, self._held):
+        for (owner, name, _), value in zip(_HELD, self._held):
             setattr(owner, name, value)
         if others != warnings.filters:
             with warnings.catch_warnings():  # tells Python, which remembers what they let through, that they are others
