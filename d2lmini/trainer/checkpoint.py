@@ -96,8 +96,9 @@ class Checkpoint:
         try:
             lock.acquire()
         except OSError as error:  # a Timeout is one too
-            why = "another run writes there" if isinstance(error, Timeout) else f"cannot be locked: {error.strerror}"
-            raise CheckpointError(f"{self.name}: {why}: choose another name, or wait for it") from error
+            why = ("another run writes there: choose another name, or wait for it" if isinstance(error, Timeout)
+                   else f"cannot be locked: {error.strerror}")  # fmt: skip
+            raise CheckpointError(f"{self.name}: {why}") from error
         try:
             yield
         finally:
