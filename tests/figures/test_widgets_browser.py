@@ -3,6 +3,7 @@
 import pytest
 from matplotlib.figure import Figure
 
+from d2lmini.figures import ask
 from d2lmini.figures.widgets import choice, explore
 
 pytestmark = pytest.mark.browser
@@ -70,3 +71,25 @@ def test_without_script_the_start_is_visible(open_page):
     page = open_page(explore(show_size, size=choice([1, 2], start=2)), java_script_enabled=False)
     assert page.locator("pre:visible").all_inner_texts() == ["size 2"]
     assert page.get_by_label("size").is_disabled()
+
+
+def test_figure_shrinks_to_a_phone(open_page):
+    values = choice([10**9], unit="images a second", label="a rather long label of a choice")
+    page = open_page(explore(draw_line, slope=values, style=["-"]), viewport={"width": 280, "height": 600})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 280
+    assert page.locator(".frames").evaluate("card => card.scrollWidth <= card.clientWidth")
+    box = page.locator(".frames img").bounding_box()
+    assert box["width"] > 200
+    assert box["width"] / box["height"] == pytest.approx(3 / 2, rel=0.02)
+
+
+def test_a_question_opens_one_reply_at_a_time_by_keyboard(open_page):
+    page = open_page(ask("How long?", {"half": "reply 1", "the same": "reply 2"}, "half"))
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.get_by_text("reply 1").is_visible()
+    assert not page.get_by_text("reply 2").is_visible()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    assert page.get_by_text("reply 2").is_visible()
+    assert not page.get_by_text("reply 1").is_visible()

@@ -57,6 +57,13 @@ def test_what_is_under_way(schedule, most, batches):
         assert max(under_way) == most(stage, batches)
 
 
+def test_nothing_starts_before_what_it_needs():
+    begin = starts(one_f_one_b(3, 4), 1.0, 2.0)
+    for (stage, way, i), at in begin.items():
+        before = {"F": (stage - 1, "F", i), "B": (stage + 1, "B", i) if stage < 2 else (stage, "F", i)}[way]
+        assert before[0] < 0 or at >= begin[before] + {"F": 1, "B": 2}[before[1]]
+
+
 def test_stages_that_wait_for_one_another_are_told():
     orders = gpipe(2, 2)
     orders[0][0], orders[0][2] = orders[0][2], orders[0][0]
@@ -125,6 +132,13 @@ def test_messages_end_where_each_batch_waits_for_the_one_before(monkeypatch, sch
     ranks = [messages_of(monkeypatch, order, i, stages, batches) for i, order in enumerate(orders)]
     assert sum(len(batch) for rank in ranks for batch in rank) == 4 * batches * (stages - 1)
     assert left_waiting(ranks) == [[]] * stages
+
+
+def test_messages_that_cross_one_by_one_never_end():
+    alone = [[("send", 1)], [("recv", 1)]], [[("send", 0)], [("recv", 0)]]
+    assert left_waiting(alone) == [list(rank) for rank in alone]
+    together = [[("send", 1), ("recv", 1)]], [[("send", 0)], [("recv", 0)]]
+    assert left_waiting(together) == [[], []]
 
 
 # -- asynchronous updates --------------------------------------------------------------------------------------------
