@@ -41,6 +41,15 @@ def test_nothing_is_hidden_from_pageable_memory(shapes):
     assert hidden(times) == pytest.approx(0, abs=0.01)
 
 
+def test_the_two_run_in_two_streams_at_the_same_time(shapes):
+    with sim.trace() as trace:
+        measure_overlap(shapes[0], nbytes=2**22)
+    copies = [s for s in trace.spans if s.kind == "copy"]
+    products = [s for s in trace.spans if (s.kind, s.name) == ("operation", "mm")]
+    beside = [c for c in copies if any(p.start < c.end and c.start < p.end for p in products)]
+    assert beside == copies[-6:]  # those of the last variant, and no others
+
+
 def test_what_has_no_streams_says_so(shapes):
     with pytest.raises(ValueError, match="streams, got cpu"):
         measure_overlap("cpu")

@@ -2,6 +2,7 @@ import json
 
 import pytest
 import table7
+import torch
 from networks import NETWORKS
 
 
@@ -13,6 +14,14 @@ from networks import NETWORKS
 def test_networks_have_their_published_size(name, millions):
     model = table7.make(name)[0]
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.005)
+
+
+@pytest.mark.parametrize("name", ["ResNet-56", "FCN-R", "LSTM"])
+def test_shapes_on_the_meta_device_are_those_of_real_data(name):
+    module, shape = NETWORKS[name]
+    small = (2, *shape[1:]) if name != "LSTM" else (3, 2)
+    real = module()(torch.zeros(small, dtype=torch.int64 if name == "LSTM" else torch.float32))
+    assert real.shape == (small[0] if name != "LSTM" else 6, table7.make(name)[0](table7.make(name)[2]).shape[1])
 
 
 @pytest.mark.slow

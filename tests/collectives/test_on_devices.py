@@ -1,7 +1,7 @@
 """Collectives over tensors: against torch on inputs that betray misrouting, and the ledger against the schedule."""
 
 import math
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import pytest
 import torch
@@ -48,6 +48,17 @@ def test_fewer_elements_than_ranks_and_remainders(algorithm, world_size):
         want = torch.stack(data).sum(0)
         allreduce(data, algorithm)
         assert all(torch.equal(tensor, want) for tensor in data), n
+
+
+@each_algorithm
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_every_type(dtype, algorithm):
+    for world_size, n in ((1, 3), (2, 7), (3, 2), (4, 7), (7, 10)):
+        data = small(world_size, n, dtype)
+        want = torch.stack(data).sum(0).to(dtype)
+        allreduce(data, algorithm)
+        for tensor in data:
+            torch.testing.assert_close(tensor, want, rtol=0, atol=0)
 
 
 @each_algorithm
@@ -183,9 +194,10 @@ def test_the_rank_that_does_not_fit_is_named(tensors, says):
         allreduce(tensors)
 
 
-def test_two_ranks_on_one_gpu(switched):
-    with pytest.raises(ValueError, match=r"rank 1: .* own"):
-        allreduce([torch.ones(2, device="sim:3") for _ in range(2)])
+@pytest.mark.parametrize(("device", "says"), [("sim:3", r"own, got sim:3"), ("cpu", r"sim, got cpu")])
+def test_two_ranks_on_one_gpu(switched, device, says):
+    with pytest.raises(ValueError, match=f"rank 1: .* {says}"):
+        allreduce([torch.ones(2, device="sim:3"), torch.ones(2, device=device)])
 
 
 @pytest.mark.parametrize(("algorithm", "options", "says"), [
@@ -225,6 +237,15 @@ def test_ledger_lists_the_schedules_messages(switched, algorithm, world_size):
     assert ledger.clock == "8xH200"
 
 
+def test_messages_of_a_step_run_at_the_same_time_and_steps_follow(switched):
+    ledger = run_on(switched, 8 * 10**6, "ring")
+    steps = [[m for m in ledger.messages if m.step == step] for step in range(ledger.steps)]
+    for sends, later in pairwise(steps):
+        assert len({(m.start, m.end) for m in sends}) == 1
+        assert sends[0].end <= later[0].start
+    assert ledger.sent() == [2 * 7 * 4 * 10**6] * 8
+
+
 def test_launching_each_message_costs_the_host(switched):
     once, each = run_on(switched, 64, "ring"), run_on(switched, 64, "ring", launches="each")
     assert each.seconds > once.seconds
@@ -249,6 +270,17 @@ def test_work_before_and_after_is_ordered(switched):
     assert tripled.start >= max(span.end for span in copies)
     assert ledger.seconds > 0
     assert (data[0] == 9).all()
+
+
+def test_a_buffer_is_not_overwritten_while_it_is_sent(switched):
+    data = [torch.ones(10**6, device=device) for device in switched]
+    devices.synchronize(*switched)
+    with sim.trace() as trace:
+        on_devices.run(schedules.broadcast(8), data)
+        data[0].mul_(3)
+    sent = max(span.end for span in trace.spans if span.place == "NVLink gpu0 out")
+    tripled = next(span for span in trace.spans if (span.name, span.kind) == ("mul_", "operation"))
+    assert tripled.start >= sent
 
 
 def test_peak_memory_is_the_buffer_and_one_message(switched):

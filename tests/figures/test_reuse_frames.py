@@ -89,3 +89,9 @@ def test_systolic_array_shows_who_holds_what():
     assert "element 0,2 a20, b00 →, ↓ c20: 1/3" in systolic_alt("input", 6)
     assert systolic_alt("weight", 2).endswith("element 0,0 b10; element 0,1 b21; element 1,0 b20")
     assert "element 2,1 c11: 3/3" in systolic_alt("output", 8)  # one row further down than it was computed
+
+
+def test_drawings_are_small_and_fit_a_phone():
+    for sheet in (tiling(2, 100), systolic_array("weight", 6)):
+        assert len(sheet._repr_svg_()) < 5000
+        assert sheet.size[0] <= 330

@@ -150,6 +150,17 @@ def test_what_has_no_shapes_or_is_no_module_is_refused():
         profile(F.softmax, torch.ones(1))
 
 
+# What is saved, and nothing else changed.
+
+
+def test_saved_bytes_count_each_memory_once():
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3))
+    rows = profile(net, torch.ones(2, 1, 10, 10))
+    relu, pooled = 2 * 4 * 8 * 8 * 4, 2 * 4 * 4 * 4
+    assert [row.saved_bytes for row in rows] == [2 * 100 * 4, relu, 8 * pooled, 4 * pooled]  # int64 places in the pool
+    assert rows.saved_bytes == sum(row.saved_bytes for row in rows)
+
+
 @pytest.mark.parametrize("make", [LeNet, lambda: nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.Sigmoid())])
 def test_saved_bytes_are_what_a_simulated_gpu_holds(make):
     sim.enable(2, accelerator=False)

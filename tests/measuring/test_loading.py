@@ -65,6 +65,17 @@ def test_no_more_batches_are_ordered_ahead_than_asked_for(weight):
     assert sum(span.kind == "work" for span in trace.spans) == 2 * 3 + 1
 
 
+def test_a_slow_program_finds_the_batches_ready(weight):
+    loader = loading.SimulatedLoader(range(6), LOAD, workers=1, prefetch=2)
+    torch.sim.synchronize()
+    waits = []
+    with sim.trace() as trace:
+        for _ in loader:
+            waits.append(sum(span.kind == "wait" for span in trace.spans))
+            sim.clock().advance(10 * LOAD)
+    assert waits == [1] * 6  # only for the first
+
+
 @pytest.mark.parametrize(("load", "step", "workers", "share"), [
     (4, 1, 1, 0.25), (4, 1, 3, 0.75), (4, 1, 4, 1), (4, 1, 9, 1), (1, 4, 1, 1), (0, 1, 1, 1),
 ])  # fmt: skip

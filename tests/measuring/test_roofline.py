@@ -36,6 +36,12 @@ def test_operations_are_counted(function, shapes, flops, numbers, kind, dtype):
     assert found == Operation("an operation", flops, numbers * dtype.itemsize, kind, said)
 
 
+def test_real_tensors_are_counted_like_those_without_data():
+    real = count("product", torch.mm, torch.ones(4, 6), torch.ones(6, 2))
+    assert real == count("product", torch.mm, meta(4, 6), meta(6, 2))
+    assert real.intensity == real.flops / real.nbytes
+
+
 @pytest.mark.parametrize(
     ("function", "found"), [(lambda x: x.view(-1), "0 (none)"), (lambda x: (x + 1) * 2, "2 (add, mul)")]
 )

@@ -1,5 +1,6 @@
 """Systolic arrays: A @ B for all shapes, counts and cycles as the formulas say, and one step a cycle for what moves."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -32,6 +33,13 @@ def test_product_and_cost(dataflow, array, overlap):
 
 
 @each_dataflow
+def test_floats(dataflow):
+    A, B = np.random.default_rng(0).normal(size=(2, 6, 6))
+    C, _, _ = multiply(A[:4], B[:, :5], 3, 2, dataflow)
+    assert np.allclose(C, A[:4] @ B[:, :5])
+
+
+@each_dataflow
 def test_pieces_follow_directly_unless_moving_in_takes_longer(dataflow):
     # An array of 3 × 2 and 4 pieces: each further piece costs its stream, or the 3 cycles of loading or draining.
     for stream in (2, 7):
@@ -39,6 +47,14 @@ def test_pieces_follow_directly_unless_moving_in_takes_longer(dataflow):
         alone = 2 * 3 + 2 + stream - 2
         assert multiply(*matrices(m, n, k), 3, 2, dataflow)[1].cycles == alone + 3 * max(stream, 3)
         assert multiply(*matrices(m, n, k), 3, 2, dataflow, overlap=False)[1].cycles == 4 * alone
+
+
+@each_dataflow
+def test_overlap_changes_when_and_not_what(dataflow):
+    (_, did, passes), (_, slowly, the_same) = (multiply(*matrices(7, 5, 9), 4, 3, dataflow, overlap=o) for o in (1, 0))
+    assert did.cycles < slowly.cycles
+    assert replace(did, cycles=0, utilisation=0) == replace(slowly, cycles=0, utilisation=0)
+    assert passes == the_same
 
 
 def test_what_stays_is_read_once():

@@ -129,6 +129,18 @@ def test_what_cannot_fit_is_refused_before_the_hosts_memory_is_taken(operation):
         operation(column, row, everywhere)
 
 
+def test_what_fits_is_not_refused():
+    row = torch.ones(1, 1000, device="sim:1")
+    assert (row + row.T).shape == (1000, 1000)
+    assert torch.sim.mem_get_info(1) == (16 * MIB - 4096, 16 * MIB)
+    full = torch.empty(torch.sim.mem_get_info(1)[0] // 2, dtype=torch.uint8, device="sim:1")
+    same = full == full  # a boolean for each: exactly what is left
+    assert torch.sim.mem_get_info(1)[0] == 0
+    del same
+    with pytest.raises(torch.OutOfMemoryError):
+        full + 1.0
+
+
 def test_threads_keep_the_count_right():
     def work(_):
         for size in range(1, 300):

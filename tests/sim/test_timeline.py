@@ -63,6 +63,14 @@ def test_an_empty_trace(clock):
     trace.draw(Figure().subplots())
 
 
+def test_bytes_of_every_wire_a_copy_crosses(clock):
+    with clock.trace() as trace:
+        clock.copy(None, 0, 100, True, False)
+        clock.copy(None, 0, 10, False, True)
+        clock.copy(0, 1, 7, False, False)
+    assert trace.link_bytes() == {"PCIe gpu0 in": 110, "PCIe gpu0 out": 7, "PCIe gpu1 in": 7}
+
+
 def test_work_of_the_host_and_beside_it_is_told_from_waiting(clock, tmp_path):
     with clock.trace() as trace:
         clock.advance(1e-6, "reading")
@@ -144,16 +152,20 @@ def test_a_bar_too_short_to_see_is_made_wider_in_its_own_colour(clock):
     assert widths[0] > 0.8 > widths[2] > widths[1] == 0
 
 
-@pytest.mark.parametrize(("spans", "labels"), [
-    ([("communication", "send 0→1 in the default group"), ("communication", "all_reduce, ring Simple")],
-     ["message", "collective"]),
-    *(([(kind, "") for kind in kinds], ["launch by the host", "work of the host", "wait of the host"])
-      for kinds in (("wait", "launch", "work"), ("work", "wait", "launch"))),  # one order, whatever came first
-])  # fmt: skip
-def test_what_a_legend_says(clock, spans, labels):
+def test_what_two_ranks_send_is_called_a_message_and_what_all_do_a_collective(clock):
     trace = Trace(clock)
-    trace.spans = [Span(kind, "gpu0" if name else "host", 0, name, i, i + 1, 9) for i, (kind, name) in enumerate(spans)]
-    assert [bars.get_label() for bars in trace.draw(Figure().subplots()).collections] == labels
+    trace.spans = [Span("communication", "gpu0", row, name, 0, 1, 9) for row, name in
+                   enumerate(["send 0→1 in the default group", "all_reduce, ring Simple"])]  # fmt: skip
+    labels = [bars.get_label() for bars in trace.draw(Figure().subplots()).collections]
+    assert labels == ["message", "collective"]
+
+
+def test_a_legend_has_one_order_whatever_came_first(clock):
+    trace = Trace(clock)
+    for kinds in (["wait", "launch", "work"], ["work", "wait", "launch"]):
+        trace.spans = [Span(kind, "host", 0, "", i, i + 1, 0) for i, kind in enumerate(kinds)]
+        labels = [bars.get_label() for bars in trace.draw(Figure().subplots()).collections]
+        assert labels == ["launch by the host", "work of the host", "wait of the host"]
 
 
 def test_bars_can_be_told_from_white():
