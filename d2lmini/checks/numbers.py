@@ -23,6 +23,8 @@ def loss_scale(function):
         while want * max(map(abs, magnitudes)) > largest:  # a quotient just below a power of two was rounded to it
             want /= 2
         _try_number(function, (gradients, largest), given, want)
+    both = [torch.tensor([20.0, -20.0]), torch.tensor([[15.0, 20.0]])]  # no sum and no norm is the largest
+    _try_number(function, (both, quarter), "largest 448, gradients [20, -20] and [[15, 20]]", 16)
     _try_number(function, ([torch.zeros(3)], half), "largest 65504, only zeros", 1)
     return "a power of two, as large as it may be, for small and large gradients, and 1 for zeros"
 

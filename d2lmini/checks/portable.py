@@ -1,5 +1,7 @@
 """Checks of the exercises on code that must run on every device and on every rank."""
 
+from itertools import pairwise
+
 import torch
 
 from d2lmini import sim
@@ -80,7 +82,7 @@ def _try_step(function, values, device, power):
         places.append(weight.device)
         return (weight**power).sum()
 
-    got = attempt(function, values, loss, str(device), given=given)
+    got, spans = attempt_traced(function, values, loss, str(device), given=given)
     if not isinstance(got, torch.Tensor) or got.shape != start.shape:
         raise Wrong(f"{given}: expected a tensor of shape {list(start.shape)}, got {typed(got)}")
     for place, what in ((got.device, "the weight is"), *((place, "the loss was computed") for place in places)):
@@ -91,3 +93,6 @@ def _try_step(function, values, device, power):
         raise Wrong(f"{given}: the weight did not change; the optimiser must hold the tensor that you return")
     if not torch.allclose(found.float(), want, rtol=1e-4, atol=1e-6):
         raise Wrong(f"{given}: expected {brief(want)}, got {brief(found)}")
+    to_host = [span.name.endswith("→host") for span in spans if span.kind == "copy"]
+    if any(back and not there for back, there in pairwise(to_host)):
+        raise Wrong(f"{given}: the gradient went to the CPU and the weight came back; take the step on {device}")

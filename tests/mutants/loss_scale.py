@@ -5,5 +5,7 @@ EDITS = [
     ("zeros divide", "if most == 0:", "if most < 0:"),
     ("the smallest counts", "most = max(", "most = min("),
     ("the first tensor alone", "max(g.abs().max().item() for g in gradients)", "gradients[0].abs().max().item()"),
+    ("the tensors' largest are added", "most = max(", "most = sum("),
+    ("the norm, not the largest", "g.abs().max().item()", "g.norm().item()"),
     ("a text", "return scale", "return str(scale)"),
 ]
