@@ -206,6 +206,8 @@ def test_attention_on_the_cpus_kernel_has_arithmetic():
     (aten.embedding.default, (meta(10_000, 4), meta(3, dtype=torch.int64)), meta(3, 4), 2 * 48 + 24),
     (aten.native_batch_norm.default, (meta(8, 2, 4), None, None, None, None, True, 0.1, 1e-5),
      (meta(8, 2, 4), meta(2), meta(2)), 3 * 256 + 16),
+    (aten.native_batch_norm.default, (meta(8, 2, 4), None, None, meta(2), meta(2), False, 0.1, 1e-5),
+     (meta(8, 2, 4), meta(0), meta(0)), 2 * 256 + 16),
     (aten.batch_norm_stats.default, (meta(8, 2, 4), 1e-5), (meta(2), meta(2)), 256 + 16),
     (aten.native_group_norm.default, (meta(8, 2, 4), None, None, 8, 2, 4, 1, 1e-5),
      (meta(8, 2, 4), meta(8, 1), meta(8, 1)), 3 * 256 + 64),

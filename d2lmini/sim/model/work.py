@@ -78,7 +78,8 @@ def measure(func, args, kwargs, out):
         flops = formula(*args, **kwargs, out_val=out) // (2 if _causal(func, args, kwargs) else 1)
     else:
         flops = sum(2 * p.batch * p.m * p.n * p.k for p in products)
-    return Work(name.replace("_for_cpu", ""), kind, flops, _traffic(name, read, written), _type(dtype, kind), products)
+    traffic = _traffic("eval" if name == "native_batch_norm" and not args[5] else name, read, written)
+    return Work(name.replace("_for_cpu", ""), kind, flops, traffic, _type(dtype, kind), products)
 
 
 def read_and_written(func, args, kwargs, out):
