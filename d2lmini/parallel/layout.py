@@ -11,7 +11,7 @@ from d2lmini.hardware.products import Product
 
 WEIGHT, STATE = 2, 12  # bytes a parameter: 16-bit weights; 32-bit parameters and Adam's two moments
 # Bytes that norms and sums pass to and from memory in forward, for each number of the width, and how many times that in
-# backward: each one kernel (True), or operation by operation, with norms in 32 bits, as on simulated GPUs.
+# backward: each one kernel (True), or operation by operation, with norms in 32 bits, as PyTorch had it until 2.8.
 PASSED = {True: (28, 2.0), False: (84, 2.6)}
 SCORE = 10  # bytes a score, at the peak: 16 bits, the 32-bit logarithm of its softmax, and that one's gradient
 

@@ -206,6 +206,23 @@ def test_attention_on_the_cpus_kernel_has_arithmetic():
     (aten.embedding.default, (meta(10_000, 4), meta(3, dtype=torch.int64)), meta(3, 4), 2 * 48 + 24),
     (aten.native_batch_norm.default, (meta(8, 2, 4), None, None, None, None, True, 0.1, 1e-5),
      (meta(8, 2, 4), meta(2), meta(2)), 3 * 256 + 16),
+    (aten.native_batch_norm.default, (meta(8, 2, 4), None, None, meta(2), meta(2), False, 0.1, 1e-5),
+     (meta(8, 2, 4), meta(0), meta(0)), 2 * 256 + 16),
+    (aten.batch_norm_stats.default, (meta(8, 2, 4), 1e-5), (meta(2), meta(2)), 256 + 16),
+    (aten.native_group_norm.default, (meta(8, 2, 4), None, None, 8, 2, 4, 1, 1e-5),
+     (meta(8, 2, 4), meta(8, 1), meta(8, 1)), 3 * 256 + 64),
+    # A row's norm: one kernel forward; backward one for the rows, 3 tensors, and one for the weights, which reads 2.
+    (aten.native_layer_norm.default, (meta(8, 16), [16], meta(16), meta(16), 1e-5),
+     (meta(8, 16), meta(8, 1), meta(8, 1)), 2 * 512 + 2 * 64 + 2 * 32),
+    (aten.native_layer_norm_backward.default,
+     (meta(8, 16), meta(8, 16), [16], meta(8, 1), meta(8, 1), meta(16), meta(16), [True, True, True]),
+     (meta(8, 16), meta(16), meta(16)), 5 * 512 + 4 * 64 + 2 * 32),
+    (aten.native_layer_norm_backward.default,
+     (meta(8, 16), meta(8, 16), [16], meta(8, 1), meta(8, 1), None, None, [True, False, False]),
+     (meta(8, 16), None, None), 3 * 512 + 2 * 32),
+    (aten._fused_rms_norm_backward.default,
+     (meta(8, 16), meta(8, 16), [16], meta(8, 1), meta(16), [True, True]), (meta(8, 16), meta(16)),
+     5 * 512 + 2 * 64 + 32),
 ])  # fmt: skip
 def test_traffic(func, args, out, nbytes):
     assert measure(func, args, {}, out).nbytes == nbytes

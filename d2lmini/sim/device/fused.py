@@ -10,6 +10,14 @@ import torch
 from d2lmini.sim.device import batch_norm
 
 aten = torch.ops.aten
+_libraries = []
+
+
+def register():
+    """Say that there is a kernel for RMSNorm, else autograd takes it apart before it arrives; only once a process."""
+    library = torch.library.Library("aten", "IMPL", "PrivateUse1")
+    library.impl("_fused_rms_norm", rms_norm)
+    _libraries.append(library)
 
 
 def dropout(x, p, train, generator=None):
@@ -80,6 +88,24 @@ def attention_backward(grad, query, key, value, out, sums, _q, _k, _max_q, _max_
     return call(grad, query, key, value, out, sums, dropout_p, is_causal, scale=scale)
 
 
+def rms_norm(x, shape, weight=None, eps=None):
+    """Return x over the root of its mean square, times weight, and the inverse of that root in float32 or wider.
+
+    torch writes it out where no kernel is registered, CUDA's included, and gives both.
+    """
+    return aten._fused_rms_norm.default.decompose(x, shape, weight, eps)
+
+
+def rms_norm_backward(grad, x, shape, inverse, weight, wanted):
+    """Return the gradients of x and of the weight, None where it is not wanted; inverse: as `rms_norm` gives it."""
+    kind, row = inverse.dtype, list(range(-len(shape), 0))
+    of_unit, unit = grad.to(kind), x.to(kind) * inverse
+    of_weight = (of_unit * unit).sum_to_size(shape).to(x.dtype) if wanted[1] else None
+    of_unit = of_unit if weight is None else of_unit * weight
+    of_x = (of_unit - unit * (of_unit * unit).mean(row, keepdim=True)) * inverse
+    return of_x.to(x.dtype) if wanted[0] else None, of_weight
+
+
 def convolution(x, *args):
     """Return the convolution in x's order in memory, which torch's shapes alone leave out."""
     out = aten.convolution(x, *args)
@@ -112,6 +138,8 @@ KERNELS = batch_norm.KERNELS | {
         "histc", "avg_pool3d", "avg_pool3d_backward", "_upsample_bilinear2d_aa", "_upsample_bilinear2d_aa_backward")},
     aten._scaled_dot_product_flash_attention.default: attention,
     aten._scaled_dot_product_flash_attention_backward.default: attention_backward,
+    aten._fused_rms_norm.default: rms_norm,
+    aten._fused_rms_norm_backward.default: rms_norm_backward,
     aten.native_dropout.default: dropout,
     aten._thnn_fused_lstm_cell.default: lstm_cell,
     aten._thnn_fused_lstm_cell_backward_impl.default: lstm_cell_backward,

@@ -25,6 +25,11 @@ _ATTENTION = "scaled_dot_product"
 _REDUCTIONS = ("sum", "mean", "norm", "softmax", "pool", "max", "min", "loss", "var", "std", "prod", "sort", "topk")
 _GATHERS = ("embedding", "index_select", "gather", "index", "take")
 _FILLS = ("fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_")
+# Statistics over more than a row come before the first result, in a kernel of their own: two passes over the input. The
+# gradients of a row's norm are one kernel, those of its weights another, which reads the two inputs again (PyTorch's
+# aten/src/ATen/native/cuda: Normalization.cu, group_norm_kernel.cu, layer_norm_kernel.cu; Apex likewise).
+_TWICE = ("native_batch_norm", "native_group_norm")
+_OF_WEIGHTS = ("layer_norm_backward", "rms_norm_backward")
 # Shape, type and storage change hands, but no kernel runs. Views are found from the operation's own declaration.
 _FREE = ("empty", "detach", "lift", "unsafe_view", "resize_", "set_", "local_scalar_dense", "record_", "is_",
          "sym_", "efficientzerotensor", "new_empty", "alias")  # fmt: skip
@@ -73,7 +78,8 @@ def measure(func, args, kwargs, out):
         flops = formula(*args, **kwargs, out_val=out) // (2 if _causal(func, args, kwargs) else 1)
     else:
         flops = sum(2 * p.batch * p.m * p.n * p.k for p in products)
-    return Work(name.replace("_for_cpu", ""), kind, flops, _traffic(name, read, written), _type(dtype, kind), products)
+    traffic = _traffic("eval" if name == "native_batch_norm" and not args[5] else name, read, written)
+    return Work(name.replace("_for_cpu", ""), kind, flops, traffic, _type(dtype, kind), products)
 
 
 def read_and_written(func, args, kwargs, out):
@@ -139,8 +145,10 @@ def _traffic(name, read, written):
         return result
     if name == "copy_":  # reads the source only; what it writes over does not matter
         return result + moved(read[1])
-    if "batch_norm" in name:  # the statistics of a whole batch come before its first result: two passes over the input
+    if name.lstrip("_").startswith(_TWICE):
         return result + 2 * moved(*read)
+    if name.endswith(_OF_WEIGHTS) and len(written) > 1:
+        return result + moved(*read, *read[:2])
     if name.startswith("nll_loss"):  # one score of each row
         return result + moved(*(t for t in read if not t.dtype.is_floating_point))
     if name in ("embedding", "index_select", "gather", "index"):  # reads the chosen rows, not the table

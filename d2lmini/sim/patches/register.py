@@ -11,7 +11,7 @@ import torch
 from torch.optim.optimizer import _foreach_supported_types as optimizer_types
 from torch.utils import _device, _foreach_utils, backend_registration
 
-from d2lmini.sim.device import attention, copies_and_factories, guard, signals, unsupported
+from d2lmini.sim.device import attention, copies_and_factories, fused, guard, signals, unsupported
 from d2lmini.sim.device.tensor import SimTensor
 from d2lmini.sim.patches import autocast, compiling, storages
 from d2lmini.sim.patches.table import PATCHES
@@ -40,7 +40,7 @@ def register(module):
         is_available = is_built = has_primary_context = signals.undisturbed(lambda *_: True)
 
     backend_registration._setup_privateuseone_for_python_backend("sim", module, Hooks(), guard.Guard())
-    for kernels in (copies_and_factories, attention, unsupported, autocast):
+    for kernels in (copies_and_factories, fused, attention, unsupported, autocast):
         kernels.register()
     torch.serialization.register_package(19, storages.tag, storages.restore)
     # As on CUDA, gradients are clipped and optimizers step over lists of tensors unless something else is asked for.
