@@ -11,6 +11,7 @@
     patches                        what is replaced in torch meanwhile
     reducer, tracker, shardings    what DDP's reducer, DTensor's random numbers and its rules for sharding need
     chunks                         what FSDP2 cuts parameters into
+    pipelines                      the order in which zero-bubble schedules add up gradients
     store, waits                   what `torch.distributed`'s stores keep, and how ranks wait for it
     compiling                      what ranks compile, each for itself
     functional                     torch's operations for collectives on tensors of simulated GPUs

@@ -11,6 +11,7 @@ from torch.autograd.profiler import profile
 from torch.distributed import checkpoint, distributed_c10d, rpc
 from torch.distributed.fsdp import _init_utils, fully_sharded_data_parallel
 from torch.distributed.fsdp._fully_shard import _fsdp_param
+from torch.distributed.pipelining import _backward as pipeline_backward
 from torch.distributed.tensor import _redistribute
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.nn.parallel import DistributedDataParallel
@@ -18,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from d2lmini.sim.device.state import state
 from d2lmini.sim.patches.as_cuda import as_shown, leave
 from d2lmini.sim.patches.for_a_while import replaced
-from d2lmini.sim.ranks import compiling, reducer, shardings
+from d2lmini.sim.ranks import compiling, pipelines, reducer, shardings
 from d2lmini.sim.ranks.chunks import Chunks
 from d2lmini.sim.ranks.group import NAME
 from d2lmini.sim.ranks.here import here
@@ -226,6 +227,8 @@ _REPLACED = {
     (dist, "_verify_params_across_processes"): reducer.verify_params,
     (dist, "_register_builtin_comm_hook"): reducer.register_hook,
     (_fsdp_param, "_chunk_with_empty"): Chunks,
+    (pipeline_backward, "reverse_closure"): pipelines.closure,
+    (pipeline_backward, "get_param_groups"): pipelines.groups,
     (_redistribute, "_gen_transform_infos"): shardings.ways,
     (_redistribute, "get_redistribute_planner"): _redistribute.DTensorRedistributePlanner,
     (ShardingPropagator, "propagate_op_sharding_non_cached"): shardings.propagate,

@@ -28,6 +28,12 @@ def failing(kind, run, *words):
         assert word in message, message
 
 
+def coalesced(dtype):
+    with dist._coalescing_manager(device=torch.device("sim", dist.get_rank())):
+        dist.all_reduce(tensor(2))
+        dist.all_reduce(tensor(2, dtype=dtype))
+
+
 def once_more_but_for_rank_2(rank):
     for _ in range(1 + (rank != 2)):
         dist.all_reduce(tensor(2))
@@ -87,6 +93,7 @@ def test_ranks_that_wait_for_ever_are_named_with_what_they_wait_for(run, words):
 @pytest.mark.parametrize(("calls", "words"), [
     ((lambda: dist.all_reduce(tensor(2)), lambda: dist.all_reduce(tensor(3))), ("shape", "[2]", "[3]")),
     ((lambda: dist.all_reduce(tensor(2)), lambda: dist.all_reduce(tensor(2).long())), ("type", "int64", "float32")),
+    ((lambda: coalesced(torch.float32), lambda: coalesced(torch.int32)), ("type ['float32', 'int32']", "float32")),
     ((lambda: dist.all_reduce(tensor(2)), lambda: dist.broadcast(tensor(2), 0)), ("#1", "all_reduce", "broadcast")),
     ((lambda: dist.all_reduce(tensor(2)), lambda: dist.all_reduce(tensor(2), dist.ReduceOp.MAX)), ("sum", "max")),
     ((lambda: dist.broadcast(tensor(2), 0), lambda: dist.broadcast(tensor(2), 1)), ("root", "0", "1")),

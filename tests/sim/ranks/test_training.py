@@ -22,6 +22,7 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullStateDictConfig, FullyShardedDataParallel, StateDictType
 from torch.distributed.fsdp._fully_shard._fsdp_common import _chunk_with_empty
+from torch.distributed.pipelining import ScheduleInterleavedZeroBubble
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor, rand, randn
 from torch.distributed.tensor.experimental import context_parallel
 from torch.distributed.tensor.experimental._attention import context_parallel_unshard
@@ -49,6 +50,20 @@ def test_ranks_equal_one_process(case, ranks):
     assert others == [sent, *times]  # every message, to the picosecond
     for first, second in zip(results, again, strict=True):
         assert all(map(torch.equal, first, second))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_zero_bubble_schedule_equals_one_process_and_adds_up_gradients_in_one_order():
+    """torch keeps what is to be added up in sets, whose order is that of addresses."""
+    def ran():
+        sim.enable(2, gpu="V100-SXM2-16GB", link="NVLink2")
+        with sim.trace() as trace:
+            found = sim.spawn(partial(cases.pipeline, schedule=ScheduleInterleavedZeroBubble, each=2))
+        return found[0], trace.spans
+
+    results, spans = ran()
+    torch.testing.assert_close(results, [t.detach() for t in cases.alone(lambda: cases.deep(16))()])
+    assert ran()[1] == spans
 
 
 @pytest.mark.filterwarnings("ignore")
