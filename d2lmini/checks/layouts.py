@@ -60,6 +60,7 @@ def _compare(given, got, want, gpus, limits):
         if why := _why_not(tensor, pipeline, *limits):
             raise Wrong(f"{given}: ({data}, {tensor}, {pipeline}) is not possible, {why}")
     if missing := sorted(want - set(map(tuple, got))):
-        raise Wrong(f"{given}: {missing[0]} is missing, and {len(missing) - 1} more")
+        more = f", and {len(missing) - 1} more" if missing[1:] else ""
+        raise Wrong(f"{given}: {missing[0]} is missing{more}")
     if len(got) > len(want):
         raise Wrong(f"{given}: expected {len(want)} layouts, each once, got {len(got)}")

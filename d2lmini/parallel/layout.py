@@ -136,18 +136,21 @@ def step_seconds(shape, layout, gpu, collective, pace=1.0):
 
     collective(operation, gpus, bytes): the seconds of one on the cluster, as `collective_costs.seconds`. Ranks of one
     layer are neighbours; a collective of replicas shares the wires with its neighbours', so all count as one. pace: how
-    many times longer computing takes than the figures say, in the software at hand.
+    many times longer computing takes than the figures say, in the software at hand. All stages have as many layers, and
+    the last, which has the scores too, sets the time; the others delay its first micro-batch and follow its last.
     """
     tokens, layers = layout.batch * shape.length, shape.layers / layout.pipeline
     forward, backward = (pace * seconds for seconds in layer_seconds(shape, layout, gpu))
     scores = _product(tokens, shape.width, shape.words / layout.tensor, gpu)
     ends = 3 * scores + operation_seconds(0, 2 * SCORE * tokens * shape.words / layout.tensor, gpu, "pointwise")
-    one = layers * (forward * (1 + layout.again) + backward) + pace * ends / layout.pipeline
+    backward += layout.again * forward  # which is computed again there, and hides messages too
+    one = layers * (forward + backward)
     messages = (4 + 2 * layout.again) * layers * collective("all_reduce", layout.tensor, 2 * tokens * shape.width)
     messages *= layout.tensor > 1
-    compute, waiting = layout.batches * one, (layout.pipeline - 1) * (one + messages)
+    compute, waiting = layout.batches * (one + pace * ends), (layout.pipeline - 1) * (one + messages)
     mine = held(shape, layout)
-    moved = 30 * mine / (layout.data if layout.level else 1)  # Adam: reads 4 numbers, writes 3 and the weight
+    # Adam reads the gradient and three 32-bit numbers, writes these and the weight.
+    moved = (layout.gradient + 2 * STATE + WEIGHT) * mine / (layout.data if layout.level else 1)
     return {"compute": compute, "tensor": layout.batches * messages, "bubble": waiting,
             "data": _exposed(shape, layout, collective, mine, layers * forward, layers * backward),
             "update": operation_seconds(0, moved, gpu, "pointwise")}  # fmt: skip
@@ -166,5 +169,6 @@ def _exposed(shape, layout, collective, mine, forward, backward):
         return max(0.0, whole("all_reduce", gradients) - backward)
     scatter, gather = whole("reduce_scatter", gradients), whole("all_gather", weights)
     if layout.level < 3:
-        return max(0.0, scatter - backward) + gather
+        times = layout.batches if layout.level == 2 else 1  # level 2 has no room to add up whole gradients
+        return times * max(0.0, scatter - backward) + gather
     return layout.batches * (max(0.0, gather - forward) + max(0.0, gather + scatter - backward))

@@ -9,6 +9,7 @@ import torch
 
 from d2lmini import sim
 from d2lmini.hardware import GPUS, MACHINES, build, collective_costs
+from d2lmini.hardware.costs import operation_seconds
 from d2lmini.models.llama import Layer, Llama, rotation
 from d2lmini.parallel import (
     Layout,
@@ -23,7 +24,7 @@ from d2lmini.parallel import (
     step_seconds,
 )
 from d2lmini.parallel import train_asynchronously as train
-from d2lmini.parallel.layout import layer_seconds
+from d2lmini.parallel.layout import held, layer_seconds
 
 H100 = GPUS["H100-SXM5-80GB"]
 ONE_B = Shape(2048, 16, 32, 32, 8192, 131072, 4096, tied=True)
@@ -275,8 +276,42 @@ def test_a_step_on_one_gpu_has_no_messages():
 
 @pytest.mark.parametrize("batches", [1, 4, 16])
 def test_a_pipeline_waits_for_its_bubble(batches):
+    """The last stage is slower by the scores: a step is the longest path through the micro-batches' work."""
     found = step_seconds(EIGHT_B, Layout(pipeline=4, batches=batches), H100, in_a_node)
-    assert found["bubble"] / (found["bubble"] + found["compute"]) == pytest.approx(3 / (batches + 3))
+    whole, half = (step_seconds(replace(EIGHT_B, layers=n), Layout(), H100, in_a_node)["compute"] for n in (8, 4))
+    layers = 2 * (whole - half)
+    forward, backward = ([share * layers] * 3 + [share * whole] for share in (1 / 3, 2 / 3))
+    ends, orders = {}, [list(order) for order in one_f_one_b(4, batches)]
+    free = [0.0] * 4
+    while any(orders):
+        for stage, order in enumerate(orders):
+            way, i = order[0] if order else ("", 0)
+            before = (stage - 1, "F", i) if way == "F" else (stage + 1, "B", i) if stage < 3 else (stage, "F", i)
+            if way and (before in ends or before[0] < 0):
+                took = (forward if way == "F" else backward)[stage]
+                ends[stage, way, i] = free[stage] = max(free[stage], ends.get(before, 0)) + took
+                del order[0]
+    assert found["bubble"] + found["compute"] == pytest.approx(max(free))
+
+
+def test_level_2_scatters_every_micro_batch_and_level_1_once():
+    once, thrice = ([step_seconds(ONE_B, Layout(data=4, level=level, batches=n), H100, lambda *call: 1.0)["data"]
+                     for level in (1, 2)] for n in (1, 3))  # fmt: skip
+    assert once[0] == once[1] == thrice[0]
+    assert thrice[1] - 1 == pytest.approx(3 * (once[1] - 1))
+
+
+def test_what_backward_computes_again_hides_messages():
+    forward, backward = (ONE_B.layers * s for s in layer_seconds(ONE_B, Layout(), H100))
+    found = step_seconds(ONE_B, Layout(data=4, again=0.5), H100, lambda *call: 1.0)["data"]
+    assert found == pytest.approx(1 - backward - forward / 2)
+
+
+@pytest.mark.parametrize(("gradient", "nbytes"), [(2, 28), (4, 30)])
+def test_an_update_passes_each_parameter_s_numbers_once(gradient, nbytes):
+    """Reads the gradient and three 32-bit numbers; writes these three and a 16-bit weight."""
+    found = step_seconds(ONE_B, Layout(gradient=gradient), H100, in_a_node)["update"]
+    assert found == pytest.approx(operation_seconds(0, nbytes * held(ONE_B, Layout()), H100, "pointwise"))
 
 
 def test_a_pace_slows_computing_alone_and_hides_more():
