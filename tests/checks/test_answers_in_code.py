@@ -305,7 +305,7 @@ def test_other_right_answers_pass(check, answer):
      "8 rows of q, 4 of k, 0 of v"),
     (checks.qkv_rows, lambda *given: len(rows(*given)), "(int)"),
     (checks.possible_layouts, lambda *given: len(cuts(*given)), "expected a list of (data, tensor, pipeline), got"),
-    (checks.possible_layouts, lambda *given: sorted(cuts(*given))[1:], "is missing, and 0 more"),
+    (checks.possible_layouts, lambda *given: sorted(cuts(*given))[1:], ": (1, 1, 4) is missing"),
     (checks.possible_layouts, lambda *given: sorted(cuts(*given)) * 2, "each once"),
     (checks.possible_layouts, lambda g, *rest: {(g, 1, 1), (1, 1, 1)}, "1 × 1 × 1 is not 4"),
     (checks.possible_layouts, lambda g, n, h, y: cuts(g, g, h, y), "12 neighbours do not all lie inside nodes of 6"),
