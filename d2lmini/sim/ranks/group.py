@@ -201,6 +201,7 @@ class SimGroup(dist.ProcessGroup):
         return self._kept(self._exchange.post(self._place, call, self._owner, source, target, tag))
 
     def _call(self, name, sent, received, act, nbytes=None, results=None):
+        sent, received = values.own(sent), values.own(received)
         tensors, own = values.flat([sent, received, results or []]), self._owner.device
         devices = {tensor._index if type(tensor) is SimTensor else None for tensor in tensors}
         if devices not in ({own}, {None}, set()):

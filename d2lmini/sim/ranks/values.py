@@ -4,6 +4,8 @@ A call holds the real tensors that its rank gives, `sent`, and those that it wan
 """
 
 import torch
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.tensor import DTensor
 
 from d2lmini.sim.device.tensor import SimTensor
 from d2lmini.sim.ranks.errors import MismatchError
@@ -118,6 +120,18 @@ def _text(tensor):
 def flat(tensors):
     """Return the tensors of nested lists in one list."""
     return [tensor for item in tensors for tensor in (flat(item) if isinstance(item, (list, tuple)) else [item])]
+
+
+def own(tensors):
+    """Return nested lists of tensors with the results of functional collectives waited for, as what they hold.
+
+    Raises TypeError for a DTensor: what a rank holds of it is not its value.
+    """
+    if isinstance(tensors, (list, tuple)):
+        return [own(tensor) for tensor in tensors]
+    if isinstance(tensors, DTensor):
+        raise TypeError("expected a rank's own tensor, got a DTensor: send its to_local() or take its full_tensor()")
+    return tensors.trigger_wait() if isinstance(tensors, AsyncCollectiveTensor) else tensors
 
 
 def nbytes(tensors):

@@ -277,6 +277,23 @@ def test_functional_collectives_and_their_gradients():
         equal(gradient, 4 * given(9, shape=(12, 2)).chunk(N)[rank])
 
 
+def test_plain_collectives_wait_for_the_result_of_a_functional_one():
+    def run(rank):
+        result, gathered, received = (functional.all_reduce(mine(rank), "sum", dist.group.WORLD) for _ in range(3))
+        dist.all_reduce(result)
+        everything = torch.empty(N * 3, 2, device="sim")
+        dist.all_gather_into_tensor(everything, gathered)
+        dist.isend(received, (rank + 1) % N)
+        dist.recv(other := torch.empty(3, 2, device="sim"), (rank - 1) % N)
+        return result + 0, everything, other
+
+    total = sum(all_given())
+    for result, everything, other in sim.spawn(run):
+        equal(result, N * total)
+        equal(everything, torch.cat([total] * N))
+        equal(other, total)
+
+
 def test_tensors_that_are_not_contiguous():
     def run(rank):
         wide = mine(rank, shape=(4, 6))

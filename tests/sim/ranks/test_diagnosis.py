@@ -6,7 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel
+from torch.distributed.tensor import zeros
 from torch.nn.parallel.distributed import DistributedDataParallel, _MixedPrecision
 
 from d2lmini import sim
@@ -149,6 +151,7 @@ def profiled():
     (lambda: dist.all_gather([torch.zeros(1)] * 4, tensor(1)), ("rank 0 of 4", "ValueError", "sim:0", "on cpu")),
     (lambda: dist.all_to_all_single(tensor(1).sum(), tensor(1).sum()), ("rank 0 of 4", "ValueError", "got shape []")),
     (lambda: dist.all_reduce(tensor(1), dist.ReduceOp.BAND), ("rank 0 of 4", "integers")),
+    (lambda: dist.all_reduce(zeros(4, device_mesh=init_device_mesh("sim", (4,)))), ("own tensor", "DTensor")),
     (lambda: torch.distributed.rpc.init_rpc(f"worker{dist.get_rank()}", world_size=4), ("remote procedure",)),
     (lambda: FullyShardedDataParallel(torch.nn.Linear(2, 2), cpu_offload=CPUOffload(True)), ("CPUOffloadPolicy",)),
     (lambda: DistributedDataParallel(torch.nn.Linear(2, 2).to("sim"),
