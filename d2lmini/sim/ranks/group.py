@@ -209,9 +209,7 @@ class SimGroup(dist.ProcessGroup):
             raise ValueError(f"{name}: expected tensors on sim:{own}, the device of rank {self._owner.number}, got one "
                              f"on {other}")  # fmt: skip
         on_host = not self._owner.on_device and own not in devices
-        kinds = [str(tensor.dtype).removeprefix("torch.") for tensor in values.flat([sent or received])]
-        kind = kinds[0] if len(set(kinds)) == 1 else kinds
-        same = {"type": kind, "device": "cpu" if on_host else "sim"} if tensors else {}
+        same = {"type": values.kinds(sent or received), "device": "cpu" if on_host else "sim"} if tensors else {}
         nbytes = values.nbytes(tensors) if nbytes is None else nbytes
         reals = [values.real(sent), values.real(received)]
         return Call(name, *reals, same, act, nbytes, received if results is None else results, on_host)

@@ -134,6 +134,12 @@ def own(tensors):
     return tensors.trigger_wait() if isinstance(tensors, AsyncCollectiveTensor) else tensors
 
 
+def kinds(tensors):
+    """Return the name of the type of nested lists of tensors, or the list of their types where these differ."""
+    found = [str(tensor.dtype).removeprefix("torch.") for tensor in flat([tensors])]
+    return found[0] if len(set(found)) == 1 else found
+
+
 def nbytes(tensors):
     """Return the bytes of tensors in nested lists."""
     return sum(tensor.numel() * tensor.element_size() for tensor in flat(tensors))
