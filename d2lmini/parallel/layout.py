@@ -13,7 +13,7 @@ WEIGHT, STATE = 2, 12  # bytes a parameter: 16-bit weights; 32-bit parameters an
 # Bytes that norms and sums pass to and from memory in forward, for each number of the width, and how many times that in
 # backward: each one kernel (True), or operation by operation, with norms in 32 bits, as PyTorch had it until 2.8.
 PASSED = {True: (28, 2.0), False: (84, 2.6)}
-SCORE = 10  # bytes a score, at the peak: 16 bits, the 32-bit logarithm of its softmax, and that one's gradient
+SCORE = 10  # bytes a score, at the peak: the 32-bit logarithm of its softmax, that one's gradient, the 16-bit score's
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ def memory_bytes(shape, layout):
     """Return {what: bytes} of the fullest GPU: weights, gradients, optimizer, activations.
 
     States: Rajbhandari et al., SC 2020. Activations: what backward reads, counted from a layer's operations with fused
-    attention; a micro-batch of the first stage is held until as many as there are stages are under way (1F1B).
+    attention, as Korthikanti et al., MLSys 2023, do; of the first stage's micro-batches as many as there are stages are
+    under way (1F1B).
 
     >>> shape = parallel.Shape(width=4096, layers=32, heads=32, key_heads=8, hidden=14336, words=128256, length=2048)
     >>> parts = parallel.memory_bytes(shape, parallel.Layout(data=8, level=3))

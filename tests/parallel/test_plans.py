@@ -24,7 +24,7 @@ from d2lmini.parallel import (
     step_seconds,
 )
 from d2lmini.parallel import train_asynchronously as train
-from d2lmini.parallel.layout import held, layer_seconds
+from d2lmini.parallel.layout import SCORE, held, layer_seconds
 
 H100 = GPUS["H100-SXM5-80GB"]
 ONE_B = Shape(2048, 16, 32, 32, 8192, 131072, 4096, tied=True)
@@ -216,6 +216,29 @@ def test_states_a_parameter(level, wanted):
 def test_published_memory(shape, layout, published):
     """Ultra-Scale Playbook, 1B on 8 GPUs; torchtitan's benchmarks of December 2024, Llama-3.1-8B."""
     assert sum(memory_bytes(shape, layout).values()) == pytest.approx(published, rel=0.05)
+
+
+@pytest.mark.parametrize("tensor", [1, 2, 8])
+def test_activations_are_those_published_for_gpt(tensor):
+    """Korthikanti et al., MLSys 2023, equation 2: 10 + 24 ÷ t bytes a number of the width, 2 of them dropout's masks.
+
+    GPT keeps 8 numbers of the width between its MLP's products, as a gate does whose hidden layer is twice as wide.
+    """
+    shape, other = (Shape(64, layers, 8, 8, 128, 0, 16) for layers in (1, 2))
+    one, two = (memory_bytes(s, Layout(tensor=tensor, batch=3))["activations"] for s in (shape, other))
+    assert two - one == one == 3 * 16 * 64 * (8 + 24 / tensor)
+
+
+def test_plain_scores_keep_two_bytes_more():
+    """Where the gradient of a score is made in 32 bits, as PyTorch has it, before it is one in 16 bits."""
+    sim.enable(1, gpu=H100.name, shapes_only=True)
+    with torch.device("sim:0"):
+        scores, targets = torch.nn.Linear(64, 50000, bias=False).bfloat16(), torch.zeros(512, dtype=torch.long)
+        x = torch.zeros(512, 64, dtype=torch.bfloat16)
+    before = torch.sim.memory_allocated()
+    torch.nn.functional.cross_entropy(scores(x).float(), targets).backward()
+    peak = torch.sim.max_memory_allocated() - before
+    assert peak == pytest.approx((SCORE + 2) * 512 * 50000, rel=0.01)
 
 
 def test_cutting_halves_what_is_cut():
