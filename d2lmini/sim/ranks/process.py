@@ -8,6 +8,7 @@ import os
 import random
 import sys
 import warnings
+from copy import copy
 from types import SimpleNamespace
 
 import torch
@@ -46,6 +47,7 @@ def _same(value):
 
 # What each process has for itself, and what a new one makes of the value that is there, as after a fork.
 _propagator = _dispatcher.sharding_propagator
+_hooked = [sys.modules[name] for name in ("torch.nn.modules.module", "torch.optim.optimizer")]
 _HELD = (
     (state, "gpus", _same),  # the first, since `Process` is told a new one's
     (distributed_c10d, "_world", lambda _: no_groups()), (_random, "_rng_tracker", lambda _: Tracker()),
@@ -55,6 +57,8 @@ _HELD = (
     # `context_parallel` changes these, in one rank while another is still outside.
     (attention_rules, "_cp_strategy_contexts", lambda _: {}),
     (_propagator, "op_strategy_funcs", dict), (_propagator, "op_to_schema_info", dict),
+    # What a rank's FlopCounterMode or CommDebugMode hangs into all modules, where other ranks' modules would call it.
+    *((module, name, copy) for module in _hooked for name in vars(module) if name.startswith("_global_")),
     (warnings, "filters", list), (warnings, "showwarning", _same), (warnings, "_showwarnmsg_impl", _same),
     (functional, "scaled_dot_product_attention", _same), (sys, "excepthook", _same), (sys, "stdout", _same),
     (sys, "stderr", _same),
