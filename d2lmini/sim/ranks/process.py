@@ -8,6 +8,7 @@ import os
 import random
 import sys
 import warnings
+from copy import copy
 from types import SimpleNamespace
 
 import torch
@@ -46,6 +47,7 @@ def _same(value):
 
 # What each process has for itself, and what a new one makes of the value that is there, as after a fork.
 _propagator = _dispatcher.sharding_propagator
+_hooked = [sys.modules[name] for name in ("torch.nn.modules.module", "torch.optim.optimizer")]
 _HELD = (
     (state, "gpus", _same),  # the first, since `Process` is told a new one's
     (distributed_c10d, "_world", lambda _: no_groups()), (_random, "_rng_tracker", lambda _: Tracker()),
@@ -55,9 +57,21 @@ _HELD = (
     # `context_parallel` changes these, in one rank while another is still outside.
     (attention_rules, "_cp_strategy_contexts", lambda _: {}),
     (_propagator, "op_strategy_funcs", dict), (_propagator, "op_to_schema_info", dict),
+    # What a rank's FlopCounterMode or CommDebugMode hangs into all modules, where other ranks' modules would call it.
+    *((module, name, copy) for module in _hooked for name in vars(module) if name.startswith("_global_")),
     (warnings, "filters", list), (warnings, "showwarning", _same), (warnings, "_showwarnmsg_impl", _same),
     (functional, "scaled_dot_product_attention", _same), (sys, "excepthook", _same), (sys, "stdout", _same),
     (sys, "stderr", _same),
+)  # fmt: skip
+
+# What functions get and set. Of `sdpa_kernel` and `detect_anomaly` a rank may take leave while others are inside.
+_ASKED = (
+    (torch.default_generator.get_state, torch.default_generator.set_state), (random.getstate, random.setstate),
+    (torch.get_default_dtype, torch._C._set_default_dtype),
+    (lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+     lambda flags: torch.set_anomaly_enabled(*flags)),
+    *((getattr(torch._C, f"_get_{name}_sdp_enabled"), getattr(torch._C, f"_set_sdp_use_{name}"))
+      for name in ("flash", "mem_efficient", "math", "cudnn", "overrideable")),
 )  # fmt: skip
 
 
@@ -88,12 +102,12 @@ class Process:
     def leave(self):
         """Put the variables aside."""
         self._held = [getattr(owner, name) for owner, name, _ in _HELD]
-        self._torch, self._python = torch.default_generator.get_state(), random.getstate()
+        self._asked = [ask() for ask, _ in _ASKED]
         self._numpy = numpy and numpy.random.get_bit_generator()
         # `loss_parallel` changes these in place, and `context_parallel` puts back those of all ranks.
         self._handlers = _dispatcher._custom_op_handlers.copy()
         self._first = getattr(state.clock, "first", 0)
-        self._environment, self._dtype = _texts.copy(), torch.get_default_dtype()
+        self._environment = _texts.copy()
         self._shared = {owner: owner._shared_state for owner in _shared_by_instances()}
 
     def enter(self):
@@ -104,10 +118,8 @@ class Process:
         if others != warnings.filters:
             with warnings.catch_warnings():  # tells Python, which remembers what they let through, that they are others
                 pass
-        if torch.get_default_dtype() is not self._dtype:
-            torch.set_default_dtype(self._dtype)
-        torch.default_generator.set_state(self._torch)
-        random.setstate(self._python)
+        for (_, put), value in zip(_ASKED, self._asked):
+            put(value)
         if numpy:
             numpy.random.set_bit_generator(self._numpy)
         _dispatcher._custom_op_handlers = self._handlers

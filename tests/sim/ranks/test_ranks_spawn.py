@@ -18,10 +18,15 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch._dynamo import eval_frame
+from torch.autograd import detect_anomaly
 from torch.distributed import _functional_collectives as functional
 from torch.distributed import distributed_c10d
 from torch.distributed.elastic.utils.store import barrier, synchronize
+from torch.nn.attention import SDPBackend, _cur_sdpa_kernel_backends, sdpa_kernel
+from torch.nn.modules import module as every_module
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from d2lmini import sim
 from d2lmini.hardware import MACHINES, cluster
@@ -249,6 +254,39 @@ def test_each_rank_has_its_own_default_dtype_warnings_output_and_environment(mon
     assert sim.spawn(run) == [({dtype}, f"rank {rank}\n", rank % 2, f"{rank} {rank != 3}\n")
                               for rank, dtype in enumerate([torch.bfloat16, torch.float64] * 2)]  # fmt: skip
     assert (left(), list(warnings.filters), dict(os.environ)) == before
+
+
+def test_what_a_rank_hangs_into_all_modules_and_optimizers_is_called_by_its_own():
+    def run(rank):
+        seen, model = [], nn.Linear(rank + 1, 1, device="sim")
+        hooks = [every_module.register_module_forward_hook(lambda module, x, y: seen.append(module.in_features)),
+                 register_optimizer_step_post_hook(lambda *args: seen.append("step"))]  # fmt: skip
+        dist.barrier()
+        y = model(torch.ones(1, rank + 1, device="sim"))
+        dist.all_reduce(y.detach())
+        torch.optim.SGD(model.parameters()).step()
+        hooks[0].remove(), hooks[1].remove()
+        return seen
+
+    assert sim.spawn(run) == [[rank + 1, "step"] for rank in range(4)]
+    assert not every_module._global_forward_hooks
+
+
+def test_a_context_of_attention_or_of_anomalies_is_a_ranks_own():
+    def now():
+        return _cur_sdpa_kernel_backends(), torch.is_anomaly_enabled()
+
+    def run(rank):
+        with sdpa_kernel(SDPBackend.MATH if rank % 2 else SDPBackend.FLASH_ATTENTION), detect_anomaly(check_nan=False):
+            dist.barrier()
+            inside = now()
+        dist.barrier()
+        return inside, now()
+
+    before = now()
+    insides, afters = zip(*sim.spawn(run))
+    assert insides == (([SDPBackend.FLASH_ATTENTION], True), ([SDPBackend.MATH], True)) * 2
+    assert afters == (before,) * 4 == (now(),) * 4
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there CUDA's own GPUs have the name")
