@@ -58,11 +58,12 @@ def operation_seconds(flops, nbytes, gpu, kind, dtype="float32", products=()):
 
 def arithmetic_share(gpu, kind, dtype="float32"):
     """Return the share of its peak that `gpu` reaches in operations of this kind; 1 where their bytes decide."""
-    share, tensor = shares(gpu), kind == "conv" and _tensor_peak(gpu, dtype)
-    if tensor:
+    share, tensor = shares(gpu), _tensor_peak(gpu, dtype)
+    if tensor and kind == "conv":
         fed = CONV_OPERANDS / TYPES[dtype] * gpu.multiprocessors * gpu.clock_hz
         return min(share.conv_tensor, fed / tensor)
-    return {"gemm": share.arithmetic, "conv": share.conv, "attention": share.attention}.get(kind, 1)
+    product = share.arithmetic if tensor else share.ordinary
+    return {"gemm": product, "conv": share.conv, "attention": share.attention}.get(kind, 1)
 
 
 def memory_share(gpu, kind):

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 class Shares:
     """What one generation of GPUs reaches.
 
-    arithmetic, traffic: a dense product's shares of peak FLOP/s and of the memory's bandwidth. l2: the share of its
-    multiprocessors that the L2 cache serves at full speed at once. product_s, split_s: seconds of the shortest
-    product, and of adding up a product whose k was split. conv, conv_tensor, attention: shares of peak FLOP/s of
+    arithmetic, ordinary, traffic: a dense product's shares of peak FLOP/s on tensor cores and on ordinary ones, and of
+    the memory's bandwidth. l2: the share of its multiprocessors that the L2 cache serves at full speed at once.
+    product_s, split_s: seconds of the shortest product, and of adding up a product whose k was split.
+    conv, conv_tensor, attention: shares of peak FLOP/s of
     convolutions, counted directly, on ordinary cores and on tensor cores, and of fused attention; algorithms that
     multiply less make up for what the ordinary cores lose. Fast tensor cores reach less: see `costs.CONV_OPERANDS`.
     Attention is FlashAttention-2, PyTorch's kernel: 50 to 73 % of an A100 (Dao, arXiv:2307.08691), the least taken.
@@ -23,6 +24,7 @@ class Shares:
     """
 
     arithmetic: float
+    ordinary: float
     traffic: float
     l2: float
     product_s: float
@@ -36,15 +38,20 @@ class Shares:
 
 
 SHARES = {
-    "Kepler": Shares(0.75, 0.78, 1, 2e-6, 2e-6, 0.54, 0.54, 0.54, 0.78, 0.5,
+    "Kepler": Shares(0.75, 0.75, 0.78, 1, 2e-6, 2e-6, 0.54, 0.54, 0.54, 0.78, 0.5,
                      "Table 7 of Shi et al. 2016 (float32, GTX 980 and one chip of a K80, both at base clock)"),
-    "Volta": Shares(0.82, 0.75, 0.5, 3e-6, 2e-6, 1, 0.76, 0.5, 0.9, 0.5,
+    "Volta": Shares(0.82, 0.82, 0.75, 0.5, 3e-6, 2e-6, 1, 0.76, 0.5, 0.9, 0.5,
                     "training of ResNet-50, SSD300 and BERT on V100, one half of the rows of NVIDIA's "
                     "DeepLearningExamples and Lambda's deeplearning-benchmark"),
-    "Ampere": Shares(0.908, 0.704, 0.358, 3.6e-6, 1.8e-6, 1, 0.9, 0.5, 0.92, 0.5,
+    # 70 W do not feed the chip at its data sheet's clock: a T4 that was set to it fell to about 900 of 1590 MHz
+    # (github.com/mlcommons/inference_results_v0.5/issues/20).
+    "T4": Shares(0.37, 0.53, 0.75, 0.5, 3e-6, 2e-6, 0.65, 0.34, 0.22, 0.9, 0.5,
+                 "long products: 24 TFLOP/s in float16 (forums.developer.nvidia.com/t/264462), 4.2 and 4.4 in float32 "
+                 "(github.com/zzc0721/torch-performance-test-data); other arithmetic is as much slower than Volta's"),
+    "Ampere": Shares(0.908, 0.908, 0.704, 0.358, 3.6e-6, 1.8e-6, 1, 0.9, 0.5, 0.92, 0.5,
                      "products: one half of 800 bfloat16 products on A100; the others: training on RTX 3090, one half "
                      "of Lambda's rows"),
-    "Hopper": Shares(0.855, 0.85, 0.809, 2.5e-6, 2.8e-6, 1, 0.855, 0.31, 0.91, 0.5,
+    "Hopper": Shares(0.855, 0.855, 0.85, 0.809, 2.5e-6, 2.8e-6, 1, 0.855, 0.31, 0.91, 0.5,
                      "products: one half of 300 bfloat16 products on H100; conv_tensor: taken from them, for what it "
                      "feeds limits a convolution first; attention: FlashAttention-2, forward and backward, on H100 "
                      "(Shah et al., arXiv:2407.08608); the others: BERT on H100, Lambda's rows"),
@@ -56,4 +63,4 @@ GENERATIONS = {"Fermi": "Kepler", "Kepler": "Kepler", "Maxwell": "Kepler", "Pasc
 
 def shares(gpu):
     """Return the `Shares` that serve `gpu`, a `hardware.GPU`."""
-    return SHARES[GENERATIONS[gpu.generation]]
+    return SHARES.get(gpu.name) or SHARES[GENERATIONS[gpu.generation]]
