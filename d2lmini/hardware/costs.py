@@ -58,7 +58,7 @@ def operation_seconds(flops, nbytes, gpu, kind, dtype="float32", products=()):
 
 def arithmetic_share(gpu, kind, dtype="float32"):
     """Return the share of its peak that `gpu` reaches in operations of this kind; 1 where their bytes decide."""
-    share, tensor = shares(gpu), _tensor_peak(gpu, dtype)
+    share, tensor = shares(gpu), kind in ("gemm", "conv") and _tensor_peak(gpu, dtype)
     if tensor and kind == "conv":
         fed = CONV_OPERANDS / TYPES[dtype] * gpu.multiprocessors * gpu.clock_hz
         return min(share.conv_tensor, fed / tensor)

@@ -1,7 +1,7 @@
 """Which share of a GPU's published figures operations reach, for each generation and kind of operation.
 
 Every share names what it was fitted on. Where a generation has no measurements of its own, the nearest stands in for
-it (`GENERATIONS`).
+it (`GENERATIONS`). Chips that differ from the rest of their generation have their own.
 """
 
 from dataclasses import dataclass
@@ -51,16 +51,22 @@ SHARES = {
     "Ampere": Shares(0.908, 0.908, 0.704, 0.358, 3.6e-6, 1.8e-6, 1, 0.9, 0.5, 0.92, 0.5,
                      "products: one half of 800 bfloat16 products on A100; the others: training on RTX 3090, one half "
                      "of Lambda's rows"),
-    "Hopper": Shares(0.855, 0.855, 0.85, 0.809, 2.5e-6, 2.8e-6, 1, 0.855, 0.31, 0.91, 0.5,
-                     "products: one half of 300 bfloat16 products on H100; conv_tensor: taken from them, for what it "
+    # Half of these cards' ordinary cores serve integers too: the peak counts them all, products reach less of it.
+    "GA10x": Shares(0.908, 0.68, 0.704, 0.358, 3.6e-6, 1.8e-6, 1, 0.9, 0.5, 0.92, 0.5,
+                    "as Ampere, but ordinary: long products in float32, 0.62 to 0.71 of the peak on RTX 3080 Ti, RTX "
+                    "3090, RTX A6000, RTX 4070 SUPER and RTX 4090 (the table named for the T4)"),
+    "Hopper": Shares(0.855, 0.78, 0.85, 0.809, 2.5e-6, 2.8e-6, 1, 0.855, 0.31, 0.91, 0.5,
+                     "products: one half of 300 bfloat16 products on H100; ordinary: 51 and 52 TFLOP/s in float32 on "
+                     "H200 and H100 (the table named for the T4); conv_tensor: taken from the products, for what it "
                      "feeds limits a convolution first; attention: FlashAttention-2, forward and backward, on H100 "
                      "(Shah et al., arXiv:2407.08608); the others: BERT on H100, Lambda's rows"),
 }  # fmt: skip
 GENERATIONS = {"Fermi": "Kepler", "Kepler": "Kepler", "Maxwell": "Kepler", "Pascal": "Kepler", "Volta": "Volta",
-               "Turing": "Volta", "Ampere": "Ampere", "Ada": "Ampere", "Hopper": "Hopper",
+               "Turing": "Volta", "Ampere": "Ampere", "Ada": "GA10x", "Hopper": "Hopper",
                "Blackwell": "Hopper"}  # fmt: skip
 
 
 def shares(gpu):
     """Return the `Shares` that serve `gpu`, a `hardware.GPU`."""
-    return SHARES.get(gpu.name) or SHARES[GENERATIONS[gpu.generation]]
+    chip = "GA10x" if gpu.capability == (8, 6) else GENERATIONS[gpu.generation]
+    return SHARES.get(gpu.name) or SHARES[chip]

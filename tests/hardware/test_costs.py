@@ -5,6 +5,7 @@ import pytest
 from d2lmini.hardware import costs
 from d2lmini.hardware.catalog import GPUS, LINKS
 from d2lmini.hardware.costs import copy_seconds, operation_seconds, peak_flops_per_s
+from d2lmini.hardware.products import Product
 from d2lmini.hardware.shares import GENERATIONS, SHARES, shares
 
 V100, A100, GTX = GPUS["V100-SXM2-16GB"], GPUS["A100-SXM4-40GB"], GPUS["GTX 980"]
@@ -35,6 +36,21 @@ def test_shares_are_shares_and_say_what_they_were_fitted_on():
         values = asdict(share)
         assert len(values.pop("fitted")) > 20
         assert all(0 < value <= 1 for value in values.values())
+
+
+@pytest.mark.parametrize(("name", "dtype", "tera"), [
+    ("V100-SXM2-16GB", "float32", 14.5), ("V100-SXM2-16GB", "float16", 97.4), ("T4", "float32", 4.3),
+    ("A100-SXM4-80GB", "float32", 19.2), ("A100-SXM4-80GB", "bfloat16", 264.5), ("RTX 3090", "float32", 24.6),
+    ("RTX 3090", "float16", 75.6), ("RTX A6000", "float32", 23.9), ("RTX A6000", "float16", 120.5),
+    ("RTX 4090", "float32", 54.8), ("RTX 4090", "float16", 167.3), ("H100-SXM5-80GB", "float32", 52.1),
+    ("H100-SXM5-80GB", "bfloat16", 786), ("H200-SXM5-141GB", "float32", 51.3), ("B200-SXM-180GB", "bfloat16", 1696),
+])  # fmt: skip
+def test_long_products_reach_what_was_measured(name, dtype, tera):
+    """The most of squares of 1,024 to 10,240 in PyTorch: zzc0721/torch-performance-test-data, and its issue 140."""
+    n, itemsize = 8192, costs.TYPES[dtype]
+    product = Product(1, n, n, n, 3 * itemsize * n * n)
+    took = operation_seconds(2 * n**3, product.nbytes, GPUS[name], "gemm", dtype, [product])
+    assert 2 * n**3 / took / 1e12 == pytest.approx(tera, rel=0.17)
 
 
 @pytest.mark.parametrize(("gpu", "kind", "dtype", "tera"), [
