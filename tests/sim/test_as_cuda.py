@@ -224,3 +224,17 @@ def test_fsdp_moves_a_model_with_buffers_as_it_is_mostly_written(cuda, version):
 def test_no_other_library_gets_the_hosts_memory_for_cudas(cuda, read, kind, word):
     with pytest.raises(kind, match=word):
         read(torch.ones(3).cuda())
+
+
+def test_what_programs_ask_of_an_error_a_type_and_autocast_is_cudas(cuda):
+    with pytest.raises(torch.cuda.OutOfMemoryError, match=r"^CUDA out of memory\."):
+        torch.empty(10**12, device="cuda")
+    with pytest.raises(torch.AcceleratorError, match=r"^CUDA error: invalid device ordinal\n.*got cuda:7"):
+        torch.ones(1, device="cuda:7")
+    x = torch.ones(2).type("torch.cuda.HalfTensor")
+    assert (x.type(), x.dtype, x.cpu().type()) == ("torch.cuda.HalfTensor", torch.float16, "torch.HalfTensor")
+    assert x.type(torch.long).type(x.type()).type() == x.type()
+    with torch.autocast("cuda", torch.bfloat16):
+        assert torch.get_autocast_gpu_dtype() == torch.bfloat16
+        torch.set_autocast_gpu_dtype(torch.float16)
+        assert torch.get_autocast_dtype("cuda") == torch.float16
