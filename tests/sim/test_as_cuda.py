@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn, ones, tensor
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.nn.attention import flex_attention as flex
 
 from d2lmini import sim
 
@@ -238,3 +239,16 @@ def test_what_programs_ask_of_an_error_a_type_and_autocast_is_cudas(cuda):
         assert torch.get_autocast_gpu_dtype() == torch.bfloat16
         torch.set_autocast_gpu_dtype(torch.float16)
         assert torch.get_autocast_dtype("cuda") == torch.float16
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_attention_is_trained_as_it_is_uncompiled(cuda):
+    x = torch.linspace(-1, 1, 512).sin().view(1, 2, 32, 8)
+    blocks = [flex.create_block_mask(lambda b, h, q, k: q >= k, None, None, 32, 32, device=d) for d in ("cpu", "cuda")]
+    theirs = flex.flex_attention(x, x, x, block_mask=blocks[0])
+    ours, plain = x.cuda().requires_grad_(), x.clone().requires_grad_()
+    y = flex.flex_attention(ours, ours, ours, block_mask=blocks[1])
+    assert torch.equal(y.detach().cpu(), theirs)
+    y.square().sum().backward()
+    nn.functional.scaled_dot_product_attention(plain, plain, plain, is_causal=True).square().sum().backward()
+    torch.testing.assert_close(ours.grad.cpu(), plain.grad)
