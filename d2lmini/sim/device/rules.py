@@ -26,9 +26,8 @@ RESHAPES = {"aten::resize_", "aten::resize_as_", "aten::set_"}
 DRAW_NOTHING = {"_scaled_dot_product_flash_attention"}
 # Products that CUDA has no kernels of for whole numbers, by the names in its messages: ATen/native/cuda/Blas.cpp.
 NO_WHOLE_NUMBERS = {
-    aten.mm.default: "addmm_cuda", aten.addmm.default: "addmm_cuda", aten.bmm.default: "baddbmm_cuda",
-    aten.baddbmm.default: "baddbmm_cuda", aten.mv.default: "addmv_impl_cuda", aten.addmv.default: "addmv_impl_cuda",
-    aten.dot.default: "dot",
+    aten.mm: "addmm_cuda", aten.addmm: "addmm_cuda", aten.addmm_: "addmm_cuda", aten.bmm: "baddbmm_cuda",
+    aten.baddbmm: "baddbmm_cuda", aten.mv: "addmv_impl_cuda", aten.addmv: "addmv_impl_cuda", aten.dot: "dot",
 }  # fmt: skip
 # Results that stay on the host, by place.
 RESULTS_ON_HOST = {"_pack_padded_sequence": {1}}
