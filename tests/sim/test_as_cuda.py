@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn, ones, tensor
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.nn.attention import flex_attention as flex
 
 from d2lmini import sim
 
@@ -224,3 +225,30 @@ def test_fsdp_moves_a_model_with_buffers_as_it_is_mostly_written(cuda, version):
 def test_no_other_library_gets_the_hosts_memory_for_cudas(cuda, read, kind, word):
     with pytest.raises(kind, match=word):
         read(torch.ones(3).cuda())
+
+
+def test_what_programs_ask_of_an_error_a_type_and_autocast_is_cudas(cuda):
+    with pytest.raises(torch.cuda.OutOfMemoryError, match=r"^CUDA out of memory\."):
+        torch.empty(10**12, device="cuda")
+    with pytest.raises(torch.AcceleratorError, match=r"^CUDA error: invalid device ordinal\n.*got cuda:7"):
+        torch.ones(1, device="cuda:7")
+    x = torch.ones(2).type("torch.cuda.HalfTensor")
+    assert (x.type(), x.dtype, x.cpu().type()) == ("torch.cuda.HalfTensor", torch.float16, "torch.HalfTensor")
+    assert x.type(torch.long).type(x.type()).type() == x.type()
+    with torch.autocast("cuda", torch.bfloat16):
+        assert torch.get_autocast_gpu_dtype() == torch.bfloat16
+        torch.set_autocast_gpu_dtype(torch.float16)
+        assert torch.get_autocast_dtype("cuda") == torch.float16
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_attention_is_trained_as_it_is_uncompiled(cuda):
+    x = torch.linspace(-1, 1, 512).sin().view(1, 2, 32, 8)
+    blocks = [flex.create_block_mask(lambda b, h, q, k: q >= k, None, None, 32, 32, device=d) for d in ("cpu", "cuda")]
+    theirs = flex.flex_attention(x, x, x, block_mask=blocks[0])
+    ours, plain = x.cuda().requires_grad_(), x.clone().requires_grad_()
+    y = flex.flex_attention(ours, ours, ours, block_mask=blocks[1])
+    assert torch.equal(y.detach().cpu(), theirs)
+    y.square().sum().backward()
+    nn.functional.scaled_dot_product_attention(plain, plain, plain, is_causal=True).square().sum().backward()
+    torch.testing.assert_close(ours.grad.cpu(), plain.grad)

@@ -313,6 +313,14 @@ ERRORS = [
     (lambda: torch.jit.save(torch.jit.trace(nn.PReLU().to("sim"), six("sim")), io.BytesIO()), NotImplementedError,
      "jit"),
     (lambda: six().__setitem__(torch.tensor([0, 1]), torch.ones(2, 3)), RuntimeError, "but got values is on cpu"),
+    (lambda: six()[torch.tensor([0], device="sim:2")], RuntimeError, "as the indexed tensor (sim:1)"),
+    (lambda: six("cpu")[torch.tensor([0], device="sim:2")], RuntimeError, "as the indexed tensor (cpu)"),
+    (lambda: six().int() @ six().int().t(), NotImplementedError, "\"addmm_cuda\" not implemented for 'Int'"),
+    (lambda: torch.mm(six().int(), six().int().t(), out=six().int()), NotImplementedError, "addmm_cuda"),
+    (lambda: six()[:, :2].int().addmm_(six()[:, :2].int(), six()[:, :2].int()), NotImplementedError, "addmm_cuda"),
+    (lambda: six().long() @ six()[0].long(), NotImplementedError, "addmv_impl_cuda"),
+    (lambda: torch.einsum("bij,bjk->bik", six()[None].bool(), six().t()[None].bool()), NotImplementedError,
+     "\"baddbmm_cuda\" not implemented for 'Bool'"),
     (lambda: ForkingPickler.dumps(nn.Parameter(six())), RuntimeError, "another process"),
 ]  # fmt: skip
 

@@ -8,10 +8,17 @@ dropout, masks with gradients, values of another width than the keys.
 """
 
 import torch
+from torch._higher_order_ops.flex_attention import (
+    flex_attention,
+    flex_attention_backward,
+    sdpa_dense,
+    sdpa_dense_backward,
+)
 from torch._subclasses import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
 from d2lmini.sim.device.dispatch import handles
+from d2lmini.sim.device.tensor import SimTensor
 
 aten = torch.ops.aten
 _libraries = []
@@ -23,6 +30,9 @@ def register():
     library = torch.library.Library("aten", "IMPL", "AutogradPrivateUse1")
     library.impl("scaled_dot_product_attention", attention)
     _libraries.append(library)
+    # As on CUDA where flex_attention is not compiled; torch calls it for CUDA's tensors alone, so inside `sim.as_cuda`.
+    flex_attention.py_impl(SimTensor)(sdpa_dense)
+    flex_attention_backward.py_impl(SimTensor)(sdpa_dense_backward)
 
 
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):

@@ -86,6 +86,7 @@ class Plan:
         self.random = torch.Tag.nondeterministic_seeded in tags and rules.name(func) not in rules.DRAW_NOTHING
         kinds = {str(r.type) for r in schema.returns}
         returns_numbers = any("Tensor" not in kind for kind in kinds - {"int"})  # a size is known without looking
+        self.product = rules.NO_WHOLE_NUMBERS.get(func.overloadpacket)
         self.indexes = rules.name(func) in rules.INDEXING
         self.waits = self.indexes or returns_numbers or not _WAITS.isdisjoint(tags)
         self.takes = not self.each and not self.views and (None in self.aliases or self.reshapes)  # new memory
@@ -102,6 +103,8 @@ class Plan:
         counting, clock = self.takes and state.counting, None if self.views else state.clock  # views are free
         key = [] if counting or clock is not None else None
         index, reals, named, hosts = self.operands.unwrap(args, kwargs, key)
+        if self.product:
+            rules.check_type(self.product, reals[1])
         if hosts:
             rules.check_hosts(func, args, kwargs)
             if self.indexes and state.clock is not None:

@@ -24,6 +24,11 @@ INDEXING = {bare for bare, allowed in _ON_HOST.items() if allowed == {"indices"}
 RESHAPES = {"aten::resize_", "aten::resize_as_", "aten::set_"}
 # Operations that draw random numbers for dropout alone, which they do not do here.
 DRAW_NOTHING = {"_scaled_dot_product_flash_attention"}
+# Products that CUDA has no kernels of for whole numbers, by the names in its messages: ATen/native/cuda/Blas.cpp.
+NO_WHOLE_NUMBERS = {
+    aten.mm: "addmm_cuda", aten.addmm: "addmm_cuda", aten.addmm_: "addmm_cuda", aten.bmm: "baddbmm_cuda",
+    aten.baddbmm: "baddbmm_cuda", aten.mv: "addmv_impl_cuda", aten.addmv: "addmv_impl_cuda", aten.dot: "dot",
+}  # fmt: skip
 # Results that stay on the host, by place.
 RESULTS_ON_HOST = {"_pack_padded_sequence": {1}}
 
@@ -66,6 +71,13 @@ def check_hosts(func, args, kwargs):
             mixed(func, args, kwargs)
 
 
+def check_type(kernel, real):
+    """Raise CUDA's error for a product of whole numbers, which the CPU does compute."""
+    if not (real.is_floating_point() or real.is_complex()):
+        kind = real.type().rpartition(".")[2].removesuffix("Tensor")
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind}'")
+
+
 def masks_are_counted(func, args):
     """Return whether the host waits for an indexing until the mask's true elements are counted.
 
@@ -92,6 +104,9 @@ def mixed(func, args, kwargs):
                 if argument.name not in anywhere or tensor.device.type != "cpu"]  # fmt: skip
     first = next(device for _, device in operands if device.type != "cpu")
     other = next((pair for pair in operands if pair[1] != first), None)
+    if name(func) in INDEXING and other[0] != "values":
+        raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor "
+                           f"({args[0].device})")  # fmt: skip
     start = "Expected all tensors to be on the same device, but "
     if torch.Tag.pointwise in func.tags:
         raise RuntimeError(f"{start}found at least two devices, {first} and {other[1]}!")

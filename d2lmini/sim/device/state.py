@@ -56,9 +56,10 @@ class State:
         if not self.gpus:
             raise RuntimeError("No simulated GPUs are available: call d2lmini.sim.enable() first")
         if not 0 <= index < len(self.gpus):
+            kind, start = ("cuda", "CUDA") if self.as_cuda else ("sim", "sim")
             raise torch.AcceleratorError(
-                "sim error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs? "
-                f"There are {len(self.gpus)}, sim:0 to sim:{len(self.gpus) - 1}; got sim:{index}."
+                f"{start} error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs? "
+                f"There are {len(self.gpus)}, {kind}:0 to {kind}:{len(self.gpus) - 1}; got {kind}:{index}."
             )
         return index
 

@@ -34,6 +34,8 @@ class Memory:
     or added.
     """
 
+    platform = "sim"  # whose memory runs out, in the error
+
     def __init__(self, index, capacity):
         self.index, self.capacity = index, capacity
         self.peak = self.count = self.failures = 0
@@ -117,8 +119,8 @@ class Memory:
     def _fail(self, nbytes):
         self.failures += 1
         raise torch.OutOfMemoryError(
-            f"sim out of memory. Tried to allocate {human(nbytes)}. GPU {self.index} has a total capacity of "
-            f"{human(self.capacity)} of which {human(self.free())} is free. Of the allocated memory "
+            f"{self.platform} out of memory. Tried to allocate {human(nbytes)}. GPU {self.index} has a total capacity "
+            f"of {human(self.capacity)} of which {human(self.free())} is free. Of the allocated memory "
             f"{human(self.allocated)} is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated."
         )
 

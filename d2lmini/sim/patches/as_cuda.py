@@ -21,6 +21,7 @@ from d2lmini.sim.device.api_streams import Stream
 from d2lmini.sim.device.copies_and_factories import FROM_NOTHING
 from d2lmini.sim.device.random import SimGenerator
 from d2lmini.sim.device.state import meant, state
+from d2lmini.sim.model.memory import Memory
 from d2lmini.sim.patches.for_a_while import replaced
 from d2lmini.sim.patches.pinning import FACTORIES
 
@@ -96,6 +97,9 @@ def _entries():
     for name, function in vars(api.nvtx).items():
         yield torch.cuda.nvtx, name, function
     yield torch.cuda.nccl, "version", lambda: _NCCL
+    yield Memory, "platform", "CUDA"
+    yield torch, "get_autocast_gpu_dtype", lambda: torch.get_autocast_dtype("sim")
+    yield torch, "set_autocast_gpu_dtype", lambda dtype: torch.set_autocast_dtype("sim", dtype)
     yield torch.cuda, "_initialized", True
     yield torch.cuda, "_lazy_init", api.init
     yield torch.cuda, "default_generators", api.default_generators
@@ -106,6 +110,7 @@ def _entries():
                 new = _translating(getattr(owner, name))
                 yield owner, name, staticmethod(new) if static else new
     yield torch.Tensor, "cuda", _translating(torch.Tensor.sim)
+    yield torch.Tensor, "type", _type_of
     for owner in (torch.Tensor, SimGenerator, Stream, torch.UntypedStorage, FakeTensor):
         yield owner, "device", property(_shown(owner.device.__get__))
     yield _functions, "_get_stream", _stream_of
@@ -134,6 +139,15 @@ def _shown(own):
 def as_shown(device):
     """Return the device of CUDA's by whose name a simulated one goes, or the device itself."""
     return torch.device(str(device).replace("sim", "cuda"))
+
+
+def _type_of(tensor, dtype=None, *args, own=torch.Tensor.type, **kwargs):
+    """Return ``x.type()``, by its name of CUDA's, or ``x.type("torch.cuda.HalfTensor")``; types are said as strings."""
+    if dtype is None:
+        return own(tensor).replace(".sim.", ".cuda.")
+    if isinstance(dtype, str):
+        dtype = dtype.replace(".cuda.", ".sim.")
+    return own(tensor, dtype, *args, **kwargs)
 
 
 def _stream_of(device, own=_functions._get_stream):
