@@ -2,6 +2,7 @@
 
 import gc
 import io
+from functools import partial
 
 import pytest
 import torch
@@ -197,8 +198,8 @@ def test_what_goes_wrong_in_a_collective_is_told(cuda):
         sim.spawn(lambda rank: dist.all_reduce(torch.ones(1, device="cuda:0")))
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_fsdp_moves_a_model_with_buffers_as_it_is_mostly_written(cuda, version):
+@pytest.mark.parametrize("way", ["FSDP with an id", "FSDP", "fully_shard"])
+def test_fsdp_moves_a_model_with_buffers_as_it_is_mostly_written(cuda, way):
     def outputs(device, wrap):
         torch.manual_seed(0)
         net = wrap(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)))
@@ -208,9 +209,10 @@ def test_fsdp_moves_a_model_with_buffers_as_it_is_mostly_written(cuda, version):
 
     def program(rank):
         torch.cuda.set_device(rank)
-        options = {"device_id": torch.cuda.current_device(), "use_orig_params": True}
-        first = lambda net: FullyShardedDataParallel(net, **options)  # noqa: E731
-        return outputs("cuda", first if version == 1 else lambda net: fully_shard(net.cuda()))
+        first = partial(FullyShardedDataParallel, use_orig_params=True)
+        ways = {"FSDP with an id": partial(first, device_id=torch.cuda.current_device()),
+                "FSDP": lambda net: first(net.cuda()), "fully_shard": lambda net: fully_shard(net.cuda())}  # fmt: skip
+        return outputs("cuda", ways[way])
 
     for found in sim.spawn(program):
         assert found == pytest.approx(outputs("cpu", nn.Identity()), abs=1e-6)

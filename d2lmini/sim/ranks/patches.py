@@ -186,7 +186,8 @@ def _check_hook(model, hook):
 
 def _device_from_id(*args):
     """Return the device of FSDP's ``device_id=rank``: torch makes devices of numbers where nothing can be replaced."""
-    return as_shown(_from_id(*args)) if state.as_cuda else _from_id(*args)
+    device = _from_id(*args)  # None where a program gives no id
+    return as_shown(device) if device and state.as_cuda else device
 
 
 def _backward_ended():
