@@ -46,15 +46,16 @@ SHARES = {
     # 70 W do not feed the chip at its data sheet's clock: a T4 that was set to it fell to about 900 of 1590 MHz
     # (github.com/mlcommons/inference_results_v0.5/issues/20).
     "T4": Shares(0.37, 0.53, 0.75, 0.5, 3e-6, 2e-6, 0.65, 0.34, 0.22, 0.9, 0.5,
-                 "long products: 24 TFLOP/s in float16 (forums.developer.nvidia.com/t/264462), 4.2 and 4.4 in float32 "
-                 "(github.com/zzc0721/torch-performance-test-data); other arithmetic is as much slower than Volta's"),
+                 "long products: 24 TFLOP/s in float16, the mean of 100 (forums.developer.nvidia.com/t/264462; the "
+                 "best of some sizes is 42), 4.2 and 4.4 in float32 (github.com/zzc0721/torch-performance-test-data); other "
+                 "arithmetic as much slower than Volta's shares, chosen with inference rows of a T4 in sight"),
     "Ampere": Shares(0.908, 0.908, 0.704, 0.358, 3.6e-6, 1.8e-6, 1, 0.9, 0.5, 0.92, 0.5,
                      "products: one half of 800 bfloat16 products on A100; the others: training on RTX 3090, one half "
                      "of Lambda's rows"),
     # Half of these cards' ordinary cores serve integers too: the peak counts them all, products reach less of it.
     "GA10x": Shares(0.908, 0.68, 0.704, 0.358, 3.6e-6, 1.8e-6, 1, 0.9, 0.5, 0.92, 0.5,
                     "as Ampere, but ordinary: long products in float32, 0.62 to 0.71 of the peak on RTX 3080 Ti, RTX "
-                    "3090, RTX A6000, RTX 4070 SUPER and RTX 4090 (the table named for the T4)"),
+                    "3090, RTX A6000, RTX 4070 SUPER and RTX 4090, but 0.51 on L40S (the table named for the T4)"),
     "Hopper": Shares(0.855, 0.78, 0.85, 0.809, 2.5e-6, 2.8e-6, 1, 0.855, 0.31, 0.91, 0.5,
                      "products: one half of 300 bfloat16 products on H100; ordinary: 51 and 52 TFLOP/s in float32 on "
                      "H200 and H100 (the table named for the T4); conv_tensor: taken from the products, for what it "
