@@ -47,8 +47,8 @@ SHARES = {
     # (github.com/mlcommons/inference_results_v0.5/issues/20).
     "T4": Shares(0.37, 0.53, 0.75, 0.5, 3e-6, 2e-6, 0.65, 0.34, 0.22, 0.9, 0.5,
                  "long products: 24 TFLOP/s in float16, the mean of 100 (forums.developer.nvidia.com/t/264462; the "
-                 "best of some sizes is 42), 4.2 and 4.4 in float32 (github.com/zzc0721/torch-performance-test-data); other "
-                 "arithmetic as much slower than Volta's shares, chosen with inference rows of a T4 in sight"),
+                 "best of some sizes is 42), 4.2 and 4.4 in float32 (github.com/zzc0721/torch-performance-test-data); "
+                 "other arithmetic as much slower than Volta's shares, chosen with inference rows of a T4 in sight"),
     "Ampere": Shares(0.908, 0.908, 0.704, 0.358, 3.6e-6, 1.8e-6, 1, 0.9, 0.5, 0.92, 0.5,
                      "products: one half of 800 bfloat16 products on A100; the others: training on RTX 3090, one half "
                      "of Lambda's rows"),
