@@ -16,7 +16,7 @@ _HOMES = {
                      "split_batch train_batch",
     "trainer": "CheckpointError DivergedError History HyperParameters Trainer add_to_class",
     "figures.plots": "Animator",
-    "figures.questions": "ask",
+    "figures.questions": "ask predict",
     "figures.tables": "table",
     "figures.widgets": "explore",
 }

@@ -2,18 +2,18 @@
 
     plots               axes and curves as SVG                timeline_figures  functions on simulated GPUs
     widgets             explore: one figure with controls, plain HTML in the page, widgets in Jupyter
-    questions           ask: predict first, then read why
+    questions           ask, predict: commit to an answer, then read why
     tables              rows under headings: HTML in page and notebook, text elsewhere
     schedule_frames     a collective, step by step        reuse_frames      tilings and systolic arrays
     memory_figures      the memory hierarchy, measured        copy_figures      copies by size
 """
 
 from d2lmini.figures.plots import axes, show
-from d2lmini.figures.questions import ask
+from d2lmini.figures.questions import ask, predict
 from d2lmini.figures.reuse_frames import systolic_alt, systolic_array, tiling, tiling_alt
 from d2lmini.figures.tables import table
 from d2lmini.figures.timeline_figures import part, show_timelines, show_traces
 from d2lmini.figures.widgets import choice, explore
 
-__all__ = ["ask", "axes", "choice", "explore", "part", "show", "show_timelines", "show_traces", "systolic_alt",
-           "systolic_array", "table", "tiling", "tiling_alt"]  # fmt: skip
+__all__ = ["ask", "axes", "choice", "explore", "part", "predict", "show", "show_timelines", "show_traces",
+           "systolic_alt", "systolic_array", "table", "tiling", "tiling_alt"]  # fmt: skip

@@ -1,10 +1,12 @@
 """Questions to answer before the reveal: a reader commits to an answer, then is told what speaks for or against it.
 
 The answers are HTML's own disclosure elements, of which one is open at a time. So a question works by keyboard and
-screen reader, in the page and in Jupyter, and needs no script, kernel or network.
+screen reader, in the page and in Jupyter, and needs no script, kernel or network. The book's pages add to it: the
+output that follows a question stays folded until the reader has answered (`_static/questions.js`).
 """
 
 import hashlib
+import math
 import re
 from html import escape
 
@@ -22,16 +24,43 @@ def ask(question, replies, answer):
         raise ValueError(f"expected two or more answers to choose from, got {list(replies)}")
     if answer not in replies:
         raise ValueError(f"expected the right answer {answer!r} to be among {list(replies)}")
-    content = repr((question, dict(replies), answer))
-    name = f"ask-{hashlib.sha256(content.encode()).hexdigest()[:10]}"  # of one name, one is open at a time
+    name = _name(question, dict(replies), answer)  # of one name, one is open at a time
     body = "".join(
         f'<details name="{name}"><summary>{_text(choice)}</summary>'
         f"<p><strong>{'Yes.' if choice == answer else 'No.'}</strong> {_text(reply)}</p></details>"
         for choice, reply in replies.items()
     )
+    lines = [question, *(f"  ( ) {choice}" for choice in replies)]
+    return Shown("\n".join(lines), _group("d2l-ask", name, question, body))
+
+
+def predict(question, answer, unit="", within=2, why=""):
+    """Return a question for a number, which a notebook shows when it is a cell's last line.
+
+    In the book's pages the reader types a guess; elsewhere the answer unfolds. question: a sentence. answer: the
+    number, above zero, shown with three digits. unit: its unit. within: a guess is right if it is at most this factor
+    too large or too small. why: what is said to a reader who has guessed. Text between `backticks` is set as code.
+    Raises ValueError for an answer that is no number above zero and for a factor that is not above one.
+    """
+    if not 0 < answer < math.inf:
+        raise ValueError(f"expected an answer above zero, got {answer!r}")
+    if not within > 1:
+        raise ValueError(f"expected a factor above 1 for a guess to be within, got {within!r}")
+    number = float(f"{answer:.3g}")
+    shown, name = f"{number:,.12g} {unit}".strip(), _name(question, number, unit, within, why)
+    body = f"<details><summary>Show the answer</summary><p><strong>{escape(shown)}.</strong> {_text(why)}</p></details>"
+    data = f'data-answer="{number:.12g}" data-unit="{escape(unit)}" data-within="{within:g}"'
+    text = f"{question}\n  ____ {unit}".rstrip() + f" (right within a factor of {within:g})"
+    return Shown(text, _group("d2l-ask d2l-predict", name, question, body, f" {data}"))
+
+
+def _name(*content):
+    return f"ask-{hashlib.sha256(repr(content).encode()).hexdigest()[:10]}"
+
+
+def _group(classes, name, question, body, data=""):
     asked = f'<p id="{name}">{_text(question)}</p>'
-    html = f'<div class="d2l-ask" role="group" aria-labelledby="{name}">{asked}{body}</div>'
-    return Shown("\n".join([question, *(f"  ( ) {choice}" for choice in replies)]), html)
+    return f'<div class="{classes}" role="group" aria-labelledby="{name}"{data}>{asked}{body}</div>'
 
 
 def _text(text):
