@@ -11,9 +11,9 @@ BOOK := _build/.built
 # The files of the book, asked of the shell: make itself takes a space or a colon in a name for its own.
 SOURCES := find . -path './.*' -prune -o -path ./_build -prune -o -type f \( -name '*.md' -o -name '*.bib' \
 	-o -path ./index.ipynb -o -path './_*.yml' -o -path './chapters/*' -o -path './reference/*' -o -path './_static/*' \
-	-o -path './tools/*.py' -o -path ./tools/slides.html -o -path './d2lmini/*.py' \) ! -path '*/.*' ! -path ./README.md ! -path '*/__pycache__/*'
+	-o -path './tools/*.py' -o -path ./tools/slides.html -o -path './d2lmini/*.py' -o -path './simgpu/*.py' \) ! -path '*/.*' ! -path ./README.md ! -path '*/__pycache__/*'
 SORTED := LC_ALL=C sort
-CHECKED := d2lmini tests tools benchmarks chapters reference index.ipynb
+CHECKED := simgpu d2lmini tests tools benchmarks chapters reference index.ipynb
 
 .PHONY: help setup book slides serve lab chapters quick test test-outside clean distclean FORCE
 .DEFAULT_GOAL := help
@@ -70,7 +70,7 @@ distclean: clean ## remove .venv as well
 ifneq ($(shell test -x $(PY) && cat $(INSTALLED) 2>/dev/null),$(CURDIR))
 $(INSTALLED): FORCE
 endif
-$(INSTALLED): requirements.txt pyproject.toml tools/setup_venv.py
+$(INSTALLED): requirements.txt pyproject.toml simgpu/pyproject.toml tools/setup_venv.py
 	@command -v "$(PYTHON)" >/dev/null || { \
 		echo "needs Python 3.10 or newer, $(PYTHON) was not found; set PYTHON=..." >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; v = sys.version_info[:3]; v >= (3, 10) or sys.exit( \

@@ -88,8 +88,10 @@ def report(processes, results):
             busbw = algbw if way == COPY else algbw * 2 * (processes - 1) / processes
             ratio = "" if way == COPY else f"{row[GLOO].median / time.median:.2f}"
             name = f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
-            print(f"{name:>8}  {way:18}{human(time.median):>10}{human(low) + ' to ' + human(high):>22}"
-                  f"{algbw:>10.3g} GB/s{busbw:>10.3g} GB/s{ratio:>8}")  # fmt: skip
+            print(
+                f"{name:>8}  {way:18}{human(time.median):>10}{human(low) + ' to ' + human(high):>22}"
+                f"{algbw:>10.3g} GB/s{busbw:>10.3g} GB/s{ratio:>8}"
+            )
     return summary(processes, results)
 
 

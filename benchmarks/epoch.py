@@ -61,8 +61,13 @@ def variants(images, labels, batch_size, device):
     """Return name -> function that trains a given model for one epoch."""
     ways = {}
     for workers in (0, 2, 4):
-        loader = DataLoader(PerSample(images.cpu(), labels.cpu()), batch_size, shuffle=True, num_workers=workers,
-                            persistent_workers=workers > 0)  # fmt: skip
+        loader = DataLoader(
+            PerSample(images.cpu(), labels.cpu()),
+            batch_size,
+            shuffle=True,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+        )
         ways[f"DataLoader, {workers} workers"] = partial(plain_epoch, loader)
     ways["minimal loop"] = lambda model, device: plain_epoch(minimal_batches(images, labels, batch_size), model, device)
     batches = Batches(images, labels, batch_size, shuffle=True)

@@ -1,4 +1,4 @@
-"""Fit the constants of `d2lmini/hardware/collective_costs.py` to published latencies, and say what held-out rows say.
+"""Fit the constants of `simgpu/hardware/collective_costs.py` to published latencies, and say what held-out rows say.
 
 Run `python benchmarks/fit_collectives.py FILE`, a CSV file with the columns gpu, op_name, num_gpus, bytes and
 latency_ms. Two fits come first, each to a part of the rows that was fixed before any fit, and print the median
@@ -18,14 +18,29 @@ import numpy as np
 import runs
 from scipy.optimize import least_squares
 
-from d2lmini.hardware import collective_costs as model
+from simgpu.hardware import collective_costs as model
 
 CONSTANTS = [
-    ("START_S",), ("ADDED_S", "LL128"), ("ADDED_S", "Simple"), ("HOP_S", "LL"), ("HOP_S", "LL128"), ("HOP_S", "Simple"),
-    ("SHARE", "LL"), ("SHARE", "LL128"), ("FILLING_S",), ("STAYING_SHARE",), ("HOPPER_PACE",), ("DIRECT_S",),
-    ("PEER_S",), ("DIRECT_FILLING_S",), ("DIRECT_SHARE",), ("BUSY_BYTES",), ("SHARP_S",), ("SHARP_FILLING_S",),
+    ("START_S",),
+    ("ADDED_S", "LL128"),
+    ("ADDED_S", "Simple"),
+    ("HOP_S", "LL"),
+    ("HOP_S", "LL128"),
+    ("HOP_S", "Simple"),
+    ("SHARE", "LL"),
+    ("SHARE", "LL128"),
+    ("FILLING_S",),
+    ("STAYING_SHARE",),
+    ("HOPPER_PACE",),
+    ("DIRECT_S",),
+    ("PEER_S",),
+    ("DIRECT_FILLING_S",),
+    ("DIRECT_SHARE",),
+    ("BUSY_BYTES",),
+    ("SHARP_S",),
+    ("SHARP_FILLING_S",),
     ("SHARP_SHARE",),
-]  # fmt: skip
+]
 BANDS = {"to 64 KiB": 2**16, "to 8 MiB": 2**23, "above": math.inf}
 SPLITS = {  # what is fitted; the switch's additions are seen with 8 H100 alone, so those rows take part in both
     "rows of 4 GPUs": lambda row: int(row["num_gpus"]) == 4 or by_switch(row),
@@ -84,8 +99,10 @@ def medians(rows):
         band = next(band for band, most in BANDS.items() if int(row["bytes"]) <= most)
         for key in ((row["gpu"],), (row["gpu"], row["op_name"]), (row["gpu"], f"{row['num_gpus']} GPUs")):
             found[key][band].append(error)
-    return {key: {band: statistics.median(errors) for band, errors in bands.items() if errors}
-            for key, bands in sorted(found.items())}  # fmt: skip
+    return {
+        key: {band: statistics.median(errors) for band, errors in bands.items() if errors}
+        for key, bands in sorted(found.items())
+    }
 
 
 def show(title, rows):

@@ -14,9 +14,9 @@ import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.functional import cross_entropy
 
-from d2lmini import sim
-from d2lmini.hardware import MACHINES, cluster
+import simgpu
 from d2lmini.models import GPT2, Llama, resnet50
+from simgpu.hardware import MACHINES, cluster
 
 
 def last_of(step, count=2):
@@ -24,15 +24,15 @@ def last_of(step, count=2):
     for _ in range(count):
         torch.sim.synchronize()
         torch.sim.reset_peak_memory_stats()
-        begin = sim.now()
+        begin = simgpu.now()
         step()
         torch.sim.synchronize()
-    return sim.now() - begin, torch.sim.max_memory_allocated()
+    return simgpu.now() - begin, torch.sim.max_memory_allocated()
 
 
 def on_one_gpu(make, optimizer, shape, **options):
     """Train in bfloat16 by autocast on one simulated A100; return what `last_of` does."""
-    sim.enable(1, gpu="A100-SXM4-80GB", shapes_only=True)
+    simgpu.enable(1, gpu="A100-SXM4-80GB", shapes_only=True)
     with torch.device("sim:0"):
         model, x = make(), torch.zeros(shape, dtype=torch.float32 if len(shape) > 2 else torch.int64)
         y = torch.zeros(shape[:1] if len(shape) > 2 else shape, dtype=torch.int64)
@@ -53,14 +53,14 @@ def llama():
 
     The GPUs are given all the memory they want: without recomputing activations the step does not fit into 80 GB.
     """
-    sim.enable(8, gpu="H100-SXM5-80GB", shapes_only=True, memory=2**40)
-    return sim.spawn(_sharded, (Llama, (2, 8192)))[0]
+    simgpu.enable(8, gpu="H100-SXM5-80GB", shapes_only=True, memory=2**40)
+    return simgpu.spawn(_sharded, (Llama, (2, 8192)))[0]
 
 
 def sharded_over_a_cluster(nodes=64):
     """Train GPT-2 of 12 layers, four sequences of 1,024 tokens on each GPU of a cluster, for one step."""
-    sim.enable(machine=cluster(MACHINES["DGX-H100"], nodes), shapes_only=True)
-    return sim.spawn(_sharded, (lambda: GPT2(words=50304), (4, 1024), 1))[0]
+    simgpu.enable(machine=cluster(MACHINES["DGX-H100"], nodes), shapes_only=True)
+    return simgpu.spawn(_sharded, (lambda: GPT2(words=50304), (4, 1024), 1))[0]
 
 
 def _sharded(rank, make, shape, steps=2):
@@ -96,6 +96,8 @@ if __name__ == "__main__":
         begin, own = time.perf_counter(), time.process_time()
         seconds, nbytes = STEPS[name]()
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        print(f"{name:9} {seconds * 1e3:9.1f} ms simulated on {sim.machine().name}, {nbytes / 2**30:6.1f} GiB at most; "
-              f"found in {time.perf_counter() - begin:.0f} s, {time.process_time() - own:.0f} s of one processor, "
-              f"{memory:.1f} GiB of this machine's memory")  # fmt: skip
+        print(
+            f"{name:9} {seconds * 1e3:9.1f} ms simulated on {simgpu.machine().name}, {nbytes / 2**30:6.1f} GiB, "
+            f"found in {time.perf_counter() - begin:.0f} s, {time.process_time() - own:.0f} s of one processor, "
+            f"{memory:.1f} GiB of this machine's memory"
+        )

@@ -41,12 +41,13 @@ try:
     import stacks
     import torch
 
-    from d2lmini import sim, timing
+    import simgpu
+    from d2lmini import timing
     from d2lmini.devices import cpu, processor
     from d2lmini.distributed.errors import first_line
-    from d2lmini.hardware.catalog import host_link
-    from d2lmini.hardware.gpus import GPUS
     from d2lmini.timing import human
+    from simgpu.hardware.catalog import host_link
+    from simgpu.hardware.gpus import GPUS
 except ModuleNotFoundError as absent:
     sys.exit(missing(absent))
 
@@ -59,12 +60,14 @@ def choose(kind, count, gpu):
     if kind == "cpu":
         return [cpu()] * (count or 1)
     if kind == "sim":
-        sim.enable(count or 2, gpu=gpu)
+        simgpu.enable(count or 2, gpu=gpu)
         return [torch.device("sim", i) for i in range(torch.sim.device_count())]
     found = torch.cuda.device_count() if torch.cuda.is_available() and torch.version.cuda else 0
     if found < (count or 1):
-        raise RuntimeError(f"expected {count or 1} or more CUDA devices, found {found}: --device sim --out FILE "
-                           "measures simulated ones")  # fmt: skip
+        raise RuntimeError(
+            f"expected {count or 1} or more CUDA devices, found {found}: --device sim --out FILE "
+            "measures simulated ones"
+        )
     return [torch.device("cuda", i) for i in range(count or found)]
 
 
@@ -73,12 +76,17 @@ def origin(devices):
     kind = devices[0].type
     card = {"cpu": processor, "sim": lambda: torch.sim.get_device_name(0), "cuda": lambda: _one_name(devices)}[kind]()
     return {
-        "device": kind, "card": card, "cards": len(devices),
+        "device": kind,
+        "card": card,
+        "cards": len(devices),
         "driver": driver() if kind == "cuda" else "none",
-        "torch": torch.__version__, "cuda": torch.version.cuda if kind == "cuda" else "none",
-        "date": datetime.date.today().isoformat(), "host_cpu": processor(),
-        "clock": "simulated" if timing.simulated(devices) else "measured", "provenance": timing.provenance(devices),
-    }  # fmt: skip
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda if kind == "cuda" else "none",
+        "date": datetime.date.today().isoformat(),
+        "host_cpu": processor(),
+        "clock": "simulated" if timing.simulated(devices) else "measured",
+        "provenance": timing.provenance(devices),
+    }
 
 
 def _one_name(devices):
@@ -100,11 +108,11 @@ def driver():
 def simulated_row(told):
     """Return the names of the row and the link to simulate for a card, or None and why not."""
     if told["device"] == "sim":
-        return sim.machine().gpu.name, sim.machine().host_link.name
+        return simgpu.machine().gpu.name, simgpu.machine().host_link.name
     try:
         card = GPUS[stacks.card(told["card"])]
     except ValueError:
-        return None, f"d2lmini/hardware/gpus.py has no row for {told['card']}, so nothing was simulated"
+        return None, f"simgpu/hardware/gpus.py has no row for {told['card']}, so nothing was simulated"
     return card.name, host_link(card)
 
 
@@ -112,8 +120,10 @@ def target(kind, out, card):
     """Return where to write; raises ValueError where figures of no real card would lie among those of real ones."""
     path = RESULTS / f"{records.slug(card)}.json" if out is None else out.resolve()
     if kind != "cuda" and path.is_relative_to(RESULTS):
-        raise ValueError(f"--device {kind}: only figures of a real card may lie in chapters/results: name another "
-                         "place with --out FILE")  # fmt: skip
+        raise ValueError(
+            f"--device {kind}: only figures of a real card may lie in chapters/results: name another "
+            "place with --out FILE"
+        )
     if not path.parent.is_dir():
         raise ValueError(f"--out: there is no folder {path.parent}")
     if path.is_dir() or not os.access(path.parent, os.W_OK):  # known now, not when all is measured
@@ -136,8 +146,18 @@ def run(options):
     data = parts.digits(options.images)
     result = {"schema": records.FORM["schema"], "origin": told}
     print(f"{told['cards']} × {told['card']}: {told['provenance']}, driver {told['driver']}, CUDA {told['cuda']}")
-    _add(result, "training", parts.training(data, options.batch_size, devices[0], options.rounds, options.workers,
-                                            compiled(options.compile, told["device"])))  # fmt: skip
+    _add(
+        result,
+        "training",
+        parts.training(
+            data,
+            options.batch_size,
+            devices[0],
+            options.rounds,
+            options.workers,
+            compiled(options.compile, told["device"]),
+        ),
+    )
     _add(result, "copies", parts.copies(devices, options.most))
     _add(result, "scaling", parts.scaling(data, options.batch_size, devices, options.rounds, options.allreduce_bytes))
     stepped = {name: parts.steps(name, devices[0], options.steps, options.rounds) for name in options.networks}
@@ -200,8 +220,14 @@ def parse(words=None):
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=9, help="measured epochs of each variant, at least 6")
     parser.add_argument("--workers", type=int, default=4, help="processes of the DataLoader")
-    parser.add_argument("--compile", nargs="+", choices=("none", *parts.COMPILED), default=list(parts.COMPILED),
-                        metavar="WAY", help=f"ways to compile a step: {', '.join(parts.COMPILED)}; none")  # fmt: skip
+    parser.add_argument(
+        "--compile",
+        nargs="+",
+        choices=("none", *parts.COMPILED),
+        default=list(parts.COMPILED),
+        metavar="WAY",
+        help=f"ways to compile a step: {', '.join(parts.COMPILED)}; none",
+    )
     parser.add_argument("--most", type=int, default=parts.transfers.SIZES[-1], help="bytes of the largest copy")
     parser.add_argument("--allreduce-bytes", type=int, default=2**26, help="of each device's tensor")
     parser.add_argument("--steps", type=int, default=10, help="queued before the device is waited for")

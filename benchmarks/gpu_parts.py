@@ -12,7 +12,7 @@ from records import quantity, seconds
 from torch import nn
 from torch.utils.data import DataLoader
 
-from d2lmini import sim
+import simgpu
 from d2lmini.collectives import on_devices
 from d2lmini.collectives.cost_model import busbw
 from d2lmini.data.datasets import Batches, load_data_digits
@@ -48,8 +48,9 @@ def trained(batches, devices, mode=None):
 
 def variants(images, labels, batch_size, device, workers):
     """Return name -> function that trains one epoch, from the plainest way to a trainer with its data on the device."""
-    loader = DataLoader(PerSample(images, labels), batch_size, shuffle=True, num_workers=workers,
-                        persistent_workers=workers > 0)  # fmt: skip
+    loader = DataLoader(
+        PerSample(images, labels), batch_size, shuffle=True, num_workers=workers, persistent_workers=workers > 0
+    )
     host = Batches(images, labels, batch_size, shuffle=True)
     return {
         f"plain loop, DataLoader with {workers} workers": partial(plain_epoch, loader, LeNet().to(device), device),
@@ -97,8 +98,12 @@ def copies(devices, most):
 def _route(found):
     fit = found.fit()
     points = [{"size": quantity(n, "bytes"), "seconds": seconds(m)} for n, m in zip(found.sizes, found.measurements)]
-    return {"name": str(found.route), "alpha": quantity(fit.alpha, "s", fit.alpha_interval),
-            "beta": quantity(fit.beta, "bytes/s", fit.beta_interval), "points": points}  # fmt: skip
+    return {
+        "name": str(found.route),
+        "alpha": quantity(fit.alpha, "s", fit.alpha_interval),
+        "beta": quantity(fit.beta, "bytes/s", fit.beta_interval),
+        "points": points,
+    }
 
 
 def scaling(data, batch_size, devices, rounds, nbytes):
@@ -109,10 +114,14 @@ def scaling(data, batch_size, devices, rounds, nbytes):
     there = Batches(images, labels, batch_size, shuffle=True).to(devices[0])
     counts = sorted({1, *(2**k for k in range(1, 10) if 2**k <= len(devices)), len(devices)})
     found = take_turns({count: trained(there, devices[:count]) for count in counts}, rounds, WARMUP, devices)
-    rows = [{"devices": n, "seconds": seconds(m), **(_allreduce(devices[:n], nbytes, rounds) if n > 1 else {})}
-            for n, m in found.items()]  # fmt: skip
-    note = (f"one process, the data on {devices[0]}, batches of {batch_size} shared among the devices, gradients and "
-            "the all-reduce through d2lmini's ring; NCCL needs a process a device: torchrun")  # fmt: skip
+    rows = [
+        {"devices": n, "seconds": seconds(m), **(_allreduce(devices[:n], nbytes, rounds) if n > 1 else {})}
+        for n, m in found.items()
+    ]
+    note = (
+        f"one process, the data on {devices[0]}, batches of {batch_size} shared among the devices, gradients and "
+        "the all-reduce through d2lmini's ring; NCCL needs a process a device: torchrun"
+    )
     return {"note": note, "rows": rows}
 
 
@@ -121,8 +130,11 @@ def _allreduce(devices, nbytes, rounds):
     found = measure(lambda: on_devices.allreduce(tensors), rounds, WARMUP, devices)
     rate = partial(busbw, nbytes, world_size=len(devices))
     ends = [rate(end) for end in reversed(found.interval)]
-    return {"allreduce": seconds(found), "size": quantity(nbytes, "bytes"),
-            "busbw": quantity(rate(found.median), "bytes/s", ends, rounds)}  # fmt: skip
+    return {
+        "allreduce": seconds(found),
+        "size": quantity(nbytes, "bytes"),
+        "busbw": quantity(rate(found.median), "bytes/s", ends, rounds),
+    }
 
 
 def steps(name, device, count, rounds):
@@ -157,8 +169,8 @@ def compared(row, copied, stepped, most, count):
     if gpu is None:
         return {"note": link, "rows": []}
     try:
-        if not sim.is_enabled():
-            sim.enable(1, gpu=gpu, link=link)
+        if not simgpu.is_enabled():
+            simgpu.enable(1, gpu=gpu, link=link)
         rows = _compared(copied, stepped, most, count)
     except RuntimeError as error:
         return {"note": f"simulating one {gpu} failed: {first_line(error)}", "rows": []}
@@ -166,8 +178,10 @@ def compared(row, copied, stepped, most, count):
 
 
 def _compared(copied, stepped, most, count):
-    rows = [_pair(f"step of {name}, batches of {STEPS[name][1][0]}", steps(name, "sim:0", count, None), seconds(m))
-            for name, m in stepped.items()]  # fmt: skip
+    rows = [
+        _pair(f"step of {name}, batches of {STEPS[name][1][0]}", steps(name, "sim:0", count, None), seconds(m))
+        for name, m in stepped.items()
+    ]
     wanted = {_anonymous(r["name"]): r["points"] for r in copied["routes"]}
     for route in transfers.routes("sim:0"):
         mine = transfers.measure_route(route, most=most)

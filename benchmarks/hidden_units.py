@@ -9,7 +9,7 @@ import json
 import os
 import sys
 
-from d2lmini.hardware import host
+from d2lmini import host
 from d2lmini.measuring.hidden_units import measured
 
 BATCH, STEPS = 16, 25

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from outputs import writable
 
-from d2lmini.hardware import host
+from d2lmini import host
 from d2lmini.measuring import memory_hierarchy, roofline
 from d2lmini.measuring.levels import answered, contrast, doubts, size
 from d2lmini.timing import human, provenance
@@ -26,9 +26,11 @@ def sweep():
     """Return name -> points of the ladder and the sweep, and the seconds that measuring took, compiling included."""
     start = time.perf_counter()
     curves = {
-        "random": memory_hierarchy.latency(), "in order": memory_hierarchy.latency(visits="in order"),
-        "read": memory_hierarchy.bandwidth(kernel="read"), "triad": memory_hierarchy.bandwidth(kernel="triad"),
-    }  # fmt: skip
+        "random": memory_hierarchy.latency(),
+        "in order": memory_hierarchy.latency(visits="in order"),
+        "read": memory_hierarchy.bandwidth(kernel="read"),
+        "triad": memory_hierarchy.bandwidth(kernel="triad"),
+    }
     curves["STREAM by PyTorch"] = [memory_hierarchy.stream(curves["triad"][-1].nbytes)]
     return curves, time.perf_counter() - start
 
@@ -65,8 +67,10 @@ def show(curves, took):
         print(f"{name}: {point.seconds}")
     print(*doubts(curves["random"]), sep="\n")
     ratio, other = pairs()
-    print(f"triad at {size(curves['triad'][-1].nbytes)}: {ratio - 1:+.1%} of STREAM by PyTorch, "
-          f"{other / 1e9:.1f} GB/s (wanted: within 15 %)")  # fmt: skip
+    print(
+        f"triad at {size(curves['triad'][-1].nbytes)}: {ratio - 1:+.1%} of STREAM by PyTorch, "
+        f"{other / 1e9:.1f} GB/s (wanted: within 15 %)"
+    )
     for kernel in ("read", "triad"):
         print(f"{kernel}: {contrast(curves[kernel])} (wanted: at least 3)")
     print(f"ladder and sweep took {took:.1f} s (wanted: at most 20 s)")
@@ -74,12 +78,16 @@ def show(curves, took):
 
 def show_roofline(roof, rows, where):
     """Print the roof and where the operations stand under it."""
-    print(f"{where}\npeak {roof.flops_per_s / 1e9:.0f} GFLOP/s, {roof.bytes_per_s / 1e9:.1f} GB/s, "
-          f"ridge at {roof.ridge:.1f} FLOPs a byte")  # fmt: skip
+    print(
+        f"{where}\npeak {roof.flops_per_s / 1e9:.0f} GFLOP/s, {roof.bytes_per_s / 1e9:.1f} GB/s, "
+        f"ridge at {roof.ridge:.1f} FLOPs a byte"
+    )
     for operation, seconds in rows:
         rate, most = operation.flops / seconds.seconds[0], roof.attainable(operation.intensity)
-        print(f"{operation.name:16} {operation.intensity:8.2f} FLOPs a byte {rate / 1e9:8.2f} GFLOP/s, "
-              f"{rate / most:.0%} of what is attainable")  # fmt: skip
+        print(
+            f"{operation.name:16} {operation.intensity:8.2f} FLOPs a byte {rate / 1e9:8.2f} GFLOP/s, "
+            f"{rate / most:.0%} of what is attainable"
+        )
 
 
 def plain(points):
@@ -94,10 +102,13 @@ def main(file=None):
     show(curves, took)
     show_roofline(*roofline.measured())
     if file:
-        told = {"where": provenance(["cpu"]), "virtual": host.virtual(),
-                "caches": [[cache.level, cache.nbytes] for cache in host.caches()],
-                "curves": {name: plain(points) for name, points in curves.items()},
-                "chains": {count: plain(points) for count, points in chained().items()}}  # fmt: skip
+        told = {
+            "where": provenance(["cpu"]),
+            "virtual": host.virtual(),
+            "caches": [[cache.level, cache.nbytes] for cache in host.caches()],
+            "curves": {name: plain(points) for name, points in curves.items()},
+            "chains": {count: plain(points) for count, points in chained().items()},
+        }
         Path(file).write_text(json.dumps(told) + "\n", encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from d2lmini import sim
+import simgpu
 from d2lmini.models.alexnet import alexnet
 from d2lmini.models.resnet import Residual, conv_and_norm, resnet50
 
@@ -82,8 +82,14 @@ class _Squeeze(nn.Module):
 
     def __init__(self, channels, few, act):
         super().__init__()
-        self.body = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, few), act(),
-                                  nn.Linear(few, channels), nn.Sigmoid())  # fmt: skip
+        self.body = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(channels, few),
+            act(),
+            nn.Linear(few, channels),
+            nn.Sigmoid(),
+        )
 
     def forward(self, x):
         return x * self.body(x)[:, :, None, None]
@@ -98,8 +104,13 @@ def resnext101(squeeze=False):
     for width, depth in ((128, 3), (256, 4), (512, 23), (1024, 3)):
         for index in range(depth):
             stride = 2 if width > 128 and not index else 1
-            body = [*conv_and_norm(inputs, width, 1), nn.ReLU(), *_grouped(width, 3, stride, 32), nn.ReLU(),
-                    *conv_and_norm(width, 2 * width, 1)]  # fmt: skip
+            body = [
+                *conv_and_norm(inputs, width, 1),
+                nn.ReLU(),
+                *_grouped(width, 3, stride, 32),
+                nn.ReLU(),
+                *conv_and_norm(width, 2 * width, 1),
+            ]
             body += [_Squeeze(2 * width, width // 8, nn.ReLU)] if squeeze else []
             layers.append(Residual(nn.Sequential(*body), inputs, 2 * width, stride))
             inputs = 2 * width
@@ -113,8 +124,13 @@ class _Inverted(nn.Module):
         super().__init__()
         wide, self.adds = inputs * grow, stride == 1 and inputs == outputs
         first = [*conv_and_norm(inputs, wide, 1), nn.SiLU()] if grow > 1 else []
-        self.body = nn.Sequential(*first, *_grouped(wide, size, stride, wide), nn.SiLU(),
-                                  _Squeeze(wide, inputs // 4, nn.SiLU), *conv_and_norm(wide, outputs, 1))  # fmt: skip
+        self.body = nn.Sequential(
+            *first,
+            *_grouped(wide, size, stride, wide),
+            nn.SiLU(),
+            _Squeeze(wide, inputs // 4, nn.SiLU),
+            *conv_and_norm(wide, outputs, 1),
+        )
 
     def forward(self, x):
         return x + self.body(x) if self.adds else self.body(x)
@@ -122,20 +138,35 @@ class _Inverted(nn.Module):
 
 def efficientnet(width=1.0, depth=1.0):
     """Return EfficientNet-B0 (Tan and Le, ICML 2019): 5,288,548 parameters; with 1.4 and 1.8 B4, 19,341,616."""
+
     def scaled(channels):  # to the nearest eight, but not by more than a tenth less
         eights = max(8, int(channels * width + 4) // 8 * 8)
         return eights + 8 if eights < 0.9 * channels * width else eights
 
     inputs = scaled(32)
     layers = [*conv_and_norm(3, inputs, 3, 2), nn.SiLU()]
-    for grow, channels, blocks, stride, size in ((1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3),
-                                                 (6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3)):  # fmt: skip
+    for grow, channels, blocks, stride, size in (
+        (1, 16, 1, 1, 3),
+        (6, 24, 2, 2, 3),
+        (6, 40, 2, 2, 5),
+        (6, 80, 3, 2, 3),
+        (6, 112, 3, 1, 5),
+        (6, 192, 4, 2, 5),
+        (6, 320, 1, 1, 3),
+    ):
         for index in range(math.ceil(blocks * depth)):
             layers.append(_Inverted(inputs, scaled(channels), grow, size, 1 if index else stride))
             inputs = scaled(channels)
     last = scaled(1280)
-    return nn.Sequential(*layers, *conv_and_norm(inputs, last, 1), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                         nn.Dropout(0.2), nn.Linear(last, 1000))  # fmt: skip
+    return nn.Sequential(
+        *layers,
+        *conv_and_norm(inputs, last, 1),
+        nn.SiLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+        nn.Linear(last, 1000),
+    )
 
 
 class SSD300(nn.Module):
@@ -148,15 +179,27 @@ class SSD300(nn.Module):
     def __init__(self):
         super().__init__()
         body = list(resnet50(late_stride=True))
-        self.body = nn.Sequential(*body[:4 + 3 + 4 + 6])
+        self.body = nn.Sequential(*body[: 4 + 3 + 4 + 6])
         first = self.body[4 + 3 + 4]
         first.body[3].stride = first.shortcut[0].stride = (1, 1)
-        sizes = [(1024, 256, 512, 2, 1), (512, 256, 512, 2, 1), (512, 128, 256, 2, 1), (256, 128, 256, 1, 0),
-                 (256, 128, 256, 1, 0)]  # fmt: skip
-        self.more = nn.ModuleList(nn.Sequential(
-            nn.Conv2d(a, b, 1, bias=False), nn.BatchNorm2d(b), nn.ReLU(),
-            nn.Conv2d(b, c, 3, stride, padding, bias=False), nn.BatchNorm2d(c), nn.ReLU(),
-        ) for a, b, c, stride, padding in sizes)  # fmt: skip
+        sizes = [
+            (1024, 256, 512, 2, 1),
+            (512, 256, 512, 2, 1),
+            (512, 128, 256, 2, 1),
+            (256, 128, 256, 1, 0),
+            (256, 128, 256, 1, 0),
+        ]
+        self.more = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(a, b, 1, bias=False),
+                nn.BatchNorm2d(b),
+                nn.ReLU(),
+                nn.Conv2d(b, c, 3, stride, padding, bias=False),
+                nn.BatchNorm2d(c),
+                nn.ReLU(),
+            )
+            for a, b, c, stride, padding in sizes
+        )
         boxes = zip([1024, *(size[2] for size in sizes)], (4, 6, 6, 6, 4, 4))
         self.heads = nn.ModuleList(nn.Conv2d(c, n * (4 + 81), 3, padding=1) for c, n in boxes)
 
@@ -178,7 +221,7 @@ class _Recurrence(torch.autograd.Function):
     def forward(ctx, gates, weight):
         h = c = gates.new_zeros(gates.shape[1], weight.shape[1])
         kept, outs = [], []
-        with sim.clock().one_launch():
+        with simgpu.clock().one_launch():
             for step in gates:
                 before = c
                 h, c, workspace = torch.ops.aten._thnn_fused_lstm_cell(step, h @ weight.t(), c)
@@ -192,11 +235,12 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         (out, weight), grads, grad_h, grad_c = ctx.saved_tensors, [], None, None
-        with sim.clock().one_launch():
+        with simgpu.clock().one_launch():
             for step, (before, c, workspace) in zip(reversed(grad), reversed(ctx.kept)):
                 total = step if grad_h is None else step + grad_h
                 of_gates, grad_c, _ = torch.ops.aten._thnn_fused_lstm_cell_backward_impl(
-                    total, grad_c, before, c, workspace, True)  # fmt: skip
+                    total, grad_c, before, c, workspace, True
+                )
                 grad_h = of_gates @ weight
                 grads.append(of_gates)
             gates = torch.stack(grads)
@@ -279,7 +323,7 @@ class _Relative(nn.Module):
     def forward(self, x, distances, mask, biases):
         both = torch.cat([x.detach(), x])  # the last segment's numbers are as many, and have no gradient
         q, k, v = (part.unflatten(-1, (self.heads, 64)) for part in self.qkv(both).chunk(3, -1))
-        q, r = q[-len(x):], self.distances(distances).unflatten(-1, (self.heads, 64))
+        q, r = q[-len(x) :], self.distances(distances).unflatten(-1, (self.heads, 64))
         by_word = torch.einsum("ibhd,jbhd->bhij", q + biases[0].to(q.dtype), k)
         by_place = torch.einsum("ibhd,jhd->bhij", q + biases[1].to(q.dtype), r)
         wide = torch.cat([by_place.new_zeros(*by_place.shape[:-1], 1), by_place], -1)  # row i moves by i places

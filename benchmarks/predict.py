@@ -23,14 +23,26 @@ import runs
 from outputs import writable
 from stacks import named_card
 
-from d2lmini.hardware import GPUS, HOST_COSTS, collective_costs
-from d2lmini.hardware.catalog import find
-from d2lmini.hardware.costs import operation_seconds
-from d2lmini.hardware.products import Product
+from simgpu.hardware import GPUS, HOST_COSTS, collective_costs
+from simgpu.hardware.catalog import find
+from simgpu.hardware.costs import operation_seconds
+from simgpu.hardware.products import Product
 
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-NCCL_TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double",
-              "f8e4m3", "f8e5m2")  # fmt: skip
+NCCL_TYPES = (
+    "int8",
+    "uint8",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "half",
+    "bfloat16",
+    "float",
+    "double",
+    "f8e4m3",
+    "f8e5m2",
+)
 DTYPES = {"float16": "half", "fp16": "half", "bf16": "bfloat16", "float32": "float", "fp32": "float", "": "float"}
 METRICS = "images_per_s, sequences_per_s, tokens_per_s, tokens_per_s_per_gpu, ms_per_step, busbw_GB_s, TFLOPS_achieved"
 COLUMNS = ("published", "simulated", "error", "band", "stack", "reason", "assumed")
@@ -82,8 +94,12 @@ def product(row):
     m, n, k = (_whole(row[name]) for name in "mnk")
     gpu, assumed = named_card(row["gpu"])
     assumed = assumed if GPUS[gpu].bf16 else f"float16, for the {gpu} has no bfloat16"
-    return {"simulated": _product_seconds(gpu, m, n, k) * 1e3, "stack": "cuBLAS", "assumed": assumed,
-            "band": f"product {row['gpu']} {_size(m)}"}  # fmt: skip
+    return {
+        "simulated": _product_seconds(gpu, m, n, k) * 1e3,
+        "stack": "cuBLAS",
+        "assumed": assumed,
+        "band": f"product {row['gpu']} {_size(m)}",
+    }
 
 
 def _product_seconds(gpu, m, n, k):
@@ -142,8 +158,11 @@ def run(row):
     rate = runs.simulate(wanted)
     kind = "training" if wanted.training else "inference"
     gpus = "1 GPU" if wanted.count == 1 else f"{wanted.count} GPUs"
-    found = {"stack": wanted.stack.name, "band": f"{kind} {wanted.precision} {gpus}",
-             "assumed": "; ".join(wanted.assumed) or None}  # fmt: skip
+    found = {
+        "stack": wanted.stack.name,
+        "band": f"{kind} {wanted.precision} {gpus}",
+        "assumed": "; ".join(wanted.assumed) or None,
+    }
     if row["metric"].startswith("ms_per"):
         return found | {"simulated": runs.examples(wanted) / rate * 1e3}
     return found | {"simulated": rate / (wanted.count if "per_gpu" in row["metric"] else 1)}
@@ -200,8 +219,11 @@ def show(rows, results):
         print(f"{band:45} {len(errors):5} {len(errors) - len(known):6} {middle}")
     for cost in HOST_COSTS.values() if "network" in rows[0] else ():
         told = [f"{1e6 * s:.0f}" for s in (cost.forward_s, cost.low_s, cost.high_s, cost.backward_s)]
-        print("host, {}: {} µs for an operation that Python calls, elsewhere {} to {}; {} in backward".format(
-            cost.name, *told))  # fmt: skip
+        print(
+            "host, {}: {} µs for an operation that Python calls, elsewhere {} to {}; {} in backward".format(
+                cost.name, *told
+            )
+        )
     for name, pairs in ratios(rows, results).items():
         if pairs:
             off = [abs(simulated / published - 1) for _, published, simulated in pairs]

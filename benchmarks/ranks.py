@@ -25,7 +25,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from d2lmini import sim
+import simgpu
 
 WIDTH, TOKENS, LAYERS = 32, 16, 2
 
@@ -78,8 +78,8 @@ def train(rank, kind, steps, device="sim"):
 
 def simulated(kind, ranks, steps):
     """Return the median seconds of a step of all ranks."""
-    sim.enable(ranks, gpu="A100-SXM4-80GB", link="NVLink3")
-    longest = [max(step) for step in zip(*sim.spawn(train, (kind, steps)))]
+    simgpu.enable(ranks, gpu="A100-SXM4-80GB", link="NVLink3")
+    longest = [max(step) for step in zip(*simgpu.spawn(train, (kind, steps)))]
     return statistics.median(longest)
 
 

@@ -22,8 +22,10 @@ def show(records):
         print("no results of a real card are recorded yet")
     for record in records:
         told = record["origin"]
-        print(f"{told['cards']} × {told['card']}, {told['clock']} on {told['date']}: torch {told['torch']}, "
-              f"CUDA {told['cuda']}, driver {told['driver']}, host {told['host_cpu']}")  # fmt: skip
+        print(
+            f"{told['cards']} × {told['card']}, {told['clock']} on {told['date']}: torch {told['torch']}, "
+            f"CUDA {told['cuda']}, driver {told['driver']}, host {told['host_cpu']}"
+        )
         for figure, alt in figures(record):
             plots.show(figure, alt)
 
@@ -58,8 +60,14 @@ def _bars(title, what, rows, mark=None):
     with rc_context(STYLE):
         for place, (_, found) in enumerate(rows):
             ax.barh(place, found["value"], height=0.6, color="C0", xerr=_around(found), ecolor="0.2")
-            ax.annotate(f"{found['value']:.3g}", (upper[place], place), xytext=(4, 0), textcoords="offset points",
-                        va="center", fontsize=9)  # fmt: skip
+            ax.annotate(
+                f"{found['value']:.3g}",
+                (upper[place], place),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=9,
+            )
         ax.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=9)
         ax.set_xlim(0, 1.15 * max([*upper, mark or 0]))
         ax.invert_yaxis()
@@ -78,8 +86,15 @@ def _copies(title, routes):
             sizes = np.array([point["size"]["value"] for point in row["points"]])
             alpha, beta = row["alpha"]["value"], row["beta"]["value"]
             errors = np.hstack([_around(point["seconds"]) for point in row["points"]])
-            ax.errorbar(sizes, [point["seconds"]["value"] for point in row["points"]], errors, fmt=mark,
-                        color=f"C{number % 10}", markersize=4, elinewidth=1)  # fmt: skip
+            ax.errorbar(
+                sizes,
+                [point["seconds"]["value"] for point in row["points"]],
+                errors,
+                fmt=mark,
+                color=f"C{number % 10}",
+                markersize=4,
+                elinewidth=1,
+            )
             label = f"{row['name']}: {human(alpha)} + bytes ÷ {beta / 1e9:.3g} GB/s"
             ax.plot(sizes, alpha + sizes / beta, line, color=f"C{number % 10}", linewidth=1, label=label)
             told.append(label)

@@ -14,15 +14,30 @@ EPOCH = {"name": str, "seconds": "s"}
 POINT = {"size": "bytes", "seconds": "s"}
 FORM = {  # of a record: a type, or the unit of a quantity; a list's entries are all alike; what is not here is free
     "schema": 1,
-    "origin": {"device": str, "card": str, "cards": int, "driver": str, "torch": str, "cuda": str, "date": str,
-               "host_cpu": str, "clock": str, "provenance": str},
+    "origin": {
+        "device": str,
+        "card": str,
+        "cards": int,
+        "driver": str,
+        "torch": str,
+        "cuda": str,
+        "date": str,
+        "host_cpu": str,
+        "clock": str,
+        "provenance": str,
+    },
     "training": {"network": str, "data": str, "images": int, "batch_size": int, "epochs": [EPOCH]},
     "copies": {"routes": [{"name": str, "alpha": "s", "beta": "bytes/s", "points": [POINT]}]},
     "simulated": {"note": str, "rows": [{"name": str, "simulated": "s", "measured": "s", "ratio": "1"}]},
     "scaling": {"note": str, "rows": [{"devices": int, "seconds": "s"}]},
-}  # fmt: skip
-FOREIGN = {"epoch.json", "hidden_units.json", "memory.json", "predict.json",  # lie there too, from other benchmarks
-           "sharded.json"}  # fmt: skip
+}
+FOREIGN = {
+    "epoch.json",
+    "hidden_units.json",
+    "memory.json",
+    "predict.json",  # lie there too, from other benchmarks
+    "sharded.json",
+}
 
 
 def load(folder):

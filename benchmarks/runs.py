@@ -16,10 +16,10 @@ from networks import GNMT, SSD300, TransformerXL, efficientnet, resnext101, vgg1
 from stacks import PRECISIONS, STACKS, Stack, card
 from torch.nn.functional import cross_entropy
 
-from d2lmini import sim
-from d2lmini.hardware import GPUS, MACHINES, build, cluster, collective_costs
-from d2lmini.hardware.catalog import host_link, nvlink
+import simgpu
 from d2lmini.models import GPT2, WIDTHS_2014, Llama, alexnet, resnet50
+from simgpu.hardware import GPUS, MACHINES, build, cluster, collective_costs
+from simgpu.hardware.catalog import host_link, nvlink
 
 __all__ = ["STACKS", "Run", "card", "one_gpu", "read", "simulate"]
 
@@ -202,8 +202,10 @@ TASKS = {
     "GPT-2 large": _gpt2(width=1280, layers=36, heads=20),
     "GPT-2 XL": _gpt2(width=1600, layers=48, heads=25),
 }
-TASKS |= {f"GPT-2 {size}": TASKS[f"GPT-2 {name}"] for size, name in (
-    ("350M", "medium"), ("355M", "medium"), ("774M", "large"), ("1558M", "XL"), ("1.5B", "XL"))}  # fmt: skip
+TASKS |= {
+    f"GPT-2 {size}": TASKS[f"GPT-2 {name}"]
+    for size, name in (("350M", "medium"), ("355M", "medium"), ("774M", "large"), ("1558M", "XL"), ("1.5B", "XL"))
+}
 
 
 # -- one step --------------------------------------------------------------------------------------------------------
@@ -239,7 +241,7 @@ class Step:
 def one_gpu(run):
     """Return the `Step` of one GPU of a run, its memory taken to suffice."""
     with precision(run.precision) as cast:
-        sim.enable(machine=build(1, run.gpu), memory=10**13, shapes_only=True, way=run.stack.way)
+        simgpu.enable(machine=build(1, run.gpu), memory=10**13, shapes_only=True, way=run.stack.way)
         with torch.device("sim:0"):
             model, x, loss, examples = TASKS[run.network](run)
             if not run.training:
@@ -254,7 +256,7 @@ def _inference_seconds(model, x, cast):
     model.eval()
     with torch.no_grad():
         for _ in range(2):
-            with sim.trace() as trace:
+            with simgpu.trace() as trace:
                 with cast():
                     model(x)
                 torch.sim.synchronize()
@@ -271,12 +273,12 @@ def _training_seconds(model, x, loss, cast, one_by_one, lists):
     else:
         optimizer = torch.optim.AdamW(model.parameters(), 0.1, fused=not one_by_one, foreach=False)
     for _ in range(2):
-        with sim.trace() as micro:
+        with simgpu.trace() as micro:
             with cast():
                 value = loss(model(x))
             value.backward()
             torch.sim.synchronize()
-        with sim.trace() as update:
+        with simgpu.trace() as update:
             optimizer.step()
             torch.sim.synchronize()
         optimizer.zero_grad()
@@ -300,8 +302,11 @@ def machine(gpu, count, peer=True, nodes=None, most=16):
         return cluster(MACHINES[nodes], -(-count // 8))
     if count <= most:
         return build(count, gpu) if peer else build(count, gpu, host_link(GPUS[gpu]))
-    alike = [node for node in MACHINES.values() if node.gpu.generation == GPUS[gpu].generation
-             and node.count == 8 and "EFA" not in node.network.name]  # fmt: skip
+    alike = [
+        node
+        for node in MACHINES.values()
+        if node.gpu.generation == GPUS[gpu].generation and node.count == 8 and "EFA" not in node.network.name
+    ]
     own = [node for node in alike if node.gpu.name == gpu]
     if not alike or not nvlink(GPUS[gpu]):
         known = ", ".join(node.gpu.name for node in MACHINES.values() if node.adapters)

@@ -29,14 +29,17 @@ from torch.distributed.tensor.parallel import (
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from d2lmini import sim
-from d2lmini.hardware import MACHINES, build, cluster
+import simgpu
 from d2lmini.models import Llama
+from simgpu.hardware import MACHINES, build, cluster
 
 GIB = 2**30
 H100 = build(8, "H100-SXM5-80GB")
-META = replace(H100, gpu=replace(H100.gpu, memory_bytes=96 * GIB, memory_bytes_per_s=2.4e12),
-               name="8 × H100-96GB, HBM2e of 2.4 TB/s")  # fmt: skip
+META = replace(
+    H100,
+    gpu=replace(H100.gpu, memory_bytes=96 * GIB, memory_bytes_per_s=2.4e12),
+    name="8 × H100-96GB, HBM2e of 2.4 TB/s",
+)
 ONE_B = partial(Llama, width=2048, layers=16, heads=32, key_heads=8, hidden=8192)
 THREE_B = partial(Llama, width=3072, layers=28, heads=24, key_heads=8, hidden=8192)
 
@@ -60,8 +63,10 @@ class Row:
 
 TITAN = "pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md"
 PLAYBOOK = "nanotron/ultrascale-playbook, assets/data/benchmarks"
-_META = ("2 × 8,192 tokens on a GPU, every second product computed again in backward, cards of 96 GiB and 2.4 TB/s; "
-         "their limit of 500 W is not modelled")  # fmt: skip
+_META = (
+    "2 × 8,192 tokens on a GPU, every second product computed again in backward, cards of 96 GiB and 2.4 TB/s; "
+    "their limit of 500 W is not modelled"
+)
 _SHAPE = "Llama 3.2's shape, sequences of 4,096 tokens"
 _DDP = f"{_SHAPE}, no accumulation, nothing computed again"
 _P5 = cluster(MACHINES["p5.48xlarge"], 8)
@@ -69,21 +74,54 @@ PEAK = round(36.66e9 / GIB, 2)  # of the 1B model, on any number of GPUs
 ROWS = [
     Row("Llama-3.1-8B, 8 H100", "FSDP2", 5762, 82.4, TITAN, _META, META, Llama, 2, 8192),
     Row("Llama-3.1-8B, 8 H100, compiled", "FSDP2", 6667, 77.0, TITAN, _META, META, Llama, 2, 8192, "compiled"),
-    *(Row(f"1B, {8 * nodes} H100, {count} sequence{'s' * (count > 1)}", "DDP", rate, PEAK,
-          f"{PLAYBOOK}/dp_scaling.html", _DDP + "; nodes are p5.48xlarge" * (nodes > 1), machine, ONE_B, count, 4096)
-      for nodes, rate, machine in ((1, 40149.94, H100), (8, 31112.23, _P5)) for count in (1, 3)),
-    Row("3B, 2 H100", "TP", 13923.18, None, f"{PLAYBOOK}/tp_scaling.html", f"{_SHAPE}, 3 of them",
-        build(2, "H100-SXM5-80GB"), THREE_B, 3, 4096),
-    Row("3B, 8 H100", "TP", 10903.32, None, f"{PLAYBOOK}/tp_scaling.html", f"{_SHAPE}, 12 of them",
-        H100, THREE_B, 12, 4096),
-]  # fmt: skip
+    *(
+        Row(
+            f"1B, {8 * nodes} H100, {count} sequence{'s' * (count > 1)}",
+            "DDP",
+            rate,
+            PEAK,
+            f"{PLAYBOOK}/dp_scaling.html",
+            _DDP + "; nodes are p5.48xlarge" * (nodes > 1),
+            machine,
+            ONE_B,
+            count,
+            4096,
+        )
+        for nodes, rate, machine in ((1, 40149.94, H100), (8, 31112.23, _P5))
+        for count in (1, 3)
+    ),
+    Row(
+        "3B, 2 H100",
+        "TP",
+        13923.18,
+        None,
+        f"{PLAYBOOK}/tp_scaling.html",
+        f"{_SHAPE}, 3 of them",
+        build(2, "H100-SXM5-80GB"),
+        THREE_B,
+        3,
+        4096,
+    ),
+    Row(
+        "3B, 8 H100",
+        "TP",
+        10903.32,
+        None,
+        f"{PLAYBOOK}/tp_scaling.html",
+        f"{_SHAPE}, 12 of them",
+        H100,
+        THREE_B,
+        12,
+        4096,
+    ),
+]
 
 
 def simulate(row):
     """Return tokens a second on each GPU, and the peak of a GPU's memory in GiB."""
     gc.collect()  # the model of the row before, which else is still counted on the GPUs of the same names
-    sim.enable(machine=row.machine, shapes_only=True, memory=2**40, way=row.way)
-    seconds, peak = sim.spawn(_train, (row,))[0]
+    simgpu.enable(machine=row.machine, shapes_only=True, memory=2**40, way=row.way)
+    seconds, peak = simgpu.spawn(_train, (row,))[0]
     shared = row.machine.count if row.kind == "TP" else 1  # all GPUs of a tensor-parallel group see the same tokens
     return row.sequences * row.length / seconds / shared, peak / GIB
 
@@ -154,16 +192,22 @@ def _selectively(forward, *inputs):
 def _tensor_parallel(model):
     ranks = dist.get_world_size()
     plan = {name: ColwiseParallel() for name in ("q", "k", "v", "gate", "up")} | {
-        name: RowwiseParallel() for name in ("out", "down")}  # fmt: skip
+        name: RowwiseParallel() for name in ("out", "down")
+    }
     whole = {"output_layouts": Replicate(), "desired_output_layouts": Replicate(), "use_local_output": False}
     plan |= {f"norms.{i}": PrepareModuleOutput(**whole) for i in (0, 1)}  # else each product sums its input's gradient
     mesh = init_device_mesh("sim", (ranks,))
     for layer in model.layers:
         parallelize_module(layer, mesh, plan)
         layer.heads, layer.key_heads = layer.heads // ranks, layer.key_heads // ranks
-    return parallelize_module(model, mesh, {
-        "words": RowwiseParallel(input_layouts=Replicate()),
-        "scores": ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)})  # fmt: skip
+    return parallelize_module(
+        model,
+        mesh,
+        {
+            "words": RowwiseParallel(input_layouts=Replicate()),
+            "scores": ColwiseParallel(output_layouts=Shard(-1), use_local_output=False),
+        },
+    )
 
 
 def main():
@@ -177,11 +221,23 @@ def main():
         if options.names and not any(word in f"{row.name} {row.kind}" for word in options.names):
             continue
         rate, peak = simulate(row)
-        found.append({"name": row.name, "kind": row.kind, "published": row.tokens_per_s, "simulated": round(rate, 1),
-                      "published_gib": row.peak_gib, "simulated_gib": round(peak, 2), "source": row.source,
-                      "assumed": row.assumed})  # fmt: skip
-        print(f"{row.kind:6}{row.name:34}{row.tokens_per_s:10.0f}{rate:10.0f}{rate / row.tokens_per_s - 1:+8.1%}"
-              f"{row.peak_gib or 0:8.1f}{peak:8.1f} GiB  {row.assumed}", flush=True)  # fmt: skip
+        found.append(
+            {
+                "name": row.name,
+                "kind": row.kind,
+                "published": row.tokens_per_s,
+                "simulated": round(rate, 1),
+                "published_gib": row.peak_gib,
+                "simulated_gib": round(peak, 2),
+                "source": row.source,
+                "assumed": row.assumed,
+            }
+        )
+        print(
+            f"{row.kind:6}{row.name:34}{row.tokens_per_s:10.0f}{rate:10.0f}{rate / row.tokens_per_s - 1:+8.1%}"
+            f"{row.peak_gib or 0:8.1f}{peak:8.1f} GiB  {row.assumed}",
+            flush=True,
+        )
     if options.json:
         with options.json.open("w", encoding="utf-8") as file:
             json.dump(found, file, indent=1)

@@ -23,7 +23,7 @@ import torch
 from outputs import writable
 from torch import nn
 
-from d2lmini import sim
+import simgpu
 from d2lmini.models import GPT2
 from d2lmini.models.lenet import LeNet
 from d2lmini.timing import provenance
@@ -62,11 +62,16 @@ def operations(ones):
     """Return small operations by name, where the overhead is all there is; ones: makes a tensor of 4×4 ones."""
     a, b, w = ones(), ones(), ones().requires_grad_()
     return {
-        "a + b": lambda: a + b, "a.add_(b)": lambda: a.add_(b), "a @ b": lambda: a @ b,
-        "a.view(16)": lambda: a.view(16), "a.sum()": lambda: a.sum(),
-        "relu(a)": lambda: torch.relu(a), "cat([a, b])": lambda: torch.cat([a, b]),
-        "w * b, for backward": lambda: w * b, "relu(w), for backward": lambda: torch.relu(w),
-    }  # fmt: skip
+        "a + b": lambda: a + b,
+        "a.add_(b)": lambda: a.add_(b),
+        "a @ b": lambda: a @ b,
+        "a.view(16)": lambda: a.view(16),
+        "a.sum()": lambda: a.sum(),
+        "relu(a)": lambda: torch.relu(a),
+        "cat([a, b])": lambda: torch.cat([a, b]),
+        "w * b, for backward": lambda: w * b,
+        "relu(w), for backward": lambda: torch.relu(w),
+    }
 
 
 def added(repeats=240, calls=50):
@@ -76,15 +81,21 @@ def added(repeats=240, calls=50):
     shorter than the slice of time that a busy machine gives a process, so that some turns pass undisturbed.
     """
     cpu, wrapped, alike = torch.ones(4, 4), wrapper(), wrapper(torch.device("sim:0"))
-    makes = {"host": cpu.clone, "ours": lambda: cpu.to("sim:0"), "wrapper": lambda: wrapped(cpu.clone()),
-             "wrapper on sim:0": lambda: alike(cpu.clone())}  # fmt: skip
+    makes = {
+        "host": cpu.clone,
+        "ours": lambda: cpu.to("sim:0"),
+        "wrapper": lambda: wrapped(cpu.clone()),
+        "wrapper on sim:0": lambda: alike(cpu.clone()),
+    }
     sides = [operations(make) for make in makes.values()]
     fastest = {name: [float("inf")] * len(sides) for name in sides[0]}
     for _ in range(repeats):
         for name, best in fastest.items():
             best[:] = [min(before, _seconds(side[name], calls)) for before, side in zip(best, sides)]
-    return {name: {who: (seconds - host) / calls * 1e6 for who, seconds in zip(list(makes)[1:], others)}
-            for name, (host, *others) in fastest.items()}  # fmt: skip
+    return {
+        name: {who: (seconds - host) / calls * 1e6 for who, seconds in zip(list(makes)[1:], others)}
+        for name, (host, *others) in fastest.items()
+    }
 
 
 def _seconds(function, calls):
@@ -155,7 +166,7 @@ def main(file=None):
     """Measure, print the table, and write the figures to `file`."""
     figures = {"where": provenance(), "added_us": {}}
     for setting, options in SETTINGS.items():
-        sim.enable(1, **options)
+        simgpu.enable(1, **options)
         figures["added_us"][setting] = added()
     figures["step_ratios"] = {name: step_ratio(*step) for name, step in steps().items()}
     figures["growth_bytes"] = growth()

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from d2lmini.hardware import GPUS
-from d2lmini.hardware.catalog import find
+from simgpu.hardware import GPUS
+from simgpu.hardware.catalog import find
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,11 @@ class Stack:
 
 
 # Lambda runs NVIDIA's programs, but without --memory-format nhwc. Its settings have a file for each size of memory.
-_LAMBDA = ("lambdal/deeplearning-benchmark, pytorch/scripts: batches and layout in config_v2/config_pytorch_*GB.sh; "
-           "benchmark_pytorch.sh sets NCCL_P2P_DISABLE=1, so that GPUs do not reach each other's memory; that "
-           "gradients are not hidden: the rows")
+_LAMBDA = (
+    "lambdal/deeplearning-benchmark, pytorch/scripts: batches and layout in config_v2/config_pytorch_*GB.sh; "
+    "benchmark_pytorch.sh sets NCCL_P2P_DISABLE=1, so that GPUs do not reach each other's memory; that "
+    "gradients are not hidden: the rows"
+)
 _GIB = (80, 96, 140, 192)
 _LAMBDA_BATCHES = {
     (network, name): dict(zip(_GIB, batches))
@@ -62,36 +64,68 @@ _LAMBDA_BATCHES = {
 }
 # Of a DGX-1 with 16 or 32 GiB a card, else of a DGX A100.
 _NVIDIA_BATCHES = {
-    ("ResNet-50", "AMP"): {0: 256}, ("ResNet-50", "TF32"): {0: 256}, ("ResNet-50", "FP32"): {0: 112},
-    ("ResNeXt-101", "AMP"): {0: 128}, ("ResNeXt-101", "TF32"): {0: 128}, ("ResNeXt-101", "FP32"): {0: 64},
-    ("SE-ResNeXt-101", "AMP"): {16: 112, 32: 112, 0: 128}, ("SE-ResNeXt-101", "TF32"): {0: 128},
+    ("ResNet-50", "AMP"): {0: 256},
+    ("ResNet-50", "TF32"): {0: 256},
+    ("ResNet-50", "FP32"): {0: 112},
+    ("ResNeXt-101", "AMP"): {0: 128},
+    ("ResNeXt-101", "TF32"): {0: 128},
+    ("ResNeXt-101", "FP32"): {0: 64},
+    ("SE-ResNeXt-101", "AMP"): {16: 112, 32: 112, 0: 128},
+    ("SE-ResNeXt-101", "TF32"): {0: 128},
     ("SE-ResNeXt-101", "FP32"): {0: 64},
-    ("EfficientNet-B0", "AMP"): {16: 128, 0: 256}, ("EfficientNet-B0", "TF32"): {0: 256},
+    ("EfficientNet-B0", "AMP"): {16: 128, 0: 256},
+    ("EfficientNet-B0", "TF32"): {0: 256},
     ("EfficientNet-B0", "FP32"): {16: 64, 0: 128},
-    ("EfficientNet-B4", "AMP"): {16: 32, 32: 64, 0: 128}, ("EfficientNet-B4", "TF32"): {0: 64},
+    ("EfficientNet-B4", "AMP"): {16: 32, 32: 64, 0: 128},
+    ("EfficientNet-B4", "TF32"): {0: 64},
     ("EfficientNet-B4", "FP32"): {16: 16, 0: 32},
 }
-_NANO = Stack("PyTorch 2.0, torch.compile", "compiled", "its README, train.py", fused_attention=True, lists=True,
-              batches={("GPT-2 124M", "bf16"): {0: 12}})
+_NANO = Stack(
+    "PyTorch 2.0, torch.compile",
+    "compiled",
+    "its README, train.py",
+    fused_attention=True,
+    lists=True,
+    batches={("GPT-2 124M", "bf16"): {0: 12}},
+)
 STACKS = {
     "DeepLearningExamples": Stack(
-        "PyTorch, NGC containers of 2020 and 2021", "eager, 2021",
+        "PyTorch, NGC containers of 2020 and 2021",
+        "eager, 2021",
         "PyTorch/Classification/ConvNets/configs.yml: batches, nhwc with AMP, made-up pictures",
-        batches=_NVIDIA_BATCHES, hosts={"A100": "eager, 2021, DGX A100"},
+        batches=_NVIDIA_BATCHES,
+        hosts={"A100": "eager, 2021, DGX A100"},
     ),
     "deeplearning-benchmark": Stack(
-        "PyTorch, NGC container, Lambda", "eager, 2021", _LAMBDA, False, hidden=0, peer=False, batches=_LAMBDA_BATCHES,
+        "PyTorch, NGC container, Lambda",
+        "eager, 2021",
+        _LAMBDA,
+        False,
+        hidden=0,
+        peer=False,
+        batches=_LAMBDA_BATCHES,
     ),
     "llm.c": Stack("llm.c: C and CUDA", "compiled", "its README; its kernels are fused by hand", fused_attention=True),
-    "torch 2.0 nightly": replace(_NANO, words=50257, source="nanoGPT before 3 February 2023, when its author made the "
-                                 "words 50,304 (x.com/karpathy/status/1621578354024677377)"),
+    "torch 2.0 nightly": replace(
+        _NANO,
+        words=50257,
+        source="nanoGPT before 3 February 2023, when its author made the "
+        "words 50,304 (x.com/karpathy/status/1621578354024677377)",
+    ),
     "nanoGPT": _NANO,
-    "nanotron": Stack("PyTorch, nanotron", "eager", "its network: aws-ofi-nccl; one sequence a GPU, no accumulation: "
-                      "assumed", fused_attention=True, nodes="p5.48xlarge", lists=True,
-                      batches={("Llama-like 1B", "bf16"): {0: 1}}),
-    "torchtitan": Stack("PyTorch 2.6, FSDP2", "eager", "benchmarks/llama3_h100_202412_torchtitan.md",
-                        fused_attention=True, lists=True),
-}  # fmt: skip
+    "nanotron": Stack(
+        "PyTorch, nanotron",
+        "eager",
+        "its network: aws-ofi-nccl; one sequence a GPU, no accumulation: assumed",
+        fused_attention=True,
+        nodes="p5.48xlarge",
+        lists=True,
+        batches={("Llama-like 1B", "bf16"): {0: 1}},
+    ),
+    "torchtitan": Stack(
+        "PyTorch 2.6, FSDP2", "eager", "benchmarks/llama3_h100_202412_torchtitan.md", fused_attention=True, lists=True
+    ),
+}
 _OTHERS = re.compile(r"tensorflow|mxnet|paddle|jax", re.IGNORECASE)  # NVIDIA's collection holds their programs too
 
 
@@ -105,16 +139,25 @@ def stack(system, source):
 
 # -- cards -----------------------------------------------------------------------------------------------------------
 
-_IDLE = (r"nvidia|geforce|tesla|quadro|rtx|gtx|lambda(cloud)?|tensor core|hbm\w*|nvlink|gpus?|gen ?\d|\b\d+ ?[x×] ?|"
-         r"\b(dell|smc|1cc|[dh]gx)\b")  # fmt: skip; makers and sellers of machines
+_IDLE = (
+    r"nvidia|geforce|tesla|quadro|rtx|gtx|lambda(cloud)?|tensor core|hbm\w*|nvlink|gpus?|gen ?\d|\b\d+ ?[x×] ?|"
+    r"\b(dell|smc|1cc|[dh]gx)\b"
+)  # makers and sellers of machines
 _REFUSED = {  # cards that tables name, and why the catalog lacks them
     "mi3": "no share of an AMD card's figures was fitted, and its matrix cores have other tiles",
     "nvl": "no data sheet of the H100 NVL was at hand: other tables give three rates for its tensor cores",
     "a10g": "no data sheet of the A10G was at hand: other tables disagree on its multiprocessors",
     "tpu": "a TPU is no GPU: its arrays have other limits",
 }
-_USUAL = ("V100-SXM2-16GB", "V100-SXM2-32GB", "A100-SXM4-80GB", "A100-SXM4-40GB", "A100-PCIe-80GB", "H100-SXM5-80GB",
-          "P100-PCIe-16GB")  # fmt: skip
+_USUAL = (
+    "V100-SXM2-16GB",
+    "V100-SXM2-32GB",
+    "A100-SXM4-80GB",
+    "A100-SXM4-40GB",
+    "A100-PCIe-80GB",
+    "H100-SXM5-80GB",
+    "P100-PCIe-16GB",
+)
 
 
 def card(name):
@@ -126,8 +169,9 @@ def named_card(name):
     """Return the catalog's name of a card, and what was assumed where several have that name, or None."""
     words = _words(name)
     exact = [gpu for gpu in GPUS if _words(gpu) == words]
-    alike = exact or [gpu for gpu in GPUS.values() if words and words <= _all_words(gpu)
-                      and "ti" not in _words(gpu.name) - words]  # fmt: skip
+    alike = exact or [
+        gpu for gpu in GPUS.values() if words and words <= _all_words(gpu) and "ti" not in _words(gpu.name) - words
+    ]
     alike = exact or [gpu.name for gpu in alike]
     usual = next((gpu for gpu in _USUAL if gpu in alike), alike[0] if len(alike) == 1 else None)
     reason = next((why for start, why in _REFUSED.items() if any(word.startswith(start) for word in words)), None)
@@ -171,8 +215,14 @@ def of_its_table(row):
 # -- precision and batch ---------------------------------------------------------------------------------------------
 
 PRECISIONS = {"FP32": None, "TF32": "tf32", "AMP": torch.float16, "FP16": torch.float16, "bf16": torch.bfloat16}
-_SPELLED = {"fp8|float8|int8|fp4|e4m3|e5m2": None, "tf32": "TF32", "bf16|bfloat16": "bf16", "amp|mixed": "AMP",
-            "fp16|float16|half": "FP16", "fp32|float32|single": "FP32"}  # fmt: skip
+_SPELLED = {
+    "fp8|float8|int8|fp4|e4m3|e5m2": None,
+    "tf32": "TF32",
+    "bf16|bfloat16": "bf16",
+    "amp|mixed": "AMP",
+    "fp16|float16|half": "FP16",
+    "fp32|float32|single": "FP32",
+}
 
 
 def precision(text, gpu):
@@ -216,8 +266,10 @@ def batch(text, count, network, name, stack, gpu):
     settings = stack.batches.get((network, name), {})
     found = next((size for memory, size in settings.items() if not memory or abs(gib / memory - 1) < 0.1), None)
     if found is None:
-        raise ValueError(f"expected a batch's size in the column batch, got {text!r}, and {stack.name} sets none for "
-                         f"{network} in {name} with {gib:.0f} GiB")  # fmt: skip
+        raise ValueError(
+            f"expected a batch's size in the column batch, got {text!r}, and {stack.name} sets none for "
+            f"{network} in {name} with {gib:.0f} GiB"
+        )
     return found, _rounds(text, count, found), f"batch {found}, of its program's settings"
 
 

@@ -27,9 +27,9 @@ from networks import NETWORKS
 from outputs import writable
 from torch.utils.flop_counter import FlopCounterMode
 
-from d2lmini import sim
-from d2lmini.hardware.machines import build
+import simgpu
 from d2lmini.measuring.operations import Reporting
+from simgpu.hardware.machines import build
 
 TABLE = Path(__file__).parent.parent / "chapters" / "data" / "shi2016_table7.csv"
 CARDS = {"gtx980": "GTX 980", "k80": "K80 (one of two chips)"}
@@ -57,7 +57,7 @@ def simulate(name, card):
     everything = make(name)
     step(*everything)  # makes the gradients
     machine = build(1, card)
-    clock = sim.Clock(replace(machine, gpu=machine.gpu.at_base_clock()), "C++")
+    clock = simgpu.Clock(replace(machine, gpu=machine.gpu.at_base_clock()), "C++")
     with clock.trace() as trace:
         clock.copy(None, 0, everything[2].nbytes, pinned=False, blocking=True)
         with Reporting(lambda *call: clock.operation(0, *call)):
@@ -92,8 +92,17 @@ def rows():
     table = []
     for (name, card), (seconds, tool) in sorted(published().items(), key=_order):
         simulated = simulate(name, CARDS[card])
-        table.append({"network": name, "gpu": CARDS[card], "simulated_s": simulated, "published_s": seconds,
-                      "tool": tool, "error": simulated / seconds - 1, "flops": flops(name)})  # fmt: skip
+        table.append(
+            {
+                "network": name,
+                "gpu": CARDS[card],
+                "simulated_s": simulated,
+                "published_s": seconds,
+                "tool": tool,
+                "error": simulated / seconds - 1,
+                "flops": flops(name),
+            }
+        )
     return table
 
 
@@ -106,8 +115,10 @@ def show(table):
     """Print the rows and the median of the absolute relative errors."""
     print(f"{'network':10} {'simulated':>10} {'published':>10} {'error':>7}  best tool, GPU (base clock)")
     for row in table:
-        print(f"{row['network']:10} {row['simulated_s']:9.4f}s {row['published_s']:9.3f}s {row['error']:+7.1%}  "
-              f"{row['tool']}, {row['gpu']}")  # fmt: skip
+        print(
+            f"{row['network']:10} {row['simulated_s']:9.4f}s {row['published_s']:9.3f}s {row['error']:+7.1%}  "
+            f"{row['tool']}, {row['gpu']}"
+        )
     print(f"median relative error: {median(table):.1%} of {len(table)} rows")
 
 

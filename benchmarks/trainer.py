@@ -29,7 +29,7 @@ from epoch import minimal_batches
 from outputs import writable
 from torch import nn
 
-from d2lmini import sim
+import simgpu
 from d2lmini.data.datasets import load_data_digits
 from d2lmini.distributed import run
 from d2lmini.models.lenet import MODELS
@@ -102,19 +102,31 @@ def measure(make, train, rounds):
     """Return the two tables' figures for a network: one device, and two simulated ones."""
     size = f"{len(train.images):,} images, batches of {train.batch_size}"
     by_hand = partial(minimal_batches, train.images, train.labels, train.batch_size)
-    one = {"minimal loop": minimal_epoch(make(), by_hand),
-           "minimal loop, the trainer's batches": minimal_epoch(make(), lambda: train),
-           "trainer": trainer_epoch(make(), train, ["cpu"])}  # fmt: skip
+    one = {
+        "minimal loop": minimal_epoch(make(), by_hand),
+        "minimal loop, the trainer's batches": minimal_epoch(make(), lambda: train),
+        "trainer": trainer_epoch(make(), train, ["cpu"]),
+    }
     gpus = ["sim:0", "sim:1"]
-    two = {"1 simulated GPU": trainer_epoch(make(), train, gpus[:1]),
-           "2 simulated GPUs": trainer_epoch(make(), train, gpus),
-           "2, nothing exchanged": apart_epoch(make, train, gpus)}  # fmt: skip
+    two = {
+        "1 simulated GPU": trainer_epoch(make(), train, gpus[:1]),
+        "2 simulated GPUs": trainer_epoch(make(), train, gpus),
+        "2, nothing exchanged": apart_epoch(make, train, gpus),
+    }
     return {
-        "one_device": report(f"seconds an epoch on the CPU: {size}", compare(one, rounds, time.perf_counter),
-                             "minimal loop", {"trainer": 1.05}),
-        "two_devices": report(f"CPU seconds an epoch in one process: {size}", compare(two, rounds, time.process_time),
-                              "1 simulated GPU", {"2 simulated GPUs": 1.3}),
-    }  # fmt: skip
+        "one_device": report(
+            f"seconds an epoch on the CPU: {size}",
+            compare(one, rounds, time.perf_counter),
+            "minimal loop",
+            {"trainer": 1.05},
+        ),
+        "two_devices": report(
+            f"CPU seconds an epoch in one process: {size}",
+            compare(two, rounds, time.process_time),
+            "1 simulated GPU",
+            {"2 simulated GPUs": 1.3},
+        ),
+    }
 
 
 ALONE, WANTED = "one process", 1.6
@@ -130,8 +142,11 @@ WAYS = {  # name -> arguments of the trainer
 def in_processes(rank, model, rounds, copies, batch_size):
     """Run in each of two processes: return way -> seconds of training in each round, as this rank saw them."""
     train = load(batch_size, copies)
-    trainers = {way: Trainer(MODELS[model](), nn.CrossEntropyLoss(), SGD, ["cpu"], **extra)
-                for way, extra in WAYS.items() if way != ALONE or rank == 0}  # fmt: skip
+    trainers = {
+        way: Trainer(MODELS[model](), nn.CrossEntropyLoss(), SGD, ["cpu"], **extra)
+        for way, extra in WAYS.items()
+        if way != ALONE or rank == 0
+    }
     seconds, order = {way: [] for way in trainers}, random.Random(0)  # the same order in both processes
     for turn in range(rounds + 1):
         for way in order.sample(list(WAYS), len(WAYS)):
@@ -166,7 +181,7 @@ def load(batch_size, copies):
 def main(models, rounds, copies, batch_size, file, processes):
     """Measure, print the tables, and write the figures to `file`."""
     train = load(batch_size, copies)
-    sim.enable(2)
+    simgpu.enable(2)
     results = {"where": provenance(["cpu"])}
     print(results["where"])
     for name in models:

@@ -27,10 +27,18 @@ def predicted(route, most, pool=transfers.POOL):
     (sizes, first, origin), (_, second, _) = (_run(route, most, pool) for _ in range(2))
     line = line_fit.fit(sizes, first)
     errors = [abs(line.predict(n) / t - 1) for n, t in zip(sizes, second) if n >= LEAST]
-    return {"route": f"{route}{'' if pool else ', the same bytes'}", "origin": origin, "alpha_s": line.alpha,
-            "alpha_interval_s": line.alpha_interval, "beta_bytes_per_s": line.beta,
-            "beta_interval_bytes_per_s": line.beta_interval, "half_bytes": line.half,
-            "residual": line.median_error(LEAST), "error": statistics.median(errors), "worst": max(errors)}  # fmt: skip
+    return {
+        "route": f"{route}{'' if pool else ', the same bytes'}",
+        "origin": origin,
+        "alpha_s": line.alpha,
+        "alpha_interval_s": line.alpha_interval,
+        "beta_bytes_per_s": line.beta,
+        "beta_interval_bytes_per_s": line.beta_interval,
+        "half_bytes": line.half,
+        "residual": line.median_error(LEAST),
+        "error": statistics.median(errors),
+        "worst": max(errors),
+    }
 
 
 def _run(route, most, pool):

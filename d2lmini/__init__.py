@@ -13,7 +13,7 @@ _HOMES = {
     "data": "Batches FASHION_MNIST_LABELS load_data_digits load_data_fashion_mnist load_data_mnist",
     "models": "LeNet Residual he lenet lenet_params",
     "data_parallel": "DataParallel OverlappedAllreduce SyncBatchNorm allreduce evaluate_accuracy_gpu get_params sgd "
-                     "split_batch train_batch",
+    "split_batch train_batch",
     "trainer": "CheckpointError DivergedError History HyperParameters Trainer add_to_class",
     "figures.plots": "Animator",
     "figures.questions": "ask predict",

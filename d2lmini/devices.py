@@ -4,8 +4,8 @@ Names and signatures follow d2l where d2l has them. Nothing is looked up when th
 torch again, so a process that gains or loses a device is told the truth.
 
 The environment variable ``D2LMINI_DEVICES`` forces the choice: ``real`` uses the accelerators of the machine, ``sim``
-simulated GPUs, two unless `sim.enable` made another number, and ``cpu`` behaves as if there were neither. Without it,
-the accelerators of the machine are used, or, where it has none, the simulated GPUs that `sim.enable` made.
+simulated GPUs, two unless `simgpu.enable` made another number, and ``cpu`` behaves as if there were neither. Without
+it, the accelerators of the machine are used, or, where it has none, the simulated GPUs that `simgpu.enable` made.
 """
 
 import os
@@ -18,8 +18,8 @@ from pathlib import Path
 
 import torch
 
-from d2lmini import sim
-from d2lmini.hardware import host
+import simgpu
+from d2lmini import host
 
 CHOICES = ("real", "sim", "cpu")
 
@@ -50,7 +50,7 @@ def num_gpus():
 def try_gpu(i=0):
     """Return the i-th accelerator if there is one, else the CPU. Raises ValueError as `gpu` does.
 
-    >>> sim.enable(2)
+    >>> simgpu.enable(2)
     >>> d2l.try_gpu(1), d2l.try_gpu(2)
     (device(type='sim', index=1), device(type='cpu'))
     """
@@ -78,14 +78,14 @@ def devices(n):
     """
     _check_count(n, "the number of devices", least=1)
     if choice() is None and n > num_gpus():
-        if not sim.is_enabled():
-            sim.enable(max(n, 2))
+        if not simgpu.is_enabled():
+            simgpu.enable(max(n, 2))
         found = [torch.device("sim", i) for i in range(torch.sim.device_count())]
     else:
         found = try_all_gpus()
     if n > len(found):
         names = ", ".join(str(d) for d in found)
-        cure = f"unset D2LMINI_DEVICES={choice()}" if choice() in ("real", "cpu") else f"call d2lmini.sim.enable({n})"
+        cure = f"unset D2LMINI_DEVICES={choice()}" if choice() in ("real", "cpu") else f"call simgpu.enable({n})"
         raise RuntimeError(f"expected {n} distinct devices, found {len(found)} ({names}): {cure}")
     return found[:n]
 
@@ -138,7 +138,7 @@ def memory_info(device="cpu"):
     The CPU's are those that this process may use, where a container is allowed less than the machine has. "Free" is
     what the driver would still hand out; what PyTorch keeps for later use counts as taken.
 
-    >>> sim.enable(1, memory=2**20)
+    >>> simgpu.enable(1, memory=2**20)
     >>> devices.memory_info("sim:0")
     (1048576, 1048576)
     """
@@ -184,13 +184,15 @@ def choice():
 def _accelerator():
     """Return the type of accelerator to use, such as 'cuda', or None."""
     forced = choice()
-    if forced == "sim" and not sim.is_enabled():
-        sim.enable()
+    if forced == "sim" and not simgpu.is_enabled():
+        simgpu.enable()
     named = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else None
-    simulated = named and sim.meant(torch.device(named)).type == "sim"  # cuda too, where it stands for simulated GPUs
+    simulated = (
+        named and simgpu.meant(torch.device(named)).type == "sim"
+    )  # cuda too, where it stands for simulated GPUs
     if forced in ("real", None) and named and not simulated:
         return named
-    if forced in ("sim", None) and sim.is_enabled():
+    if forced in ("sim", None) and simgpu.is_enabled():
         return named if simulated else "sim"
     return None
 
@@ -215,7 +217,7 @@ def _links(gpus):
     """Return each way in which the devices are joined, for simulated ones the link and in a second line its rate."""
     kind, pairs = gpus[0].type, list(combinations(range(len(gpus)), 2))
     if kind == "sim":
-        machine = sim.machine()
+        machine = simgpu.machine()
         lines = ["host to each GPU: " + _rate(machine.host_link)]
         ways = Counter(_way(machine.route(i, j)) for i, j in pairs)
     else:

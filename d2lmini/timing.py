@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
-from d2lmini import sim
+import simgpu
 from d2lmini.devices import processor, synchronize, try_all_gpus
 
 # Settings that hold the CPU to fewer instructions than it has, so that results agree between machines: a time that was
@@ -30,9 +30,9 @@ class Timer:
     The interface is d2l's. `devices` are those that the timed code uses; all accelerators when none are given. When all
     of them are simulated, the seconds are simulated too.
 
-    >>> sim.enable(1)
+    >>> simgpu.enable(1)
     >>> timer = d2l.Timer()
-    >>> sim.clock().advance(0.25)  # what is timed; here the host is busy
+    >>> simgpu.clock().advance(0.25)  # what is timed; here the host is busy
     >>> timer.stop(), timer.avg()
     (0.25, 0.25)
     """
@@ -181,21 +181,21 @@ def simulated(devices=()):
 
     Raises ValueError for a mixture of simulated and real accelerators, for which no clock is right.
     """
-    kinds = {torch.device(sim.meant(device)).type for device in devices or try_all_gpus()} - {"cpu"}
+    kinds = {torch.device(simgpu.meant(device)).type for device in devices or try_all_gpus()} - {"cpu"}
     if "sim" in kinds and len(kinds) > 1:
         raise ValueError(f"expected devices of one clock, got simulated and real ones: {', '.join(sorted(kinds))}")
-    return kinds == {"sim"} and sim.has_clock()
+    return kinds == {"sim"} and simgpu.has_clock()
 
 
 def clock(devices=()):
     """Return the function that tells the seconds by which work on these devices is timed."""
-    return sim.now if simulated(devices) else time.perf_counter
+    return simgpu.now if simulated(devices) else time.perf_counter
 
 
 def provenance(devices=()):
     """Return where a number comes from: the machine modelled, or the machine, threads, software, settings and date."""
     if simulated(devices):
-        return f"simulated on {sim.machine().name}"
+        return f"simulated on {simgpu.machine().name}"
     products = [processor()]
     for device in devices or try_all_gpus():
         if torch.device(device).type != "cpu":

@@ -24,9 +24,16 @@ settings.register_profile("tests", derandomize=True, deadline=None, suppress_hea
 settings.load_profile("tests")
 
 BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--no-first-run",
-         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]  # fmt: skip
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
 
 
 def pytest_collection_modifyitems(items):
@@ -84,16 +91,16 @@ def simulated_gpus_are_left_empty():
     assert not new, f"expected no tensor left on a simulated GPU, found {len(new)}: {', '.join(new[:5])}"
     assert tensors or not counted, f"expected no bytes counted on simulated GPUs without tensors, found {counted}"
     if not tensors:
-        if "d2lmini.sim" in sys.modules:
-            sys.modules["d2lmini.sim"].disable()  # the next file does not find GPUs of a kind that it has not chosen
+        if "simgpu.control" in sys.modules:
+            sys.modules["simgpu.control"].disable()  # the next file does not find GPUs of a kind that it has not chosen
         gc.freeze()  # what this file has imported, so that nobody looks at it again
 
 
 def _left():
     """Return the tensors on simulated GPUs, and the bytes that are counted there by index."""
-    if "d2lmini.sim.device.gpus" not in sys.modules:
+    if "simgpu.device.gpus" not in sys.modules:
         return [], {}
-    from d2lmini.sim.device import gpus
-    from d2lmini.sim.device.state import state
+    from simgpu.device import gpus
+    from simgpu.device.state import state
 
     return gpus.tensors(), {gpu.index: gpu.memory.allocated for gpu in state.gpus if gpu.memory.allocated}

@@ -7,17 +7,18 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from d2lmini import devices, sim
+import simgpu
+from d2lmini import devices
 
 
 @pytest.fixture(autouse=True, scope="module")
 def known():
     """Torch knows the device type, whatever ran before; the tests put stand-ins in place of everything else."""
-    sim.enable(1)
+    simgpu.enable(1)
 
 
 class Fake:
-    """Stands in for torch.accelerator, or for d2lmini.sim and torch.sim; `waited`: the devices that were waited for."""
+    """Stands in for torch.accelerator, or for simgpu and torch.sim; `waited`: the devices that were waited for."""
 
     def __init__(self, count, kind):
         self.count, self.kind, self.waited = count, kind, []
@@ -52,7 +53,7 @@ def machine(monkeypatch):
         fake = Fake(count, kind)
         fake.sim = Fake(0, "sim")
         monkeypatch.setattr(torch, "accelerator", fake)
-        monkeypatch.setattr(devices, "sim", fake.sim)
+        monkeypatch.setattr(devices, "simgpu", fake.sim)
         monkeypatch.setattr(torch, "sim", fake.sim, raising=False)
         return fake
 
@@ -78,11 +79,14 @@ def test_simulated_devices_step_in_where_real_ones_are_too_few(machine, real, n,
     assert fake.sim.count == made
 
 
-@pytest.mark.parametrize(("real", "made", "choice", "n", "says"), [
-    (0, 2, None, 3, r"found 2 \(sim:0, sim:1\): call d2lmini.sim.enable\(3\)"),
-    (0, 2, "cpu", 2, r"found 1 \(cpu\): unset D2LMINI_DEVICES"),
-    (2, 0, "real", 3, r"found 2 \(cuda:0, cuda:1\): unset D2LMINI_DEVICES"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("real", "made", "choice", "n", "says"),
+    [
+        (0, 2, None, 3, r"found 2 \(sim:0, sim:1\): call simgpu.enable\(3\)"),
+        (0, 2, "cpu", 2, r"found 1 \(cpu\): unset D2LMINI_DEVICES"),
+        (2, 0, "real", 3, r"found 2 \(cuda:0, cuda:1\): unset D2LMINI_DEVICES"),
+    ],
+)
 def test_never_the_same_device_twice(machine, monkeypatch, real, made, choice, n, says):
     machine(real).sim.enable(made)
     if choice:
@@ -92,14 +96,21 @@ def test_never_the_same_device_twice(machine, monkeypatch, real, made, choice, n
     assert len(devices.devices(n - 1)) == n - 1
 
 
-@pytest.mark.parametrize(("real", "kind", "made", "choice", "found"), [
-    (0, "cuda", 3, None, "sim sim sim"), (1, "cuda", 3, None, "cuda"), (1, "cuda", 3, "sim", "sim sim sim"),
-    (0, "cuda", 3, "real", "cpu"), (0, "cuda", 0, None, "cpu"), (2, "cuda", 0, "real", "cuda cuda"),
-    (2, "cuda", 0, "cpu", "cpu"),
-    (4, "cuda", 0, "sim", "sim sim"),  # made when they are asked for
-    (2, "sim", 2, "real", "cpu"),  # once simulated GPUs are there, torch on a machine without a GPU names them
-    (2, "sim", 2, None, "sim sim"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("real", "kind", "made", "choice", "found"),
+    [
+        (0, "cuda", 3, None, "sim sim sim"),
+        (1, "cuda", 3, None, "cuda"),
+        (1, "cuda", 3, "sim", "sim sim sim"),
+        (0, "cuda", 3, "real", "cpu"),
+        (0, "cuda", 0, None, "cpu"),
+        (2, "cuda", 0, "real", "cuda cuda"),
+        (2, "cuda", 0, "cpu", "cpu"),
+        (4, "cuda", 0, "sim", "sim sim"),  # made when they are asked for
+        (2, "sim", 2, "real", "cpu"),  # once simulated GPUs are there, torch on a machine without a GPU names them
+        (2, "sim", 2, None, "sim sim"),
+    ],
+)
 def test_which_devices_are_meant(machine, monkeypatch, real, kind, made, choice, found):
     machine(real, kind).sim.enable(made)
     if choice:
@@ -112,10 +123,13 @@ def test_which_devices_are_meant(machine, monkeypatch, real, kind, made, choice,
         devices.num_gpus()
 
 
-@pytest.mark.parametrize(("function", "bad"), [
-    *((devices.devices, bad) for bad in (0, -1, 1.5, True, "2", None)),
-    *((function, bad) for function in (devices.gpu, devices.try_gpu) for bad in (-1, 0.0, "0", None)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "bad"),
+    [
+        *((devices.devices, bad) for bad in (0, -1, 1.5, True, "2", None)),
+        *((function, bad) for function in (devices.gpu, devices.try_gpu) for bad in (-1, 0.0, "0", None)),
+    ],
+)
 def test_numbers_are_checked(function, bad):
     with pytest.raises(ValueError, match="integer"):
         function(bad)
@@ -187,18 +201,32 @@ def test_a_device_that_tells_nothing(machine, monkeypatch):
     assert devices.describe().splitlines()[2:4] == ["mps:0  ? units, ? GiB", "  MPS"]
 
 
-@pytest.mark.parametrize(("options", "lines"), [
-    ({"gpus": 2, "gpu": "M2070", "link": "PCIe2-x16"},
-     ["host to each GPU: PCIe2-x16", "  8.00 GB/s in each direction", "GPU to GPU, 1 pair: through the host"]),
-    ({"machine": "DGX-1-V100"},
-     ["host to each GPU: PCIe3-x16", "  15.75 GB/s in each direction",
-      "GPU to GPU, 8 pairs: 1×NVLink2", "  25.00 GB/s in each direction",
-      "GPU to GPU, 8 pairs: 2×NVLink2", "  50.00 GB/s in each direction", "GPU to GPU, 12 pairs: through the host",
-      "to other machines: 4 × InfiniBand-EDR", "  12.50 GB/s in each direction"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        (
+            {"gpus": 2, "gpu": "M2070", "link": "PCIe2-x16"},
+            ["host to each GPU: PCIe2-x16", "  8.00 GB/s in each direction", "GPU to GPU, 1 pair: through the host"],
+        ),
+        (
+            {"machine": "DGX-1-V100"},
+            [
+                "host to each GPU: PCIe3-x16",
+                "  15.75 GB/s in each direction",
+                "GPU to GPU, 8 pairs: 1×NVLink2",
+                "  25.00 GB/s in each direction",
+                "GPU to GPU, 8 pairs: 2×NVLink2",
+                "  50.00 GB/s in each direction",
+                "GPU to GPU, 12 pairs: through the host",
+                "to other machines: 4 × InfiniBand-EDR",
+                "  12.50 GB/s in each direction",
+            ],
+        ),
+    ],
+)
 def test_simulated_machines_show_their_links(monkeypatch, options, lines):
     monkeypatch.setenv("D2LMINI_DEVICES", "sim")
-    sim.enable(**options)
+    simgpu.enable(**options)
     count = torch.sim.device_count()
     shown = devices.describe().splitlines()
     assert shown[2 + 2 * count : -1] == lines
@@ -210,7 +238,7 @@ def test_simulated_machines_show_their_links(monkeypatch, options, lines):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_real_cuda(monkeypatch):
     monkeypatch.delenv("D2LMINI_DEVICES", raising=False)
-    sim.enable(2, accelerator=False)  # whatever tests before this one had torch.accelerator mean
+    simgpu.enable(2, accelerator=False)  # whatever tests before this one had torch.accelerator mean
     assert devices.try_gpu() == torch.device("cuda", 0)
     assert torch.cuda.get_device_name(0) in devices.describe()
     devices.synchronize()

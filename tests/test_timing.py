@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 import torch
 
-from d2lmini import sim, timing
+import simgpu
+from d2lmini import timing
 from d2lmini.timing import Measurement, Timer, compare, human, measure, take_turns
 
 
@@ -115,13 +116,13 @@ def test_provenance_names_machine_software_and_date(monkeypatch):
 
 @pytest.fixture
 def gpus():
-    sim.enable(2, gpu="V100-SXM2-16GB", link="PCIe3-x16", shapes_only=True)
+    simgpu.enable(2, gpu="V100-SXM2-16GB", link="PCIe3-x16", shapes_only=True)
     return [torch.device("sim", i) for i in range(2)]
 
 
 def test_laps_are_simulated_seconds_the_same_every_time(gpus):
     a, timer = torch.ones(1024, 1024, device=gpus[0]), Timer(gpus)
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         a @ a
         torch.sim.synchronize()
     for _ in range(3):
@@ -136,11 +137,11 @@ def test_the_number_says_which_clock_it_is_from(gpus):
     for devices in (gpus, ["cpu", gpus[0]]):
         assert timing.simulated(devices)
         assert timing.provenance(devices) == "simulated on 2 × V100-SXM2-16GB, PCIe3-x16"
-    sim.enable(2, clock=False)
+    simgpu.enable(2, clock=False)
     for devices in (["cpu"], ["sim:0"]):
         assert not timing.simulated(devices)
         assert timing.provenance(devices).startswith("measured on ")
     with pytest.raises(RuntimeError, match="clock=False"):
-        sim.now()
+        simgpu.now()
     with pytest.raises(ValueError, match="cuda, sim"):
         timing.simulated(["sim:0", "cuda:0"])

@@ -12,10 +12,12 @@ import textwrap
 from docutils import nodes
 from docutils.parsers.rst import Directive
 
-PACKAGE = "d2lmini"
 # The root first: what it offers is described there, and not again in the rooms.
-ROOMS = ("", ".hardware", ".sim", ".measuring", ".collectives", ".data_parallel", ".distributed", ".parallel",
-         ".trainer", ".testing", ".models", ".data", ".reuse", ".figures")  # fmt: skip
+ROOMS = (
+    *("d2lmini", "d2lmini.measuring", "d2lmini.collectives", "d2lmini.data_parallel", "d2lmini.distributed"),
+    *("d2lmini.parallel", "d2lmini.trainer", "d2lmini.models", "d2lmini.data", "d2lmini.reuse", "d2lmini.figures"),
+    *("simgpu", "simgpu.testing", "simgpu.hardware"),
+)
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -88,7 +90,7 @@ class PackageApi(Directive):
     def run(self):
         """Return the sections."""
         known = {}
-        return [room(PACKAGE + name, known) for name in ROOMS]
+        return [room(place, known) for place in ROOMS]
 
 
 def setup(app):

@@ -33,9 +33,14 @@ def tagged(cell, tag):
 
 def execute(path, nb, timeout):
     """Execute a notebook in its folder, in place, in a kernel of its own; `timeout` is in seconds for each cell."""
-    client = NotebookClient(nb, timeout=timeout, kernel_name="python3", record_timing=False,
-                            resources={"metadata": {"path": str(path.parent)}},
-                            extra_arguments=["--log-level=ERROR"])  # fmt: skip
+    client = NotebookClient(
+        nb,
+        timeout=timeout,
+        kernel_name="python3",
+        record_timing=False,
+        resources={"metadata": {"path": str(path.parent)}},
+        extra_arguments=["--log-level=ERROR"],
+    )
     with client.setup_kernel(env={**os.environ, **ENVIRONMENT}):
         for index, cell in enumerate(nb.cells):
             if cell.cell_type == "code":

@@ -11,8 +11,19 @@ from docutils import nodes
 GLOSSARY = "reference/glossary"
 CHAPTERS = "chapters/"
 # What is no running text, or is a link already; exercises stand on a ground that links are hard to read on.
-APART = (nodes.Admonition, nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw,
-         nodes.reference, nodes.table, nodes.title, nodes.image, nodes.figure)  # fmt: skip
+APART = (
+    nodes.Admonition,
+    nodes.literal,
+    nodes.literal_block,
+    nodes.math,
+    nodes.math_block,
+    nodes.raw,
+    nodes.reference,
+    nodes.table,
+    nodes.title,
+    nodes.image,
+    nodes.figure,
+)
 
 
 def terms(glossary):
@@ -61,8 +72,15 @@ def linked(text, left, page):
             for synonym in [key for key, value in left.items() if value[1] == definition]:
                 del left[synonym]
             yield nodes.Text(text[end : match.start()])
-            yield nodes.reference("", "", nodes.Text(match[0]), internal=True, refuri=f"{page}#{place}",
-                                  reftitle=definition, classes=["glossary-term"])  # fmt: skip
+            yield nodes.reference(
+                "",
+                "",
+                nodes.Text(match[0]),
+                internal=True,
+                refuri=f"{page}#{place}",
+                reftitle=definition,
+                classes=["glossary-term"],
+            )
             end = match.end()
     yield nodes.Text(text[end:])
 

@@ -7,8 +7,20 @@ import nbformat
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 # What editors and clients leave in a cell's metadata: it changes from run to run and says nothing about the cell.
-CELL_NOISE = {"ExecuteTime", "collapsed", "colab", "deletable", "editable", "execution", "id", "outputId",
-              "pycharm", "scrolled", "trusted", "vscode"}  # fmt: skip
+CELL_NOISE = {
+    "ExecuteTime",
+    "collapsed",
+    "colab",
+    "deletable",
+    "editable",
+    "execution",
+    "id",
+    "outputId",
+    "pycharm",
+    "scrolled",
+    "trusted",
+    "vscode",
+}
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 

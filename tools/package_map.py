@@ -1,4 +1,4 @@
-"""A Sphinx extension: the directive `package-map` draws the package's rooms from the table of floors and docstrings."""
+"""A Sphinx extension: the directive `package-map` draws the packages' rooms from the table of floors and docstrings."""
 
 import ast
 from pathlib import Path
@@ -7,23 +7,35 @@ from api_reference import inline
 from docutils import nodes
 from docutils.parsers.rst import Directive
 
-PACKAGE = Path(__file__).resolve().parent.parent / "d2lmini"
+ROOT = Path(__file__).resolve().parent.parent
 # A room imports only from floors below its own; tests/book/test_structure.py holds them to it.
-FLOORS = [
-    {"hardware", "models", "reuse"},
-    {"sim"},
-    {"devices"},
-    {"timing", "testing"},
-    {"measuring", "collectives", "data"},
-    {"data_parallel", "distributed", "parallel"},
-    {"trainer"},
-    {"figures", "checks", "lessons", "train"},
-]
+FLOORS = {
+    "simgpu": [
+        {"hardware"},
+        {"accounting"},
+        {"device"},
+        {"torch_glue"},
+        {"ranks"},
+        {"control"},
+        {"counting"},
+        {"testing", "pytest_plugin"},
+    ],
+    "d2lmini": [
+        {"host", "models", "reuse"},
+        {"devices"},
+        {"timing"},
+        {"measuring", "collectives", "data"},
+        {"data_parallel", "distributed", "parallel"},
+        {"trainer"},
+        {"figures", "checks", "lessons", "train"},
+    ],
+}
 
 
-def purpose(room):
+def purpose(package, room):
     """Return the first paragraph of a room's docstring."""
-    path = PACKAGE / room / "__init__.py" if (PACKAGE / room).is_dir() else PACKAGE / f"{room}.py"
+    folder = ROOT / package
+    path = folder / room / "__init__.py" if (folder / room).is_dir() else folder / f"{room}.py"
     return " ".join(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).split("\n\n")[0].split())
 
 
@@ -37,9 +49,13 @@ class PackageMap(Directive):
 
     def run(self):
         """Return the table."""
-        rooms = [(number, room) for number, floor in enumerate(FLOORS) for room in sorted(floor)]
-        rooms.sort(key=lambda pair: -pair[0])
-        lines = [row(f"`{room}`", str(number), purpose(room)) for number, room in rooms]
+        rooms = [
+            (package, number, room)
+            for package in ("d2lmini", "simgpu")
+            for number, floor in reversed(list(enumerate(FLOORS[package])))
+            for room in sorted(floor)
+        ]
+        lines = [row(f"`{package}.{room}`", str(number), purpose(package, room)) for package, number, room in rooms]
         head = row("room", "floor", "what it is for")
         columns = [nodes.colspec(colwidth=width) for width in (5, 2, 11)]
         return [nodes.table("", nodes.tgroup("", *columns, nodes.thead("", head), nodes.tbody("", *lines), cols=3))]

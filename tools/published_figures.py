@@ -46,8 +46,17 @@ def drawn():
     from d2lmini.figures import tables  # with torch, at which other extensions would stumble as they are loaded
 
     record = json.loads(DRAWN.read_text(encoding="utf-8"))
-    rows = [[row["network"], row["gpu"], row["tool"], f"{row['published_s']:.3f}", f"{row['simulated_s']:.3f}",
-             f"{row['error']:+.0%}"] for row in record["rows"]]  # fmt: skip
+    rows = [
+        [
+            row["network"],
+            row["gpu"],
+            row["tool"],
+            f"{row['published_s']:.3f}",
+            f"{row['simulated_s']:.3f}",
+            f"{row['error']:+.0%}",
+        ]
+        for row in record["rows"]
+    ]
     headings = ["network", "card", "fastest tool", "published (s)", "simulated (s)", "error"]
     return tables.table(headings, rows, record["where"])._repr_html_()
 

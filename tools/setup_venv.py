@@ -23,14 +23,16 @@ def works():
 def make_venv():
     """Make an empty .venv with pip in it; raise RuntimeError where that is impossible, or would empty another's."""
     if VENV.is_symlink():
-        raise RuntimeError(f"{VENV} is a link to {VENV.resolve()}, made for another folder, and would be emptied; "
-                           "remove the link")
+        raise RuntimeError(
+            f"{VENV} is a link to {VENV.resolve()}, made for another folder, and would be emptied; remove the link"
+        )
     try:
         import ensurepip  # noqa: F401 - Debian splits it off
         import venv
     except ImportError as error:
-        raise RuntimeError(f"this Python can't make virtual environments ({error}); "
-                           "on Debian and Ubuntu: apt-get install python3-venv") from error
+        raise RuntimeError(
+            f"this Python can't make virtual environments ({error}); on Debian and Ubuntu: apt-get install python3-venv"
+        ) from error
     venv.create(VENV, clear=True, symlinks=True, with_pip=True)
 
 
@@ -44,8 +46,8 @@ def install():
     # Errors only: pip warns about each package that one of several indexes lacks.
     pip = [str(PYTHON), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     subprocess.run([*pip, "-r", "requirements.txt"], check=True)
-    # What the package depends on was installed, pinned, the line before.
-    subprocess.run([*pip, "--no-deps", "--editable", "."], check=True)
+    # What the packages depend on was installed, pinned, the line before.
+    subprocess.run([*pip, "--no-deps", "--editable", "./simgpu", "--editable", "."], check=True)
     STAMP.write_text(os.getcwd(), encoding="utf-8")
     UNFINISHED.unlink()
 

@@ -16,8 +16,13 @@ from sphinx.errors import ExtensionError
 PACKAGE = "sphinx-revealjs"
 FILES = ("dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js", "LICENSE")
 CHAPTERS = "chapters/"
-BUTTON = {"type": "link", "text": "", "tooltip": "Slides of this chapter", "icon": "fas fa-person-chalkboard",
-          "label": "slides-button"}  # fmt: skip
+BUTTON = {
+    "type": "link",
+    "text": "",
+    "tooltip": "Slides of this chapter",
+    "icon": "fas fa-person-chalkboard",
+    "label": "slides-button",
+}
 
 
 def copy_reveal(app):

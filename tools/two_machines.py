@@ -89,12 +89,25 @@ class TwoMachines:
 
         The first is the meeting point. It must be told so: both have the computer's name, which is in neither network.
         """
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1",
-                    "--rdzv-backend=c10d", f"--rdzv-endpoint={ADDRESSES[0]}:{PORT}",
-                    f"--rdzv-conf=is_host={i == 0}", f"--local-addr={ADDRESSES[i]}",
-                    *options, *program, *words]  # fmt: skip
-        settings = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR",  # torch warns of an address without a name
-                    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # a store for each attempt  # fmt: skip
+        torchrun = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nnodes=2",
+            "--nproc-per-node=1",
+            "--rdzv-backend=c10d",
+            f"--rdzv-endpoint={ADDRESSES[0]}:{PORT}",
+            f"--rdzv-conf=is_host={i == 0}",
+            f"--local-addr={ADDRESSES[i]}",
+            *options,
+            *program,
+            *words,
+        ]
+        settings = {
+            "OMP_NUM_THREADS": "1",
+            "TORCH_CPP_LOG_LEVEL": "ERROR",  # torch warns of an address without a name
+            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        }  # a store for each attempt
         environment = {**settings, **os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": self.folder.name}  # it leaves files
         command = ["ip", "netns", "exec", self.names[i], *APART, *map(str, torchrun)]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)

@@ -7,8 +7,17 @@ from torch import nn
 
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, number, reals, typed
 
-SIZES = (([8, 8, 8], 16), ([400, 40, 4000, 40], 4000), ([5, 3, 4, 8, 1], 8), ([7], 10), ([7], 3), ([9, 9, 2, 9], 4),
-         ([1] * 5, 100), ([], 10), ([9, 0], 4))  # fmt: skip
+SIZES = (
+    ([8, 8, 8], 16),
+    ([400, 40, 4000, 40], 4000),
+    ([5, 3, 4, 8, 1], 8),
+    ([7], 10),
+    ([7], 3),
+    ([9, 9, 2, 9], 4),
+    ([1] * 5, 100),
+    ([], 10),
+    ([9, 0], 4),
+)
 
 
 @check
@@ -56,9 +65,14 @@ def _slip(got, sizes, limit):
 
 # Widths of a chain of layers, the layers' places in the list of parameters, and buckets. Gradients come from the last
 # layer to the first, so the buckets fill up in their order, but here not one by one, there not in a bucket's order.
-NETS = (((2, 3, 2, 4, 2), [0, 1, 2, 3], [[3, 2], [1, 0]]), ((2, 3, 2, 4, 2), [0, 1, 2, 3], [[3], [2, 1], [0]]),
-        ((2, 3, 2), [0, 1], [[1, 0]]), ((2, 3, 2), [0, 1], [[0, 1]]), ((2, 3, 2, 4, 2), [3, 0, 2, 1], [[1, 2], [0, 3]]),
-        ((2, 3, 2, 4, 2, 5, 2), [2, 5, 0, 3, 1, 4], [[3, 4], [5, 1], [0, 2]]))  # fmt: skip
+NETS = (
+    ((2, 3, 2, 4, 2), [0, 1, 2, 3], [[3, 2], [1, 0]]),
+    ((2, 3, 2, 4, 2), [0, 1, 2, 3], [[3], [2, 1], [0]]),
+    ((2, 3, 2), [0, 1], [[1, 0]]),
+    ((2, 3, 2), [0, 1], [[0, 1]]),
+    ((2, 3, 2, 4, 2), [3, 0, 2, 1], [[1, 2], [0, 3]]),
+    ((2, 3, 2, 4, 2, 5, 2), [2, 5, 0, 3, 1, 4], [[3, 4], [5, 1], [0, 2]]),
+)
 
 
 @check

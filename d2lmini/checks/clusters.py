@@ -33,8 +33,13 @@ def fewest_servers(function):
 @check
 def third_time(function):
     """``function(first, second, workers)``: seconds by Amdahl's law, from two measured (workers, seconds)."""
-    for serial, shared, a, b, c in ((1, 8, 1, 2, 4), (0, 60, 1, 4, 16), (3, 0, 2, 5, 9), (0.5, 12.3, 4, 2, 64),
-                                    (2, 30, 8, 1, 8)):  # fmt: skip
+    for serial, shared, a, b, c in (
+        (1, 8, 1, 2, 4),
+        (0, 60, 1, 4, 16),
+        (3, 0, 2, 5, 9),
+        (0.5, 12.3, 4, 2, 64),
+        (2, 30, 8, 1, 8),
+    ):
         first, second = ((p, serial + shared / p) for p in (a, b))
         given, want = f"{a} and {b} workers took {first[1]:g} and {second[1]:g} s, now {c}", serial + shared / c
         answer = attempt(function, first, second, c, given=given)
@@ -47,8 +52,13 @@ def third_time(function):
 @check
 def scaled_rate(function):
     """``function(step, batch, warmup, base_rate, base_batch)``: linear scaling, reached after `warmup` steps."""
-    for batch, warmup, base, base_batch in ((512, 4, 0.1, 256), (8192, 10, 0.1, 256), (64, 0, 0.02, 16),
-                                            (16, 5, 0.02, 16), (8, 4, 0.02, 16)):  # fmt: skip
+    for batch, warmup, base, base_batch in (
+        (512, 4, 0.1, 256),
+        (8192, 10, 0.1, 256),
+        (64, 0, 0.02, 16),
+        (16, 5, 0.02, 16),
+        (8, 4, 0.02, 16),
+    ):
         for step in (0, 1, max(warmup - 1, 0), warmup, warmup + 7):
             high = base * batch / base_batch
             want = high if step >= warmup else base + (high - base) * step / warmup

@@ -10,10 +10,10 @@ from itertools import islice
 
 import torch
 
-from d2lmini import sim
+import simgpu
 from d2lmini.checks.mechanism import Wrong, ask, attempt, brief, check, listed, many, need_gpus, pair
 from d2lmini.checks.traced import Watch, attempt_traced
-from d2lmini.hardware import machines
+from simgpu.hardware import machines
 
 ROWS, FEATURES, OUTPUTS = 256, 1024, 128
 PRODUCTS = 6  # on a batch; on the slow GPU they take much longer than a copy of one, and than asking for them
@@ -53,8 +53,10 @@ def _try_pack(function, name, tensors, device):
         if not isinstance(one, torch.Tensor) or one.device != device:
             raise Wrong(f"{given}: tensor {i} is not on {device}, you returned {getattr(one, 'device', brief(one))}")
         if one.shape != want.shape or one.dtype != want.dtype:
-            raise Wrong(f"{given}: tensor {i} has shape {list(one.shape)}, {one.dtype}; "
-                        f"expected {list(want.shape)}, {want.dtype}")  # fmt: skip
+            raise Wrong(
+                f"{given}: tensor {i} has shape {list(one.shape)}, {one.dtype}; "
+                f"expected {list(want.shape)}, {want.dtype}"
+            )
         if not torch.equal(one.cpu(), want):
             raise Wrong(f"{given}: tensor {i} should hold {brief(want)}, it holds {brief(one.cpu())}")
     copies = [span for span in spans if span.kind == "copy"]
@@ -89,7 +91,7 @@ def _try_prefetch(function, count, device):
     before = torch.sim.current_stream(device)
 
     def watched(batches):
-        with sim.trace() as trace:
+        with simgpu.trace() as trace:
             watch = Watch(trace, before)
             with watch.told(type(weight)):
                 for batch in islice(function(batches, device), len(batches) + 1):
@@ -127,14 +129,18 @@ def _judge_times(given, watch):
     if len(copies) != len(work):
         raise Wrong(f"{given}: expected one copy for each batch, counted {len(copies)}")
     if waits:
-        raise Wrong(f"{given}: the host waited {many(waits, 'time')}; non_blocking=True copies without a wait, and an "
-                    "event or wait_stream lets one stream wait for another")  # fmt: skip
+        raise Wrong(
+            f"{given}: the host waited {many(waits, 'time')}; non_blocking=True copies without a wait, and an "
+            "event or wait_stream lets one stream wait for another"
+        )
     for i, (copy, products) in enumerate(zip(copies, work)):
         if products[0].start < copy.end:
             raise Wrong(f"{given}: the work on batch {i} began before its copy had ended: let the current stream wait")
         if i and not any(w[0].start < copy.end and copy.start < w[-1].end for w in work[:i]):
-            raise Wrong(f"{given}: batch {i} was not copied while one before it was in use, but before or after: ask "
-                        "for the copy early, and in a second stream")  # fmt: skip
+            raise Wrong(
+                f"{given}: batch {i} was not copied while one before it was in use, but before or after: ask "
+                "for the copy early, and in a second stream"
+            )
     for i, copy in enumerate(copies):
         _judge_memory(given, watch, i, [j for j in range(i) if copy.start < work[j][-1].end])
 
@@ -143,14 +149,20 @@ def _judge_memory(given, watch, i, in_use):
     """Raise Wrong if the copy of batch i may write to memory `in_use`, or too many batches were copied before."""
     for j in in_use:
         if how := watch.overwritten(j, i):
-            raise Wrong(f"{given}: the copy of batch {i} began while batch {j} was in use, {how}: let the copying "
-                        f"stream wait for the work on batch {j}")  # fmt: skip
+            raise Wrong(
+                f"{given}: the copy of batch {i} began while batch {j} was in use, {how}: let the copying "
+                f"stream wait for the work on batch {j}"
+            )
     if watch.asked[i] > i + 1 + AHEAD:
-        raise Wrong(f"{given}: {watch.asked[i]} copies had been asked for when batch {i} was yielded; a whole data set "
-                    f"does not fit, so let at most {AHEAD} batches wait for their turn")  # fmt: skip
+        raise Wrong(
+            f"{given}: {watch.asked[i]} copies had been asked for when batch {i} was yielded; a whole data set "
+            f"does not fit, so let at most {AHEAD} batches wait for their turn"
+        )
     if watch.kept[i] > 1 + AHEAD:
-        raise Wrong(f"{given}: when batch {i} was yielded, the memory of {watch.kept[i]} was still taken; a whole data "
-                    "set does not fit, so keep no batch that the caller is done with")  # fmt: skip
+        raise Wrong(
+            f"{given}: when batch {i} was yielded, the memory of {watch.kept[i]} was still taken; a whole data "
+            "set does not fit, so keep no batch that the caller is done with"
+        )
 
 
 @check
@@ -186,5 +198,5 @@ def _slow_gpus():
     """
     need_gpus(clock=False)
     slow = machines.build(torch.sim.device_count(), "GTX 580", "PCIe3-x16")
-    with sim.use_clock(sim.Clock(slow, way="compiled")), torch.sim.device(0):
+    with simgpu.use_clock(simgpu.Clock(slow, way="compiled")), torch.sim.device(0):
         yield

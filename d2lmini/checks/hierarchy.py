@@ -30,8 +30,10 @@ def random_cycle(function):
         raise Wrong(f"n = 5: there are 24 cycles, {DRAWS} calls gave {len(seen)} of them: draw from rng")
     fair = DRAWS / 24
     if sum((count - fair) ** 2 / fair for count in seen.values()) > LIMIT:
-        raise Wrong(f"n = 5: in {DRAWS} calls each of the 24 cycles should come about {fair:.0f} times, give or take "
-                    f"{2 * fair**0.5:.0f}; they came {min(seen.values())} to {max(seen.values())} times")  # fmt: skip
+        raise Wrong(
+            f"n = 5: in {DRAWS} calls each of the 24 cycles should come about {fair:.0f} times, give or take "
+            f"{2 * fair**0.5:.0f}; they came {min(seen.values())} to {max(seen.values())} times"
+        )
     return "one cycle through all places, and every cycle comes equally often"
 
 
@@ -54,9 +56,18 @@ def _check_cycle(given, n, successors):
 def lines_in_flight(function):
     """``function(bytes_per_s, latency_s, line)``: how many cache lines must be under way to keep the bandwidth up."""
     exact = (2.0**36, 2.0**-23)  # powers of two: nothing is rounded, in whatever order they are multiplied
-    cases = [(1e9, 1e-9, 64, 1), (20e9, 90e-9, 64, 29), (40e9, 85e-9, 64, 54), (40e9, 85e-9, 128, 27),
-             (900e9, 250e-9, 128, 1758), (3.35e12, 600e-9, 128, 15704), (*exact, 64, 128),
-             (*exact, 128, 64), (3 * 2.0**30, 2.0**-23, 128, 3), (2.0**36 + 2.0**20, 2.0**-23, 128, 65)]  # fmt: skip
+    cases = [
+        (1e9, 1e-9, 64, 1),
+        (20e9, 90e-9, 64, 29),
+        (40e9, 85e-9, 64, 54),
+        (40e9, 85e-9, 128, 27),
+        (900e9, 250e-9, 128, 1758),
+        (3.35e12, 600e-9, 128, 15704),
+        (*exact, 64, 128),
+        (*exact, 128, 64),
+        (3 * 2.0**30, 2.0**-23, 128, 3),
+        (2.0**36 + 2.0**20, 2.0**-23, 128, 65),
+    ]
     for bytes_per_s, latency_s, line, want in cases:
         given = f"{bytes_per_s / 1e9:g} GB/s, {latency_s * 1e9:g} ns, lines of {line} bytes"
         answer = attempt(function, bytes_per_s, latency_s, line, given=given)
@@ -80,6 +91,8 @@ def attainable_product(function):
             if not math.isclose(got, want, rel_tol=1e-6):  # as much as float32 holds
                 limit = "memory" if want < peak else "arithmetic"
                 told, found = apart(want / 1e9, float(got) / 1e9, ",")
-                raise Wrong(f"{given}: expected {told} GFLOP/s ({flops} FLOPs, {nbytes} bytes, {limit} limits), "
-                            f"got {found} GFLOP/s")  # fmt: skip
+                raise Wrong(
+                    f"{given}: expected {told} GFLOP/s ({flops} FLOPs, {nbytes} bytes, {limit} limits), "
+                    f"got {found} GFLOP/s"
+                )
     return "FLOPs, bytes and the lower of the two roofs are right"

@@ -6,9 +6,20 @@ from d2lmini.checks.mechanism import Wrong, attempt, check, listed, must_refuse,
 @check
 def lowest_level(function):
     """``function(parameters, replicas, memory)``: the lowest level of ZeRO whose states fit, else ValueError."""
-    cases = ((80, 4, 1280, 0), (80, 4, 1279, 1), (80, 4, 560, 1), (80, 4, 559, 2), (80, 4, 440, 2), (80, 4, 439, 3),
-             (80, 4, 320, 3), (10, 1, 160, 0), (10**9, 10, 4 * 10**9, 2), (8_030_261_248, 64, 55 * 2**30, 1),
-             (8_030_261_248, 64, 30 * 2**30, 2), (70 * 10**9, 64, 60 * 10**9, 3))  # fmt: skip
+    cases = (
+        (80, 4, 1280, 0),
+        (80, 4, 1279, 1),
+        (80, 4, 560, 1),
+        (80, 4, 559, 2),
+        (80, 4, 440, 2),
+        (80, 4, 439, 3),
+        (80, 4, 320, 3),
+        (10, 1, 160, 0),
+        (10**9, 10, 4 * 10**9, 2),
+        (8_030_261_248, 64, 55 * 2**30, 1),
+        (8_030_261_248, 64, 30 * 2**30, 2),
+        (70 * 10**9, 64, 60 * 10**9, 3),
+    )
     for parameters, replicas, memory, want in cases:
         given = f"{parameters:,} parameters, {replicas} replicas, {memory:,} bytes"
         answer = attempt(function, parameters, replicas, memory, given=given)
@@ -29,17 +40,27 @@ def _kept(parameters, replicas, level):
 @check
 def possible_layouts(function):
     """``function(gpus, per_node, heads, layers)``: every (data, tensor, pipeline) that GPUs, heads and layers allow."""
-    for gpus, per_node, heads, layers in ((4, 4, 8, 8), (12, 6, 12, 12), (16, 8, 12, 10), (24, 6, 24, 9), (1, 1, 3, 5),
-                                          (64, 8, 32, 6), (10, 10, 30, 32)):  # fmt: skip
+    for gpus, per_node, heads, layers in (
+        (4, 4, 8, 8),
+        (12, 6, 12, 12),
+        (16, 8, 12, 10),
+        (24, 6, 24, 9),
+        (1, 1, 3, 5),
+        (64, 8, 32, 6),
+        (10, 10, 30, 32),
+    ):
         given = f"{gpus} GPUs, {per_node} in each node, {heads} heads, {layers} layers"
         answer = attempt(function, gpus, per_node, heads, layers, given=given)
         found = listed(answer, unordered=True)
         got = None if found is None else [reals(item, 3) for item in found]
         if got is None or None in got:
             raise Wrong(f"{given}: expected a list of (data, tensor, pipeline), got {typed(answer)}")
-        want = {(gpus // tensor // pipeline, tensor, pipeline) for tensor in range(1, gpus + 1)
-                for pipeline in range(1, gpus // tensor + 1) if gpus % (tensor * pipeline) == 0
-                and _why_not(tensor, pipeline, per_node, heads, layers) is None}  # fmt: skip
+        want = {
+            (gpus // tensor // pipeline, tensor, pipeline)
+            for tensor in range(1, gpus + 1)
+            for pipeline in range(1, gpus // tensor + 1)
+            if gpus % (tensor * pipeline) == 0 and _why_not(tensor, pipeline, per_node, heads, layers) is None
+        }
         _compare(given, got, want, gpus, (per_node, heads, layers))
     return "tensor ranks divide the heads and stay in one node, stages divide the layers, replicas are what is left"
 

@@ -22,7 +22,7 @@ from numbers import Real
 
 import torch
 
-from d2lmini import sim
+import simgpu
 
 MOST = 10**5  # values that are taken from a generator, which may have no end
 CHECKS = {}  # name of the exercise, as in its cells' tags -> check
@@ -136,9 +136,9 @@ def need_gpus(count=2, clock=True):
 
     Raises Wrong where new ones cannot take the place of the reader's, as tensors are left there.
     """
-    if not sim.has_numbers() or torch.sim.device_count() < count or (clock and not sim.has_clock()):
+    if not simgpu.has_numbers() or torch.sim.device_count() < count or (clock and not simgpu.has_clock()):
         try:
-            sim.enable(2)
+            simgpu.enable(2)
         except RuntimeError as error:
             raise Wrong(f"to try your code takes new simulated GPUs, and they cannot be made: {error}") from error
 

@@ -11,11 +11,21 @@ from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, brief, check, l
 def loss_scale(function):
     """``function(gradients, limit)``: the largest power of two by which no gradient grows beyond `limit`."""
     half, quarter = 65504.0, 448.0  # the largest numbers of float16 and of float8_e4m3fn
-    for place, (largest, magnitudes) in enumerate((
-        (half, [1.0]), (half, [0.003, -20.0, 0.0]), (half, [-7e-6]), (quarter, [14.0]), (quarter, [14.000001]),
-        (quarter, [-13.9]), (half, [65504.0]), (half, [70000.0]), (quarter, [1e6, 1.0]), (half, [0.0, 2.0**-60]),
-        (quarter, [math.nextafter(14, 15)]),
-    )):  # fmt: skip
+    for place, (largest, magnitudes) in enumerate(
+        (
+            (half, [1.0]),
+            (half, [0.003, -20.0, 0.0]),
+            (half, [-7e-6]),
+            (quarter, [14.0]),
+            (quarter, [14.000001]),
+            (quarter, [-13.9]),
+            (half, [65504.0]),
+            (half, [70000.0]),
+            (quarter, [1e6, 1.0]),
+            (half, [0.0, 2.0**-60]),
+            (quarter, [math.nextafter(14, 15)]),
+        )
+    ):
         gradients = [torch.tensor(magnitudes, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64)]
         gradients = gradients[:: 1 - 2 * (place % 2)]  # the largest is not always in the first
         given = f"largest {largest:g}, gradients {brief(magnitudes, 17)} and zeros"
@@ -41,11 +51,17 @@ def zero_point(function):
     """``function(x)``: (integers 0 to 255, scale, zero) with x ≈ scale × (integers − zero), and 0 without error."""
     generator = torch.Generator().manual_seed(0)
     spread = torch.randn(200, generator=generator)
-    for given, x in (("from −1 to 3", torch.linspace(-1, 3, 50)), ("200 normal numbers", spread),
-                     ("0 to 6, as after a ReLU", torch.linspace(0, 6, 40)), ("2 to 5", torch.linspace(2, 5, 40)),
-                     ("−7 to −2", torch.linspace(-7, -2, 30)), ("−3 to 1 thousandths", torch.linspace(-3e-3, 1e-3, 50)),
-                     ("−63.5 to 191.5", torch.linspace(-63.5, 191.5, 52)),  # both ends are rounded up
-                     ("one number, 4", torch.tensor([4.0])), ("only zeros", torch.zeros(5))):  # fmt: skip
+    for given, x in (
+        ("from −1 to 3", torch.linspace(-1, 3, 50)),
+        ("200 normal numbers", spread),
+        ("0 to 6, as after a ReLU", torch.linspace(0, 6, 40)),
+        ("2 to 5", torch.linspace(2, 5, 40)),
+        ("−7 to −2", torch.linspace(-7, -2, 30)),
+        ("−3 to 1 thousandths", torch.linspace(-3e-3, 1e-3, 50)),
+        ("−63.5 to 191.5", torch.linspace(-63.5, 191.5, 52)),  # both ends are rounded up
+        ("one number, 4", torch.tensor([4.0])),
+        ("only zeros", torch.zeros(5)),
+    ):
         _try_codes(f"x = {given}", x, attempt(function, x, given=f"x = {given}"))
     return "256 codes from the smallest number to the largest, and zero has a code of its own"
 
@@ -65,8 +81,9 @@ def _try_codes(given, x, answer):
         raise Wrong(f"{given}: 256 codes from {low:g} to {high:g} are {step:g} apart; your scale is {scale:g}")
     for value, code in zip(x.tolist(), codes):
         if not abs(scale * (code - zero) - value) <= 0.501 * scale * (step > 0):
-            raise Wrong(f"{given}: {value:g} has code {code}, which stands for {scale * (code - zero):g}: the step is "
-                        f"{scale:g}")  # fmt: skip
+            raise Wrong(
+                f"{given}: {value:g} has code {code}, which stands for {scale * (code - zero):g}: the step is {scale:g}"
+            )
 
 
 @check
@@ -86,8 +103,10 @@ def send_largest(function):
 def _try_sent(given, due, k, answer):
     values, places, left = map(reals, listed(answer, 3) or (None, None, None))
     if None in (values, places, left) or len(left) != len(due):
-        raise Wrong(f"{given}: expected (values, places, unsent), three lists or tensors, unsent as long as the "
-                    f"gradient, got {typed(answer)}")
+        raise Wrong(
+            f"{given}: expected (values, places, unsent), three lists or tensors, unsent as long as the "
+            f"gradient, got {typed(answer)}"
+        )
     if len(set(places) & set(range(len(due)))) != k or len(values) != k or len(places) != k:
         raise Wrong(f"{given}: expected {many(k, 'value')} with a place each, got {brief(values)} for {brief(places)}")
     at, sent = torch.tensor(places, dtype=torch.int64), torch.zeros_like(due)
@@ -106,8 +125,18 @@ def _try_sent(given, due, k, answer):
 @check
 def most_ranks(function):
     """``function(dense, message)``: up to how many ranks gathering messages moves fewer bytes than a ring."""
-    for dense, message in ((1000, 40), (1000, 30), (8, 8), (8, 16), (8, 15), (100, 1), (10**9, 31_250_001), (9, 4),
-                           (10**18 + 1, 3), (7, 5)):  # fmt: skip
+    for dense, message in (
+        (1000, 40),
+        (1000, 30),
+        (8, 8),
+        (8, 16),
+        (8, 15),
+        (100, 1),
+        (10**9, 31_250_001),
+        (9, 4),
+        (10**18 + 1, 3),
+        (7, 5),
+    ):
         given = f"{dense} bytes of gradients, messages of {message}"
         _try_number(function, (dense, message), given, max(1, (2 * dense - 1) // message))
     return "the last number of ranks before the ring is as good, also where it is as good at once"

@@ -40,8 +40,17 @@ def _near(given, got, want, tolerance):
 @check
 def worker_plan(function):
     """``function(load, step, cores)``: the fewest workers for the best utilisation, at most `cores`, and that."""
-    for load, step, cores in ((624, 171, 16), (600, 200, 8), (601, 200, 8), (50, 200, 8), (900, 100, 4), (200, 200, 1),
-                              (1000, 3, 64), (7, 2, 2), (199, 100, 2)):  # fmt: skip
+    for load, step, cores in (
+        (624, 171, 16),
+        (600, 200, 8),
+        (601, 200, 8),
+        (50, 200, 8),
+        (900, 100, 4),
+        (200, 200, 1),
+        (1000, 3, 64),
+        (7, 2, 2),
+        (199, 100, 2),
+    ):
         given = f"load {load} µs, step {step} µs, {cores} cores"
         workers = min(workers_needed(load, step), cores)
         want = (workers, utilisation(load, step, workers))
@@ -81,10 +90,15 @@ def _try_share(function, given, threads, seconds, serial, tolerance):
 def bounded_queue(function):
     """``function(loads, steps, capacity)``: when each step ends, with a queue of `capacity` batches in between."""
     for loads, steps, capacity in (
-        ([2, 2, 2], [1, 1, 1], 1), ([1, 1, 1, 1], [3, 3, 3, 3], 1), ([5], [4], 2), ([], [], 1),
-        ([1, 1, 1, 9, 1], [4, 4, 4, 4, 4], 2), ([1, 1, 1, 9, 1], [4, 4, 4, 4, 4], 1), ([1] * 6 + [20], [3] * 7, 3),
+        ([2, 2, 2], [1, 1, 1], 1),
+        ([1, 1, 1, 1], [3, 3, 3, 3], 1),
+        ([5], [4], 2),
+        ([], [], 1),
+        ([1, 1, 1, 9, 1], [4, 4, 4, 4, 4], 2),
+        ([1, 1, 1, 9, 1], [4, 4, 4, 4, 4], 1),
+        ([1] * 6 + [20], [3] * 7, 3),
         ([3, 1, 4, 1, 5, 9, 2], [2, 7, 1, 8, 2, 8, 1], 2),
-    ):  # fmt: skip
+    ):
         given = f"loads {loads}, steps {steps}, capacity {capacity}"
         want, read = finish_times(loads, steps, capacity), partial(reals, count=len(loads))
         times = ask(function, loads, steps, capacity, given=given, what=f"a list of {len(want)} times", read=read)

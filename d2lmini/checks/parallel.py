@@ -70,8 +70,14 @@ class _Largest(TorchFunctionMode):
 def split_loss(function):
     """``function(parts, targets)``: mean cross-entropy of scores cut by tokens, [n, tokens of a rank] each."""
     numbers = torch.Generator().manual_seed(0)
-    cases = ((5, (4, 4, 4), 1, 1), (12, (3, 6, 2), 1, 1), (4, (5,), 1, 1), (6, (4, 4), 1000, 1000),
-             (2, (8, 8, 8, 8), -1000, 1), (1, (4, 5, 6), 1, 1))  # fmt: skip
+    cases = (
+        (5, (4, 4, 4), 1, 1),
+        (12, (3, 6, 2), 1, 1),
+        (4, (5,), 1, 1),
+        (6, (4, 4), 1000, 1000),
+        (2, (8, 8, 8, 8), -1000, 1),
+        (1, (4, 5, 6), 1, 1),
+    )
     for n, widths, size, spread in cases:
         scores = torch.randn(n, sum(widths), generator=numbers, dtype=torch.float64) * spread + size
         targets = torch.randint(sum(widths), (n,), generator=numbers)
@@ -115,9 +121,14 @@ def _loss_slip(got, scores, targets, widths):
 def ring_seconds(function):
     """``function(held)``: what the steps of a causal ring take whose ranks hold these pieces of a sequence."""
     cases = (
-        [[0, 1], [2, 3], [4, 5], [6, 7]], [[0, 7], [1, 6], [2, 5], [3, 4]], [[0, 3], [1, 4], [2, 5]],
-        [[6, 3], [1, 0], [2, 7], [4, 5]], [[3, 0, 1], [2, 4, 5]], [[2], [0, 1, 3]], [[0, 1, 2]],
-    )  # fmt: skip
+        [[0, 1], [2, 3], [4, 5], [6, 7]],
+        [[0, 7], [1, 6], [2, 5], [3, 4]],
+        [[0, 3], [1, 4], [2, 5]],
+        [[6, 3], [1, 0], [2, 7], [4, 5]],
+        [[3, 0, 1], [2, 4, 5]],
+        [[2], [0, 1, 3]],
+        [[0, 1, 2]],
+    )
     for held in cases:
         given = f"ranks hold {', '.join(map(str, held))}"
         got = ask(function, [list(mine) for mine in held], given=given, what="a number of seconds")

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import torch
 
-from d2lmini import sim
+import simgpu
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many, need_gpus, number, typed
 from d2lmini.checks.traced import attempt_traced
 
@@ -51,7 +51,7 @@ def joined_mean(function):
     need_gpus()
     for shards in ([[1.0, 2.0, 6.0], []], [[4.0], [8.0]], [[1.0], [2.0, 4.5]], [[], [5.0, 7.0]]):
         given = f"rank 0 with {brief(shards[0])}, rank 1 with {brief(shards[1])}"
-        answers = attempt(lambda shards: sim.spawn(_rank, (function, shards), nprocs=2), shards, given=given)
+        answers = attempt(lambda shards: simgpu.spawn(_rank, (function, shards), nprocs=2), shards, given=given)
         want = sum(map(sum, shards)) / sum(map(len, shards))
         for rank, got in enumerate(answers):
             if number(got) is None or not abs(number(got) - want) < 1e-5 * want:

@@ -19,14 +19,18 @@ def sampler_indices(function):
         for epoch in (0, 1):
             _cover(n, size, epoch, [_indices(function, n, rank, size, epoch) for rank in range(size)])
     given = "40 examples on 2 ranks"
-    orders = [[place for rank in range(2) for place in _indices(function, 40, rank, 2, epoch, again)]
-              for again, epoch in enumerate((0, 1, 5, 1))]  # fmt: skip
+    orders = [
+        [place for rank in range(2) for place in _indices(function, 40, rank, 2, epoch, again)]
+        for again, epoch in enumerate((0, 1, 5, 1))
+    ]
     if orders[1] != orders[3]:
         raise Wrong(f"{given}: epoch 1, asked twice, gave two orders: it must depend on nothing but the epoch")
     if any(map(_alike, orders, orders[1:])) or any(map(_regular, orders)):
         raise Wrong(f"{given}: epochs 0, 1 and 5 should each have an order of their own, shuffled")
-    for what, some in (("rank 0 reads the same 20 examples", range(20)),
-                       ("the same 20 examples come first", [*range(10), *range(20, 30)])):  # fmt: skip
+    for what, some in (
+        ("rank 0 reads the same 20 examples", range(20)),
+        ("the same 20 examples come first", [*range(10), *range(20, 30)]),
+    ):
         if len({frozenset(order[i] for i in some) for order in orders[:2]}) == 1:
             raise Wrong(f"{given}: {what} in epochs 0 and 1: shuffle all, then deal them out")
     before = _random_states()
@@ -72,8 +76,10 @@ def _cover(n, size, epoch, ranks):
     everything = list(chain(*ranks))
     left_out = sorted(set(range(n)) - set(everything))
     if left_out:
-        raise Wrong(f"{given}: no rank reads example {left_out[0]} (do all ranks agree on one order? The random "
-                    "numbers that each draws by itself differ)")  # fmt: skip
+        raise Wrong(
+            f"{given}: no rank reads example {left_out[0]} (do all ranks agree on one order? The random "
+            "numbers that each draws by itself differ)"
+        )
     often = max(everything.count(place) for place in everything)
     if often > math.ceil(size * each / n):
         raise Wrong(f"{given}: an example is read {often} times; repeat one only to fill up the last places")
@@ -82,9 +88,17 @@ def _cover(n, size, epoch, ranks):
 @check
 def exposed_seconds(function):
     """``function(ready, takes)``: seconds from the end of backward to the end of the last bucket's message."""
-    for ready, takes in (([1, 2, 3], [2, 0.5, 0.25]), ([1, 2, 3], [0.5, 0.5, 0.5]), ([1, 2, 3, 4], [3, 3, 0.5, 0.5]),
-                         ([0.5], [5]), ([], []), ([1, 4], [1, 0.125]), ([1, 1, 1], [1, 2, 3]), ([1, 8, 9], [4, 3, 3]),
-                         ([4, 5, 6, 7], [0.5, 0, 0, 0])):  # fmt: skip
+    for ready, takes in (
+        ([1, 2, 3], [2, 0.5, 0.25]),
+        ([1, 2, 3], [0.5, 0.5, 0.5]),
+        ([1, 2, 3, 4], [3, 3, 0.5, 0.5]),
+        ([0.5], [5]),
+        ([], []),
+        ([1, 4], [1, 0.125]),
+        ([1, 1, 1], [1, 2, 3]),
+        ([1, 8, 9], [4, 3, 3]),
+        ([4, 5, 6, 7], [0.5, 0, 0, 0]),
+    ):
         given = f"ready {brief(ready)}, takes {brief(takes)}"
         answer = attempt(function, list(ready), list(takes), given=given)
         got, want = number(answer), _exposed(ready, takes)
@@ -111,10 +125,19 @@ def _hint(got, ready, takes):
 @check
 def hiding_batch(function):
     """``function(flops_per_s, bytes_per_s, gpus, gradient_bytes)``: examples on each GPU that just hide gradients."""
-    for flops, rate, gpus, size in ((4e12, 1e9, 4, 2), (1e12, 1e9, 2, 2), (1e15, 4e11, 8, 2), (1.2e13, 1e10, 8, 4),
-                                    (1e12, 5e11, 4, 2), (1e12, 1e9, 1, 4), (7e13, 3e10, 64, 4),
-                                    (2.0**40, 2.0**30, 2, 2), (2.0**32, 2.0**30, 4, 2), (3e14, 1e11, 3, 1),
-                                    (1e13, 7e10, 4, 2)):  # fmt: skip
+    for flops, rate, gpus, size in (
+        (4e12, 1e9, 4, 2),
+        (1e12, 1e9, 2, 2),
+        (1e15, 4e11, 8, 2),
+        (1.2e13, 1e10, 8, 4),
+        (1e12, 5e11, 4, 2),
+        (1e12, 1e9, 1, 4),
+        (7e13, 3e10, 64, 4),
+        (2.0**40, 2.0**30, 2, 2),
+        (2.0**32, 2.0**30, 4, 2),
+        (3e14, 1e11, 3, 1),
+        (1e13, 7e10, 4, 2),
+    ):
         given = f"F = {flops:g} FLOP/s, W = {rate:g} B/s, {many(gpus, 'GPU')}, {size} bytes for each gradient"
         answer = attempt(function, flops, rate, gpus, size, given=given)
         exact = (gpus - 1) / gpus * size * flops / (2 * rate)
@@ -130,9 +153,11 @@ def _slip(got, exact):
         return ""
     if got == math.floor(exact) or math.isclose(got, exact):
         return " (not a whole number that is large enough: round up)"
-    for factor, why in ((2, "backward has 4 operations for each weight and example, not 2"),
-                        (2 / 3, "the forward pass hides nothing: gradients come in backward"),
-                        (0.5, "the ring sends nearly twice the gradients")):  # fmt: skip
+    for factor, why in (
+        (2, "backward has 4 operations for each weight and example, not 2"),
+        (2 / 3, "the forward pass hides nothing: gradients come in backward"),
+        (0.5, "the ring sends nearly twice the gradients"),
+    ):
         if math.isclose(got, math.ceil(factor * exact), rel_tol=1e-3):
             return f" ({why})"
     return ""
@@ -173,13 +198,16 @@ def _compare_step(given, parameters, velocities, before, want):
         raise Wrong(f"{given}: expected parameters of shape {list(want.shape)}, got {brief(parameters)}")
     shapes = [list(v.shape) if torch.is_tensor(v) else None for v in velocities]
     if shapes != [list(v.shape) for v in before]:
-        raise Wrong(f"{given}: expected velocities of shapes {[list(v.shape) for v in before]}, one shard for each "
-                    f"rank, got {shapes}")  # fmt: skip
+        raise Wrong(
+            f"{given}: expected velocities of shapes {[list(v.shape) for v in before]}, one shard for each "
+            f"rank, got {shapes}"
+        )
     if not torch.allclose(parameters.to(want.dtype), want):
         place = int((parameters - want).abs().argmax())
         told, found = apart(want[place].item(), parameters[place].item(), first=".4f")
-        raise Wrong(f"{given}: parameter {place} should be {told}, as on one device with the mean of all gradients, "
-                    f"got {found}")  # fmt: skip
+        raise Wrong(
+            f"{given}: parameter {place} should be {told}, as on one device with the mean of all gradients, got {found}"
+        )
 
 
 def _compare_velocities(given, velocities, want, lr):

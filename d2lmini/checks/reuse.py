@@ -13,8 +13,18 @@ from d2lmini.reuse.tiling import CountedMatrix, tiled_product
 @check
 def tile_reads(function):
     """``function(m, n, k, tile_m, tile_n)``: the elements of A and B that a tiled product fetches, remainders too."""
-    for shape in ((8, 8, 8, 4, 4), (8, 12, 6, 4, 3), (7, 8, 3, 4, 4), (8, 7, 3, 4, 4), (5, 9, 4, 2, 4), (3, 2, 5, 4, 8),
-                  (1, 1, 1, 1, 1), (6, 5, 4, 1, 1), (4, 6, 0, 2, 2), (0, 6, 4, 2, 2)):  # fmt: skip
+    for shape in (
+        (8, 8, 8, 4, 4),
+        (8, 12, 6, 4, 3),
+        (7, 8, 3, 4, 4),
+        (8, 7, 3, 4, 4),
+        (5, 9, 4, 2, 4),
+        (3, 2, 5, 4, 8),
+        (1, 1, 1, 1, 1),
+        (6, 5, 4, 1, 1),
+        (4, 6, 0, 2, 2),
+        (0, 6, 4, 2, 2),
+    ):
         m, n, k, tile_m, tile_n = shape
         A, B, C = CountedMatrix(np.ones((m, k))), CountedMatrix(np.ones((k, n))), CountedMatrix(np.zeros((m, n)))
         tiled_product(A, B, C, tile_m, tile_n, 2)
@@ -76,14 +86,20 @@ def _try_register_tile(function, m, n, k, tile):
     if max(A.widest, B.widest) > tile:
         raise Wrong(f"{given}: you fetched {max(A.widest, B.widest)} elements at once; there are registers for {tile}")
     if (longest := max(A.longest_run, B.longest_run)) > 3 * tile and k > 3:
-        raise Wrong(f"{given}: {longest} elements of one matrix were fetched and none of the other in between; "
-                    f"there are registers for {tile} of each, so use what you have before you fetch more")  # fmt: skip
+        raise Wrong(
+            f"{given}: {longest} elements of one matrix were fetched and none of the other in between; "
+            f"there are registers for {tile} of each, so use what you have before you fetch more"
+        )
     if C.reads or C.writes != m * n:
-        raise Wrong(f"{given}: C was fetched {C.reads} and stored {C.writes} times; store each of its {m * n} elements "
-                    "once, when its sum is complete")  # fmt: skip
+        raise Wrong(
+            f"{given}: C was fetched {C.reads} and stored {C.writes} times; store each of its {m * n} elements "
+            "once, when its sum is complete"
+        )
     if max(C.held.values()) > tile * tile:
-        raise Wrong(f"{given}: {max(C.held.values())} sums were stored with no fetch between them; there are registers "
-                    f"for {tile * tile}")  # fmt: skip
+        raise Wrong(
+            f"{given}: {max(C.held.values())} sums were stored with no fetch between them; there are registers "
+            f"for {tile * tile}"
+        )
     _judge_fetches(given, A.reads + B.reads, m * k * -(-n // tile) + k * n * -(-m // tile), _fewest(m, n, k, tile))
 
 
@@ -101,8 +117,10 @@ def _judge_fetches(given, fetched, most, fewest):
     if fetched > most:
         raise Wrong(f"{given}: {most} elements of A and B are enough, you fetched {fetched}")
     if fetched < fewest:
-        raise Wrong(f"{given}: you fetched {fetched} elements of A and B; with fewer than {fewest}, some were "
-                    "kept for which there is no register")  # fmt: skip
+        raise Wrong(
+            f"{given}: you fetched {fetched} elements of A and B; with fewer than {fewest}, some were "
+            "kept for which there is no register"
+        )
 
 
 @check

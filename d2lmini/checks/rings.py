@@ -6,12 +6,12 @@ import traceback
 
 import torch
 
-from d2lmini import sim
+import simgpu
 from d2lmini.checks.mechanism import Wrong, apart, attempt, check, listed, many, typed
 from d2lmini.collectives import schedules
 from d2lmini.collectives.cost_model import bound_seconds
 from d2lmini.collectives.on_devices import run
-from d2lmini.hardware import costs, machines
+from simgpu.hardware import costs, machines
 
 RING = machines.build(8, "GTX 1080", "PCIe3-x16", peer=True)  # a slot for each: bytes, not latency, decide
 SWITCH = machines.MACHINES["8xH200"]
@@ -52,11 +52,13 @@ def _call(function, tensors, given):
     """Call the reader's function and return the copies that it made between places."""
     kept = [(tensor, tensor.data_ptr()) for tensor in tensors]
     torch.sim.synchronize()
-    with sim.trace() as trace, sim.one_launch():
+    with simgpu.trace() as trace, simgpu.one_launch():
         attempt(lambda: [function(tensors)], given=given)
     if [(id(tensor), tensor.data_ptr()) for tensor in tensors] != [(id(tensor), place) for tensor, place in kept]:
-        raise Wrong(f"{given}: these are other tensors now, or other memory; write into that of the given ones, with "
-                    "copy_ or +=")  # fmt: skip
+        raise Wrong(
+            f"{given}: these are other tensors now, or other memory; write into that of the given ones, with "
+            "copy_ or +="
+        )
     return [span for span in trace.spans if span.kind == "copy" and span.place.endswith("out")]
 
 
@@ -94,7 +96,7 @@ def _score_ring(function, world_size, n):
     beside = max(torch.sim.max_memory_allocated(rank) - before[rank] for rank in range(world_size))
     for rank in range(world_size):
         torch.sim.synchronize(rank)
-    seconds = sim.now() - min(span.start_s for span in spans)
+    seconds = simgpu.now() - min(span.start_s for span in spans)
     rate = RING.host_link.bytes_per_s_per_direction * costs.LINK_SHARE
     bound = bound_seconds(4 * n, world_size, rate)
     time = f"{seconds * 1e3:.2f} ms, the bound is {bound * 1e3:.2f} ms"
@@ -125,8 +127,10 @@ def _must_agree_in_bits(schedule, given):
     run(schedule, ranks)
     other = next((rank for rank, result in enumerate(ranks) if not torch.equal(result, ranks[0])), None)
     if other is not None:
-        raise Wrong(f"{given}: ranks 0 and {other} add up in different orders and get different bits; "
-                    "two ranks that exchange their buffers compute the same sum")  # fmt: skip
+        raise Wrong(
+            f"{given}: ranks 0 and {other} add up in different orders and get different bits; "
+            "two ranks that exchange their buffers compute the same sum"
+        )
 
 
 def _schedule(function, world_size, given):
@@ -155,8 +159,8 @@ def _score_steps(schedule):
 
 def _simulated(machine, judge):
     """Return ``judge()``, called while another machine is simulated."""
-    before = sim.machine() if sim.is_enabled() else None
-    sim.enable(machine=machine)
+    before = simgpu.machine() if simgpu.is_enabled() else None
+    simgpu.enable(machine=machine)
     try:
         return judge()
     except BaseException as error:
@@ -165,4 +169,4 @@ def _simulated(machine, judge):
         raise
     finally:
         with contextlib.suppress(RuntimeError):  # the reader's code may have kept a tensor on one of these GPUs
-            sim.enable(machine=before) if before else sim.disable()
+            simgpu.enable(machine=before) if before else simgpu.disable()

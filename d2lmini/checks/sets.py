@@ -30,8 +30,15 @@ def separable_macs(function):
 def largest_batch(function):
     """``function(capacity, parameters, per_image, optimizer)``: the most images that fit beside a network's memory."""
     copies = {"sgd": 2, "momentum": 3, "adam": 4}  # weights, gradients, and one or two numbers of the optimiser
-    cases = ((1000, 20, 7), (3 * 2**30, 60_965_224, 12_466_848), (16_000, 1000, 1000), (16_001, 1000, 1),
-             (8_000, 1000, 500), (3_999, 1000, 10), (100, 0, 100))  # fmt: skip
+    cases = (
+        (1000, 20, 7),
+        (3 * 2**30, 60_965_224, 12_466_848),
+        (16_000, 1000, 1000),
+        (16_001, 1000, 1),
+        (8_000, 1000, 500),
+        (3_999, 1000, 10),
+        (100, 0, 100),
+    )
     for capacity, parameters, per_image in cases:
         for optimizer, count in copies.items():
             given = f"{capacity} bytes, {parameters} parameters, {per_image} bytes for each image, {optimizer}"
@@ -39,24 +46,34 @@ def largest_batch(function):
             got = ask(function, capacity, parameters, per_image, optimizer, given=given, what="a number of images")
             if got != want:
                 told, found = apart(want, got)
-                raise Wrong(f"{given}: the network takes {4 * count * parameters} bytes, so expected {told} images, "
-                            f"got {found}")  # fmt: skip
+                raise Wrong(
+                    f"{given}: the network takes {4 * count * parameters} bytes, so expected {told} images, got {found}"
+                )
     return "what the network and its optimiser leave, in whole images, and none where they leave nothing"
 
 
 @check
 def checkpointed_peak(function):
     """``function(saved, k)``: the most bytes kept in a backward pass with checkpoints before every k-th layer."""
-    for saved in ([5], [1] * 16, [8, 1, 1, 1, 1], [1, 1, 1, 1, 8], [3, 1, 4, 1, 5, 9, 2, 6], [9, 1, 1, 9, 1, 1, 1],
-                  [1, 50, 1, 1, 1, 1, 30]):  # fmt: skip
+    for saved in (
+        [5],
+        [1] * 16,
+        [8, 1, 1, 1, 1],
+        [1, 1, 1, 1, 8],
+        [3, 1, 4, 1, 5, 9, 2, 6],
+        [9, 1, 1, 9, 1, 1, 1],
+        [1, 50, 1, 1, 1, 1, 30],
+    ):
         for k in (1, 2, 3, 4, len(saved), len(saved) + 3):
             given = f"saved = {saved}, k = {k}"
             kept = _kept_by_segments(saved, k)
             got = ask(function, list(saved), k, given=given, what="a number of bytes")
             if got != max(kept):
                 told, found = apart(max(kept), got)
-                raise Wrong(f"{given}: backward through the segments, the last one first, keeps {brief(kept)} bytes, "
-                            f"at most {told}; got {found}")  # fmt: skip
+                raise Wrong(
+                    f"{given}: backward through the segments, the last one first, keeps {brief(kept)} bytes, "
+                    f"at most {told}; got {found}"
+                )
     return "checkpoints and one recomputed segment at a time, uneven layers and remainders too"
 
 

@@ -125,8 +125,10 @@ def _try_mean(function, sizes, shape, dtype):
     if not isinstance(got, torch.Tensor):
         raise Wrong(f"{given}: expected a tensor, got {typed(got)}")
     if got.shape != place.shape or got.dtype != dtype or got.device != place.device:
-        raise Wrong(f"{given}: expected a tensor like the gradients, shape {list(shape)}, {dtype}, {place.device}; "
-                    f"got shape {list(got.shape)}, {got.dtype}, {got.device}")  # fmt: skip
+        raise Wrong(
+            f"{given}: expected a tensor like the gradients, shape {list(shape)}, {dtype}, {place.device}; "
+            f"got shape {list(got.shape)}, {got.dtype}, {got.device}"
+        )
     if any(got.data_ptr() == gradient.data_ptr() for gradient in gradients):
         raise Wrong(f"{given}: what you return is one of the inputs; return a new tensor")
     weighted = sum(gradient * size for gradient, size in zip(gradients, sizes))

@@ -6,7 +6,7 @@ from unittest import mock
 
 import torch
 
-from d2lmini import sim
+import simgpu
 from d2lmini.checks.mechanism import attempt, called
 
 
@@ -15,7 +15,7 @@ def attempt_traced(function, *inputs, given):
     spans = []
 
     def watched(*inputs):
-        with sim.trace() as trace:
+        with simgpu.trace() as trace:
             result = called(function, *inputs)
         spans.extend(trace.spans)
         return result
@@ -50,7 +50,7 @@ class Watch:
 
         Memory goes back to its home alone, and without a wait for any other stream that it was not told of.
         """
-        add = sim.Memory.add
+        add = simgpu.Memory.add
 
         def noted(memory, storage):
             add(memory, storage)
@@ -60,7 +60,7 @@ class Watch:
         def marked(batch, stream):
             self._marks(batch).append(stream)
 
-        with mock.patch.object(sim.Memory, "add", noted), mock.patch.object(tensor_type, "record_stream", marked):
+        with mock.patch.object(simgpu.Memory, "add", noted), mock.patch.object(tensor_type, "record_stream", marked):
             yield
 
     def overwritten(self, j, i):

@@ -5,9 +5,17 @@ import statistics
 
 from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, brief, check, listed, number, pair, typed
 
-BANDS = (("inference", 96, 104), ("training", 400, 360), ("training", 1200, None), ("inference", 386, 417),
-         ("inference", 710, 355), ("training", 50, 54), ("network", 33, None), ("training", 22, 33),
-         ("inference", 100, 100))  # fmt: skip
+BANDS = (
+    ("inference", 96, 104),
+    ("training", 400, 360),
+    ("training", 1200, None),
+    ("inference", 386, 417),
+    ("inference", 710, 355),
+    ("training", 50, 54),
+    ("network", 33, None),
+    ("training", 22, 33),
+    ("inference", 100, 100),
+)
 
 
 @check
@@ -49,9 +57,11 @@ def _same_numbers(given, got, want, names):
 def rate_ends(function):
     """``function(batch, operations, gpu, low, high)``: the least and the most examples a second."""
     for batch, operations, gpu, low, high in (
-        (1, 174, 1e-3, 10e-6, 59e-6), (256, 174, 0.23, 10e-6, 59e-6), (8, 200, 6e-3, 10e-6, 59e-6),
+        (1, 174, 1e-3, 10e-6, 59e-6),
+        (256, 174, 0.23, 10e-6, 59e-6),
+        (8, 200, 6e-3, 10e-6, 59e-6),
         (4, 1000, 10.5e-3, 10e-6, 11e-6),
-    ):  # fmt: skip
+    ):
         given = f"batch {batch}, {operations} operations, {gpu * 1e3:g} ms of GPU, {low * 1e6:g} to {high * 1e6:g} µs"
         want = [batch / max(gpu, operations * cost) for cost in (high, low)]
         got = attempt(function, batch, operations, gpu, low, high, given=given)
@@ -63,10 +73,12 @@ def rate_ends(function):
 def ratio_error(function):
     """``function(one, many)``: how far off the speed-up from one run to another is; run: (unit, published, ours)."""
     for one, many in (
-        (("images/s", 367, 363), ("images/s", 2855, 2907)), (("sequences/s", 57, 58), ("sequences/s", 286, 345)),
-        (("ms", 563, 298), ("ms", 80, 41)), (("ms", 10.4, 9.6), ("ms", 12.0, 12.0)),
+        (("images/s", 367, 363), ("images/s", 2855, 2907)),
+        (("sequences/s", 57, 58), ("sequences/s", 286, 345)),
+        (("ms", 563, 298), ("ms", 80, 41)),
+        (("ms", 10.4, 9.6), ("ms", 12.0, 12.0)),
         (("tokens/s", 40_150, 32_216), ("tokens/s", 40_150, 32_216)),
-    ):  # fmt: skip
+    ):
         given = f"one: {' '.join(map(str, one))}, many: {' '.join(map(str, many))}"
         quotient = (many[2] / many[1]) / (one[2] / one[1])
         want = (1 / quotient if one[0] == "ms" else quotient) - 1

@@ -11,7 +11,7 @@ early do not start early.
 from collections import Counter
 
 from d2lmini.collectives.schedules import messages
-from d2lmini.hardware.costs import LAUNCH_S, copy_seconds, hop_seconds, operation_seconds
+from simgpu.hardware.costs import LAUNCH_S, copy_seconds, hop_seconds, operation_seconds
 
 
 def predict(schedule, n, machine, itemsize=4):
@@ -67,8 +67,12 @@ def constants(machine):
         rows += [["α", f"{alpha * 1e6:.1f} µs", link.name], ["1/β", f"{beta / 1e9:.1f} GB/s", link.name]]
     kappa = operation_seconds(0, 0, machine.gpu, "pointwise")
     gamma = (operation_seconds(1e9, 3e9, machine.gpu, "pointwise") - kappa) / 1e9
-    return [*rows, ["1/γ", f"{1 / gamma / 1e9:.0f} GB/s", f"adding on {machine.gpu.name}"],
-            ["κ", f"{kappa * 1e6:.1f} µs", "a kernel"], ["launch", f"{LAUNCH_S * 1e6:.1f} µs", "the host"]]  # fmt: skip
+    return [
+        *rows,
+        ["1/γ", f"{1 / gamma / 1e9:.0f} GB/s", f"adding on {machine.gpu.name}"],
+        ["κ", f"{kappa * 1e6:.1f} µs", "a kernel"],
+        ["launch", f"{LAUNCH_S * 1e6:.1f} µs", "the host"],
+    ]
 
 
 def busbw(nbytes, seconds, world_size):

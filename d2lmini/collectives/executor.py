@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from d2lmini import sim
+import simgpu
 from d2lmini.collectives.operands import must_agree
 from d2lmini.collectives.schedules import messages, named
 from d2lmini.devices import streams
@@ -39,8 +39,8 @@ def execute(schedule, tensors, launches="one", copy=copy):
         raise ValueError(f"launches must be 'one' or 'each', got {launches!r}")
     must_agree(tensors, schedule.world_size)
     ranks = [_Rank(tensor) for tensor in tensors]
-    clocked = tensors[0].device.type == "sim" and sim.has_clock()
-    with sim.one_launch() if clocked and launches == "one" else contextlib.nullcontext():
+    clocked = tensors[0].device.type == "sim" and simgpu.has_clock()
+    with simgpu.one_launch() if clocked and launches == "one" else contextlib.nullcontext():
         for transfers in _plan(schedule, tensors[0].numel()):
             _step(transfers, ranks, copy)
         for rank in ranks:
@@ -76,9 +76,12 @@ def _plan(schedule, n):
         return any(s.src == rank and p[0] < part[1] and part[0] < p[1] for s, p in sends)
 
     return [
-        [_Transfer(send.src, send.dst, tuple(part), send.op == "reduce", sends_from(send.dst, part, sends))
-         for send, part in sends] for sends in steps
-    ]  # fmt: skip
+        [
+            _Transfer(send.src, send.dst, tuple(part), send.op == "reduce", sends_from(send.dst, part, sends))
+            for send, part in sends
+        ]
+        for sends in steps
+    ]
 
 
 class _Rank:

@@ -2,7 +2,7 @@
 
 import torch
 
-from d2lmini import sim
+import simgpu
 from d2lmini.collectives import executor, schedules
 from d2lmini.collectives.ledger import Ledger, Message
 
@@ -16,7 +16,7 @@ def run(schedule, tensors, launches="one"):
     >>> tensors[1].tolist()
     [0.0, 0.0, 2.0, 3.0]
     """
-    if not tensors or tensors[0].device.type != "sim" or not sim.has_clock():
+    if not tensors or tensors[0].device.type != "sim" or not simgpu.has_clock():
         executor.execute(schedule, tensors, launches)
         return _ledger(schedule, tensors[0])
     wires = []  # for each message its spans on the wires
@@ -26,7 +26,7 @@ def run(schedule, tensors, launches="one"):
         executor.copy(target, source)
         wires.append([span for span in trace.spans[before:] if span.kind == "copy"])
 
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         executor.execute(schedule, tensors, launches, copy)
     times = [_place_and_time(spans, trace.begin_s) for spans in wires]
     return _ledger(schedule, tensors[0], times, trace.seconds, trace.clock.machine.name)
@@ -38,7 +38,7 @@ def allreduce(tensors, algorithm="ring", launches="one", **options):
     algorithm: a name in `schedules.ALLREDUCE`, or a Schedule of your own. options: those of the algorithm, such as
     `order` of a ring or `per_node` of a hierarchy. launches: as in `executor.execute`.
 
-    >>> sim.enable(4)
+    >>> simgpu.enable(4)
     >>> tensors = [torch.ones(8, device=f"sim:{rank}") for rank in range(4)]
     >>> ledger = collectives.allreduce(tensors, "ring")
     >>> tensors[3].tolist(), ledger.steps, ledger.sent()

@@ -1,8 +1,8 @@
 """Data sets and their mini-batches.
 
-    datasets     digits, MNIST, Fashion-MNIST as Batches
-     ├── download    fetches a file once, checked, from the first mirror that has it
-     └── idx         reads the files' format
+datasets     digits, MNIST, Fashion-MNIST as Batches
+ ├── download    fetches a file once, checked, from the first mirror that has it
+ └── idx         reads the files' format
 """
 
 from d2lmini.data.datasets import (

@@ -1,6 +1,6 @@
 """Data sets that fit in memory, and iterators that make their batches on the device where the data lives.
 
-    files or scikit-learn ─> uint8 images [N, 1, H, W], int64 labels [N] ─> (resized once) ─> Batches ─> (X, y)
+files or scikit-learn ─> uint8 images [N, 1, H, W], int64 labels [N] ─> (resized once) ─> Batches ─> (X, y)
 """
 
 import copy
@@ -18,8 +18,17 @@ from d2lmini.data.download import fetch
 from d2lmini.data.idx import read_examples
 
 FASHION_MNIST_LABELS = (
-    "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
-)  # fmt: skip
+    "t-shirt",
+    "trouser",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "ankle boot",
+)
 DIGITS_FOR_TRAINING = 1500
 DIGITS_PEAK = 16  # the largest value of a pixel in scikit-learn's digits
 RESIZE_CHUNK = 256  # images resized at a time: bounds the float64 copies
@@ -46,8 +55,10 @@ MNIST = IdxFiles(
 
 FASHION_MNIST = IdxFiles(
     "fashion_mnist",
-    ("https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
-     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"),
+    (
+        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    ),
     {
         "train-images-idx3-ubyte.gz": ("3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84", 26421880),
         "train-labels-idx1-ubyte.gz": ("a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845", 29515),

@@ -45,8 +45,10 @@ def fetch(name, mirrors, sha256, size, folder, limit=LIMIT_SECONDS):
                     finally:
                         part.unlink(missing_ok=True)
     except OSError as error:
-        raise DownloadError(f"{name}: can't be kept in {folder}: {error.strerror or error}; make room or choose a "
-                            f"folder that can be written (XDG_CACHE_HOME), {ADVICE}") from None
+        raise DownloadError(
+            f"{name}: can't be kept in {folder}: {error.strerror or error}; make room or choose a "
+            f"folder that can be written (XDG_CACHE_HOME), {ADVICE}"
+        ) from None
     return target
 
 
@@ -58,15 +60,18 @@ def _from_mirrors(name, mirrors, sha256, size, limit):
             return within(limit, _receive, url, sha256, size, time.monotonic() + limit)
         except (OSError, HTTPException, ValueError) as error:  # HTTPError, URLError; a redirect to what is no address
             reasons.append(f"{url}: {error or type(error).__name__}")
-    raise DownloadError(f"{name}: no mirror delivered it ({'; '.join(reasons)}); check the network and run this again, "
-                        f"{ADVICE}")
+    raise DownloadError(
+        f"{name}: no mirror delivered it ({'; '.join(reasons)}); check the network and run this again, {ADVICE}"
+    )
 
 
 def _receive(url, sha256, size, deadline):
     """Return what `url` sends; raise OSError or HTTPException when that fails, takes too long, or is not the file."""
     data = bytearray()
-    with (urlopen(Request(url, headers={"User-Agent": "d2lmini"}), timeout=SILENCE_SECONDS) as reply,
-          tqdm(total=size, unit="B", unit_scale=True, desc=url.rpartition("/")[2]) as bar):  # fmt: skip
+    with (
+        urlopen(Request(url, headers={"User-Agent": "d2lmini"}), timeout=SILENCE_SECONDS) as reply,
+        tqdm(total=size, unit="B", unit_scale=True, desc=url.rpartition("/")[2]) as bar,
+    ):
         while len(data) <= size and (block := reply.read1(BLOCK_BYTES)):
             if time.monotonic() > deadline:
                 raise TimeoutError("took too long")  # nobody waits any more

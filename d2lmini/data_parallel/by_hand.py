@@ -1,8 +1,8 @@
 """Data parallelism by hand: one replica of the parameters a device, one shard of the batch a replica.
 
-    batch of n examples ──split──►  shard 0 ─ replica 0 ─ gradient 0 ─┐
-                                    shard 1 ─ replica 1 ─ gradient 1 ─┼─ allreduce: every replica gets the sum
-                                    …                                 ┘  └► each updates itself, and all stay equal
+batch of n examples ──split──►  shard 0 ─ replica 0 ─ gradient 0 ─┐
+                                shard 1 ─ replica 1 ─ gradient 1 ─┼─ allreduce: every replica gets the sum
+                                …                                 ┘  └► each updates itself, and all stay equal
 """
 
 import torch
@@ -14,9 +14,7 @@ from d2lmini.timing import Timer
 
 def get_params(params, device):
     """Return a copy of `params` on `device`, ready for gradients."""
-    return [
-        p.detach().to(device, copy=True).requires_grad_() for p in params
-    ]
+    return [p.detach().to(device, copy=True).requires_grad_() for p in params]
 
 
 def allreduce(data):
@@ -86,9 +84,7 @@ def evaluate_accuracy_gpu(net, data_iter, device=None):
     return float(correct) / examples
 
 
-def train(
-    params, devices, train_iter, test_iter, num_epochs, lr, on_epoch=print
-):
+def train(params, devices, train_iter, test_iter, num_epochs, lr, on_epoch=print):
     """Train LeNet; return the first replica, test accuracies, the timer.
 
     After each epoch, counted from 1, calls ``on_epoch(epoch, accuracy)``.
@@ -102,9 +98,7 @@ def train(
         for X, y in train_iter:
             train_batch(X, y, replicas, devices, lr)
         timer.stop()  # waits for the devices
-        accuracy = evaluate_accuracy_gpu(
-            lambda X: lenet(X, replicas[0]), test_iter, devices[0]
-        )
+        accuracy = evaluate_accuracy_gpu(lambda X: lenet(X, replicas[0]), test_iter, devices[0])
         accuracies.append(accuracy)
         on_epoch(epoch, accuracy)
     return replicas[0], accuracies, timer

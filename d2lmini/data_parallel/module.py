@@ -1,9 +1,9 @@
 """`nn.DataParallel` by hand: a module that splits its batch over devices and brings the results back to the first.
 
-    batch ──split──► shard 0 ─ replica 0 ─ output 0 ─┐
-                     shard 1 ─ replica 1 ─ output 1 ─┼─ gather ─► outputs, on the first device
-                     …                               ┘
-    backward runs the same way back; where replicas were copied from one parameter, their gradients are added up
+batch ──split──► shard 0 ─ replica 0 ─ output 0 ─┐
+                 shard 1 ─ replica 1 ─ output 1 ─┼─ gather ─► outputs, on the first device
+                 …                               ┘
+backward runs the same way back; where replicas were copied from one parameter, their gradients are added up
 """
 
 import copy

@@ -34,8 +34,9 @@ class Lockstep:
         self.returned += returned
         if error is None and self.returned != (rank + 1 if returned else 0):  # in one round all do the same
             back, waits = (rank, 0) if returned else (0, rank)  # rank 0, the first to act, did otherwise
-            error = RuntimeError(f"rank {back} has returned, and rank {waits} waits in exchange: all ranks must call "
-                                 "it equally often")  # fmt: skip
+            error = RuntimeError(
+                f"rank {back} has returned, and rank {waits} waits in exchange: all ranks must call it equally often"
+            )
         with self.changed:
             self.failed = error if self.failed is None else self.failed
             self.turn = (rank + 1) % self.world_size
@@ -58,8 +59,10 @@ def together(functions):
     raised, and RuntimeError when one returns while another waits in `exchange`: all must call it equally often.
     """
     lockstep, results = Lockstep(len(functions)), [None] * len(functions)
-    threads = [threading.Thread(target=_run, args=(lockstep, rank, function, results), daemon=True)
-               for rank, function in enumerate(functions)]  # fmt: skip
+    threads = [
+        threading.Thread(target=_run, args=(lockstep, rank, function, results), daemon=True)
+        for rank, function in enumerate(functions)
+    ]
     for thread in threads:
         thread.start()
     try:

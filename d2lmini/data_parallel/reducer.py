@@ -46,8 +46,9 @@ class OverlappedAllreduce:
         self.hooks = [
             params[place].register_post_accumulate_grad_hook(partial(_call, WeakMethod(self._ready), rank, number))
             for rank, params in enumerate(self.replicas)
-            for number, bucket in enumerate(self.buckets) for place in bucket
-        ]  # fmt: skip
+            for number, bucket in enumerate(self.buckets)
+            for place in bucket
+        ]
         finalize(self, _remove, self.hooks).atexit = False
         self._restart()
 

@@ -3,7 +3,7 @@
 import re
 import traceback
 
-from d2lmini.sim import RankError
+from simgpu import RankError
 
 __all__ = ["EXPECTED", "CheckpointError", "DivergedError", "LostRankError", "RankError", "first_line", "sentence"]
 EXPECTED = (ValueError, RuntimeError, OSError, ArithmeticError, MemoryError)  # what bad input ends in

@@ -1,6 +1,6 @@
 """Joining the other processes that torchrun started: its environment variables, the device, the network, the group.
 
-    torchrun ── RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, … ──► this process ──► its store ──► gloo, or NCCL on GPUs
+torchrun ── RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, … ──► this process ──► its store ──► gloo, or NCCL on GPUs
 """
 
 import os
@@ -68,8 +68,10 @@ def connect(seconds=CONNECT_S):
 def _must_count_alike():
     """Refuse what would let attempts meet in one store: each machine counts its own restarts."""
     if _number("TORCHELASTIC_MAX_RESTARTS", "0") and _number("GROUP_WORLD_SIZE", "1") > 1:
-        raise ValueError("--max-restarts over several machines needs a store for each attempt: start torchrun with the "
-                         "environment variable TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1")  # fmt: skip
+        raise ValueError(
+            "--max-restarts over several machines needs a store for each attempt: start torchrun with the "
+            "environment variable TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"
+        )
 
 
 def device(kind="auto"):
@@ -103,8 +105,9 @@ def join(store, device, timeout):
     alone = _number("LOCAL_WORLD_SIZE", str(world_size())) == world_size()
     choose_interface("127.0.0.1" if alone else os.environ["MASTER_ADDR"])
     backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
-    dist.init_process_group(backend, store=store, rank=rank(), world_size=world_size(),
-                            timeout=timedelta(seconds=timeout))  # fmt: skip
+    dist.init_process_group(
+        backend, store=store, rank=rank(), world_size=world_size(), timeout=timedelta(seconds=timeout)
+    )
 
 
 def backend():

@@ -123,8 +123,10 @@ class Messages:
         asked = {move: ask(move) for _, receives, _ in steps for move in receives if small}
         earlier = []  # sends that were not waited for: what they carry must not be overwritten
         for sends, receives, clash in steps:
-            sent = [(move, dist.isend(flat[move.first : move.last], move.peer, tag=(key + move.number) & 0x7FFFFFFF))
-                    for move in sends]  # fmt: skip
+            sent = [
+                (move, dist.isend(flat[move.first : move.last], move.peer, tag=(key + move.number) & 0x7FFFFFFF))
+                for move in sends
+            ]
             if any(move.room is None for move in receives):
                 self._wait(earlier)
             landing = [(move, *(asked.get(move) or ask(move))) for move in receives]

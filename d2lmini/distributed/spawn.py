@@ -26,10 +26,10 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException, start_processes
 
+from d2lmini import host
 from d2lmini.distributed.errors import RankError
 from d2lmini.distributed.failures import absent, lost_another, ranks
 from d2lmini.distributed.join import as_batch, choose_interface
-from d2lmini.hardware import host
 
 METHOD = "forkserver" if sys.platform == "linux" else "spawn"  # on macOS even a helper must not fork
 GRACE_S = 1.0  # that a rank which has lost another waits, so that the other is the first to end
@@ -73,9 +73,11 @@ def _pack(fn, args):
             raise ValueError("it is no function, or was defined in a notebook or at a prompt")
         return pickle.dumps((fn, args))
     except Exception as error:
-        raise ValueError(f"run() cannot send {fn!r} with its arguments to new processes: {error}. Put the function at "
-                         "the top level of a module (a .py file beside the notebook), not inside another function, "
-                         "import it, and give it arguments that can be pickled") from None  # fmt: skip
+        raise ValueError(
+            f"run() cannot send {fn!r} with its arguments to new processes: {error}. Put the function at "
+            "the top level of a module (a .py file beside the notebook), not inside another function, "
+            "import it, and give it arguments that can be pickled"
+        ) from None
 
 
 def _wait(context, folder, timeout, until):

@@ -1,11 +1,11 @@
 """Pictures and explorable figures of the chapters.
 
-    plots               axes and curves as SVG                timeline_figures  functions on simulated GPUs
-    widgets             explore: one figure with controls, plain HTML in the page, widgets in Jupyter
-    questions           ask, predict: commit to an answer, then read why
-    tables              rows under headings: HTML in page and notebook, text elsewhere
-    schedule_frames     a collective, step by step        reuse_frames      tilings and systolic arrays
-    memory_figures      the memory hierarchy, measured        copy_figures      copies by size
+plots               axes and curves as SVG                timeline_figures  functions on simulated GPUs
+widgets             explore: one figure with controls, plain HTML in the page, widgets in Jupyter
+questions           ask, predict: commit to an answer, then read why
+tables              rows under headings: HTML in page and notebook, text elsewhere
+schedule_frames     a collective, step by step        reuse_frames      tilings and systolic arrays
+memory_figures      the memory hierarchy, measured        copy_figures      copies by size
 """
 
 from d2lmini.figures.plots import axes, show
@@ -15,5 +15,19 @@ from d2lmini.figures.tables import table
 from d2lmini.figures.timeline_figures import part, show_timelines, show_traces
 from d2lmini.figures.widgets import choice, explore
 
-__all__ = ["ask", "axes", "choice", "explore", "part", "predict", "show", "show_timelines", "show_traces",
-           "systolic_alt", "systolic_array", "table", "tiling", "tiling_alt"]  # fmt: skip
+__all__ = [
+    "ask",
+    "axes",
+    "choice",
+    "explore",
+    "part",
+    "predict",
+    "show",
+    "show_timelines",
+    "show_traces",
+    "systolic_alt",
+    "systolic_array",
+    "table",
+    "tiling",
+    "tiling_alt",
+]

@@ -21,12 +21,12 @@ def rates(curves, marks=(), title=None, limits=None):
         ax.loglog(sizes, rate, plots.LINES[i % len(plots.LINES)], color=f"C{i}")
         top = rate.index(max(rate))
         beside = (0, -16 if i else 6)
-        ax.annotate(name, (sizes[top], rate[top]), beside, textcoords="offset points", ha="center",
-                    color=plots.ink(f"C{i}"))  # fmt: skip
+        ax.annotate(
+            name, (sizes[top], rate[top]), beside, textcoords="offset points", ha="center", color=plots.ink(f"C{i}")
+        )
     for nbytes, bytes_per_s, name in marks:
         ax.plot(nbytes, bytes_per_s / 1e9, "o", color="tab:red")
-        ax.annotate(name, (nbytes, bytes_per_s / 1e9), (8, -12), textcoords="offset points",
-                    color=plots.ink("tab:red"))  # fmt: skip
+        ax.annotate(name, (nbytes, bytes_per_s / 1e9), (8, -12), textcoords="offset points", color=plots.ink("tab:red"))
     _sizes_along(ax, *zip(*[(sizes[0], sizes[-1]) for sizes, _ in curves.values()]))
     ax.margins(y=0.12)
     ax.set_ylim(limits)

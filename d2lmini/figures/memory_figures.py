@@ -10,8 +10,8 @@ from matplotlib import rc_context
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import NullLocator
 
+from d2lmini import host
 from d2lmini.figures.plots import LINES, STYLE, axes, ink
-from d2lmini.hardware import host
 from d2lmini.measuring.levels import size
 
 TICKS = [4096 << 3 * k for k in range(7)]  # 4 KiB to 1 GiB
@@ -19,8 +19,19 @@ MARKS = "osD^vP*X"  # told apart without colour
 SMALL = 9.5  # points: at least 9 pixels where a figure of FIGSIZE fills a screen of 390
 FIGSIZE = (4.8, 3.5)
 # Where a mark's name may stand: so many points from it, and which end of the name is there; the first that is free.
-PLACES = ((8, -3, "left"), (-8, -3, "right"), (0, 8, "center"), (0, -15, "center"), (4, 10, "left"), (4, -18, "left"),
-          (-4, -18, "right"), (-4, 10, "right"), (0, -29, "center"), (4, -29, "left"), (-4, -29, "right"))  # fmt: skip
+PLACES = (
+    (8, -3, "left"),
+    (-8, -3, "right"),
+    (0, 8, "center"),
+    (0, -15, "center"),
+    (4, 10, "left"),
+    (4, -18, "left"),
+    (-4, -18, "right"),
+    (-4, 10, "right"),
+    (0, -29, "center"),
+    (4, -29, "left"),
+    (-4, -29, "right"),
+)
 ROOF_PLACE = (-3, 3, "right")  # a roof's name stands left of its ridge, where no operation can be
 
 
@@ -33,8 +44,10 @@ def curves(named, ylabel, value, caches=None, title=None, ylim=None):
     the vertical axis, for figures that are compared.
     """
     figure, ax = axes("working set", ylabel, None, FIGSIZE)
-    drawn = {label: ([p.nbytes for p in points], [value(p.seconds.median) for p in points])
-             for label, points in named.items()}  # fmt: skip
+    drawn = {
+        label: ([p.nbytes for p in points], [value(p.seconds.median) for p in points])
+        for label, points in named.items()
+    }
     with rc_context(STYLE):
         for (label, (sizes, values)), line in zip(drawn.items(), LINES, strict=False):
             ax.plot(sizes, values, line, label=label)
@@ -92,8 +105,14 @@ def roofline(roofs, marks=(), title=None, ylim=None):
         for roof, line in zip(roofs, LINES, strict=False):
             corners = [low, _ridge(roof, low, high), high]
             ax.plot(corners, [roof.attainable(x) / 1e9 for x in corners], line, color="0.35")
-            ax.annotate(roof.name, (corners[1], roof.attainable(corners[1]) / 1e9), xytext=ROOF_PLACE[:2],
-                        ha=ROOF_PLACE[2], fontsize=SMALL, textcoords="offset points")  # fmt: skip
+            ax.annotate(
+                roof.name,
+                (corners[1], roof.attainable(corners[1]) / 1e9),
+                xytext=ROOF_PLACE[:2],
+                ha=ROOF_PLACE[2],
+                fontsize=SMALL,
+                textcoords="offset points",
+            )
         for (_, x, y), mark in zip(marks, MARKS, strict=False):
             ax.plot([x], [y / 1e9], mark, markersize=7)
         ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=ylim or (None, 2 * ax.get_ylim()[1]))
@@ -118,8 +137,15 @@ def _readable(axis, low, high, written="{:,.10g}".format, most=8):
 def _draw_caches(ax, caches, smallest, largest):
     for cache in (cache for cache in caches if smallest <= cache.nbytes <= largest):
         ax.axvline(cache.nbytes, color="0.45", linewidth=1)
-        ax.annotate(f"L{cache.level}", (cache.nbytes, 1), xycoords=("data", "axes fraction"), xytext=(0, 3),
-                    textcoords="offset points", ha="center", fontsize=SMALL)  # fmt: skip
+        ax.annotate(
+            f"L{cache.level}",
+            (cache.nbytes, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="center",
+            fontsize=SMALL,
+        )
 
 
 def _label_curves(ax, drawn):
@@ -130,8 +156,15 @@ def _label_curves(ax, drawn):
         place = int(np.abs(gaps).min(axis=0).argmax())
         above = gaps[:, place].max() > 0 if len(others) == 1 else gaps[:, place].min() > 0
         side = ("left", "center", "right")[min(2, 3 * place // len(sizes))]
-        ax.annotate(label, (sizes[place], values[place]), xytext=(0, 8 if above else -16), ha=side, fontsize=SMALL,
-                    textcoords="offset points", color=ink(f"C{number}"))  # fmt: skip
+        ax.annotate(
+            label,
+            (sizes[place], values[place]),
+            xytext=(0, 8 if above else -16),
+            ha=side,
+            fontsize=SMALL,
+            textcoords="offset points",
+            color=ink(f"C{number}"),
+        )
 
 
 def _name_marks(ax, roofs, marks):
@@ -159,8 +192,15 @@ def _name_marks(ax, roofs, marks):
         chosen = free.index(True) if True in free else 0
         taken.append(boxes[chosen])
         right, up, end = PLACES[chosen]
-        ax.annotate(label, (x, y / 1e9), xytext=(right, up), textcoords="offset points", ha=end, fontsize=SMALL,
-                    color=ink(f"C{number}")).set_in_layout(False)  # fmt: skip
+        ax.annotate(
+            label,
+            (x, y / 1e9),
+            xytext=(right, up),
+            textcoords="offset points",
+            ha=end,
+            fontsize=SMALL,
+            color=ink(f"C{number}"),
+        ).set_in_layout(False)
 
 
 def _ridge(roof, low, high):

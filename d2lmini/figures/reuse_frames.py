@@ -47,8 +47,12 @@ class Sheet:
 def _tile_steps(n, tile):
     """Return for each step of `tiled_product` the places in use, as {"A": …, "B": …, "C": …}."""
     tiles, depths = ([range(n)[i : i + edge] for i in range(0, n, edge)] for edge in (tile, n if tile == 1 else tile))
-    return [{"A": list(product(rows, depth)), "B": list(product(depth, columns)), "C": list(product(rows, columns))}
-            for rows in tiles for columns in tiles for depth in depths]  # fmt: skip
+    return [
+        {"A": list(product(rows, depth)), "B": list(product(depth, columns)), "C": list(product(rows, columns))}
+        for rows in tiles
+        for columns in tiles
+        for depth in depths
+    ]
 
 
 def _tiling(n, tile, work):
@@ -87,9 +91,11 @@ def tiling(tile, multiplications, n=6):
 def tiling_alt(tile, multiplications, n=6):
     """Say what `tiling` shows."""
     step, _, reads = _tiling(n, tile, multiplications)
-    return (f"Product of {n} by {n} matrices, tile {tile}, at multiplication {multiplications} of {n**3}: in use are "
-            f"{_span(step['A'])} of A and {_span(step['B'])} of B, for {_span(step['C'])} of C; "
-            f"{reads} elements fetched so far")  # fmt: skip
+    return (
+        f"Product of {n} by {n} matrices, tile {tile}, at multiplication {multiplications} of {n**3}: in use are "
+        f"{_span(step['A'])} of A and {_span(step['B'])} of B, for {_span(step['C'])} of C; "
+        f"{reads} elements fetched so far"
+    )
 
 
 def _span(places):
@@ -185,5 +191,7 @@ def systolic_alt(dataflow, cycle, n=3):
         lines = [line for line in _lines(dataflow, cycle, r, s, n) if line]
         if lines:
             cells.append(f"element {r},{s} {', '.join(lines)}")
-    return (f"{dataflow}-stationary array after cycle {cycle}, {_phase(dataflow, cycle, n)}, "
-            f"{_busy(dataflow, cycle, n)} of {n * n} elements multiply: {'; '.join(cells) or 'empty'}")  # fmt: skip
+    return (
+        f"{dataflow}-stationary array after cycle {cycle}, {_phase(dataflow, cycle, n)}, "
+        f"{_busy(dataflow, cycle, n)} of {n * n} elements multiply: {'; '.join(cells) or 'empty'}"
+    )

@@ -57,8 +57,10 @@ def picture(state, title, sends=None):
     for chunk in range(chunks):
         parts.append(f'<text x="{LEFT - 6}" y="{_top(chunk) + 17}" text-anchor="end">chunk {chunk}</text>')
     for rank, colour in enumerate(COLOURS[:size]):
-        parts.append(f'<path fill="{colour}" d="M{_left(rank)} {bottom + 5}h10v12h-10z"/>'
-                     f'<text x="{_left(rank) + 31}" y="{bottom + 16}">rank {rank}</text>')  # fmt: skip
+        parts.append(
+            f'<path fill="{colour}" d="M{_left(rank)} {bottom + 5}h10v12h-10z"/>'
+            f'<text x="{_left(rank) + 31}" y="{bottom + 16}">rank {rank}</text>'
+        )
     parts += [_arrow(send, bottom) for send in sends]
     return Frame("".join([*parts, "</svg>"]))
 
@@ -69,8 +71,10 @@ def describe(schedule, step):
     size, chunks = schedule.world_size, schedule.chunks
     complete = sum(len(held) == size for row in state for held in row)
     moves = "; ".join(f"{send.src} to {send.dst}: {send.op} chunks {_range(send)}" for send in sends)
-    return (f"{schedule.name}, {size} ranks, after step {done} of {len(schedule.steps)}. {moves or 'No message'}. "
-            f"{complete} of {size * chunks} chunks hold all contributions")  # fmt: skip
+    return (
+        f"{schedule.name}, {size} ranks, after step {done} of {len(schedule.steps)}. {moves or 'No message'}. "
+        f"{complete} of {size * chunks} chunks hold all contributions"
+    )
 
 
 def _after(schedule, step):
@@ -113,9 +117,11 @@ def _arrow(send, bottom):
     y, way = (_top(0) - 4, -1) if right else (bottom + 22, 1)
     bend = min(20 + 12 * abs(send.dst - send.src), 48)
     apex, dash = y + way * bend * 0.75, "" if send.op == "reduce" else ' stroke-dasharray="5 3"'
-    return (f'<path fill="none" stroke="#000" stroke-width="1.5"{dash} marker-end="url(#a)" '
-            f'd="M{x1} {y}C{x1} {y + way * bend} {x2} {y + way * bend} {x2} {y}"/>'
-            f'<text x="{(x1 + x2) / 2:g}" y="{apex + (-3 if right else 12):g}">{_range(send)}</text>')  # fmt: skip
+    return (
+        f'<path fill="none" stroke="#000" stroke-width="1.5"{dash} marker-end="url(#a)" '
+        f'd="M{x1} {y}C{x1} {y + way * bend} {x2} {y + way * bend} {x2} {y}"/>'
+        f'<text x="{(x1 + x2) / 2:g}" y="{apex + (-3 if right else 12):g}">{_range(send)}</text>'
+    )
 
 
 def _range(send):

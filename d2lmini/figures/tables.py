@@ -34,8 +34,10 @@ def table(headings, rows, caption=""):
     filled = [[cell for cell in cells if cell.strip("–")] for _, *cells in columns]
     sides = ["right" if cells and all(map(_NUMBER.fullmatch, cells)) else "left" for cells in filled]
     widths = [max(map(len, column)) for column in columns]
-    lines = [[f"{cell:{'<>'[side == 'right']}{width}}" for cell, width, side in zip(row, widths, sides)]
-             for row in (headings, *rows)]  # fmt: skip
+    lines = [
+        [f"{cell:{'<>'[side == 'right']}{width}}" for cell, width, side in zip(row, widths, sides)]
+        for row in (headings, *rows)
+    ]
     text = "\n".join([caption] * bool(caption) + ["  ".join(line).rstrip() for line in lines])
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
     head, body = _row(headings, 'th scope="col"', sides), "".join(_row(row, "td", sides) for row in rows)

@@ -8,7 +8,7 @@ import torch
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from d2lmini import sim
+import simgpu
 from d2lmini.figures import plots
 from d2lmini.timing import human
 
@@ -54,7 +54,7 @@ def part(trace, begin_s, end_s=None, links=True):
 def _recorded(function):
     for device in range(torch.sim.device_count()):
         torch.sim.synchronize(device)
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         function()
     return trace
 

@@ -1,6 +1,6 @@
 """A sum over two levels in real processes: inside groups of two ranks first, then between their leaders.
 
-    torchrun --nproc-per-node=4 -m d2lmini.lessons.clusters
+torchrun --nproc-per-node=4 -m d2lmini.lessons.clusters
 """
 
 import os

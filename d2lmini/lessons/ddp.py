@@ -1,6 +1,6 @@
 """The chapter's program in real processes: DDP over gloo, on the CPU.
 
-    torchrun --nproc-per-node=2 -m d2lmini.lessons.ddp parameters.pt
+torchrun --nproc-per-node=2 -m d2lmini.lessons.ddp parameters.pt
 """
 
 import os

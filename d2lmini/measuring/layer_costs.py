@@ -39,9 +39,26 @@ def conv_macs(layer, x, y):
 FORMULAS = {nn.Linear: linear_macs, nn.Conv1d: conv_macs, nn.Conv2d: conv_macs, nn.Conv3d: conv_macs}
 
 # Layers of these modules of torch.nn multiply no matrices.
-_FREE = {f"torch.nn.modules.{name}" for name in (
-    "activation", "batchnorm", "channelshuffle", "container", "dropout", "flatten", "fold", "instancenorm", "loss",
-    "normalization", "padding", "pixelshuffle", "pooling", "sparse", "upsampling")}  # fmt: skip
+_FREE = {
+    f"torch.nn.modules.{name}"
+    for name in (
+        "activation",
+        "batchnorm",
+        "channelshuffle",
+        "container",
+        "dropout",
+        "flatten",
+        "fold",
+        "instancenorm",
+        "loss",
+        "normalization",
+        "padding",
+        "pixelshuffle",
+        "pooling",
+        "sparse",
+        "upsampling",
+    )
+}
 
 
 def layer_macs(layer, x, y):
@@ -118,8 +135,10 @@ class Profile(list):
         lines.append(("all", "", *_numbers(self.macs, self.parameters, None, None, None, self.saved_bytes)))
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         sides = "<<>>>>>>"
-        text = ["  ".join(f"{word:{side}{width}}" for word, side, width in zip(line, sides, widths, strict=True))
-                for line in lines]  # fmt: skip
+        text = [
+            "  ".join(f"{word:{side}{width}}" for word, side, width in zip(line, sides, widths, strict=True))
+            for line in lines
+        ]
         if self.unknown:
             text.append(f"? no formula: {', '.join(self.unknown)}; the sum may leave them out")
         return "\n".join(line.rstrip() for line in text)
@@ -138,11 +157,18 @@ def profile(model, *inputs, **keywords):
     if not isinstance(model, nn.Module):
         raise TypeError(f"expected a module to profile, got {type(model).__name__}")
     watch = _Watch(model)
-    hooks = [hook for name, layer in model.named_modules() if not any(True for _ in layer.children())
-             for hook in watch.over(name or "(model)", layer)]  # fmt: skip
+    hooks = [
+        hook
+        for name, layer in model.named_modules()
+        if not any(True for _ in layer.children())
+        for hook in watch.over(name or "(model)", layer)
+    ]
     try:
-        with (torch.enable_grad(), FlopCounterMode(display=False) as counter,
-              saved_tensors_hooks(watch.keep, lambda tensor: tensor)):  # fmt: skip
+        with (
+            torch.enable_grad(),
+            FlopCounterMode(display=False) as counter,
+            saved_tensors_hooks(watch.keep, lambda tensor: tensor),
+        ):
             model(*inputs, **keywords)
     finally:
         for hook in hooks:
@@ -171,8 +197,10 @@ class _Watch:
         def after(layer, args, keywords, output):
             self.note(name, layer, tensors((args, keywords)), tensors(output), self.running.pop())
 
-        return (layer.register_forward_pre_hook(before, with_kwargs=True),
-                layer.register_forward_hook(after, with_kwargs=True))  # fmt: skip
+        return (
+            layer.register_forward_pre_hook(before, with_kwargs=True),
+            layer.register_forward_hook(after, with_kwargs=True),
+        )
 
     def note(self, name, layer, given, made, call):
         """Add the row of a call."""

@@ -3,7 +3,7 @@
 import math
 from itertools import pairwise
 
-from d2lmini.hardware import host
+from d2lmini import host
 from d2lmini.measuring.memory_hierarchy import ROOM
 
 STEEP = 1.25  # where a load takes more than this times what it takes in the next smaller set, the curve climbs
@@ -70,8 +70,9 @@ def contrast(points, caches=None):
         return f"can't tell: no working set fits into half of {first}, {size(caches[0].nbytes)}"
     near, far = found[first], found.get("main memory") or found["largest set"]
     if far.nbytes <= last.nbytes:
-        return (f"can't tell: the largest working set, {size(far.nbytes)}, is not over L{last.level}, "
-                f"{size(last.nbytes)}")  # fmt: skip
+        return (
+            f"can't tell: the largest working set, {size(far.nbytes)}, is not over L{last.level}, {size(last.nbytes)}"
+        )
     rates = f"{near.bytes_per_s / 1e9:.1f} against {far.bytes_per_s / 1e9:.1f} GB/s"
     if "main memory" not in found:
         rates += f", though L{last.level}, {size(last.nbytes)}, may hold a part of {size(far.nbytes)}"
@@ -98,13 +99,17 @@ def _doubts(points, caches):
     largest, last = _largest(points), caches[-1]
     told = f"L{last.level} is said to have {size(last.nbytes)}"
     if largest.nbytes < ROOM * last.nbytes:
-        yield (f"{told}: even the largest working set, {size(largest.nbytes)}, is not {ROOM} times that, and part of "
-               "it may stay there")  # fmt: skip
+        yield (
+            f"{told}: even the largest working set, {size(largest.nbytes)}, is not {ROOM} times that, and part of "
+            "it may stay there"
+        )
     half = _largest(point for point in points if point.nbytes <= last.nbytes / 2)
     if half and largest.nbytes > last.nbytes and half.seconds.median > largest.seconds.median / 2:
-        yield (f"{told}, but in {size(half.nbytes)} a load takes {half.seconds.median / largest.seconds.median:.0%} of "
-               "main memory's time: others share it, it is smaller than told, or addresses are slow to "
-               "translate")  # fmt: skip
+        yield (
+            f"{told}, but in {size(half.nbytes)} a load takes {half.seconds.median / largest.seconds.median:.0%} of "
+            "main memory's time: others share it, it is smaller than told, or addresses are slow to "
+            "translate"
+        )
 
 
 def size(nbytes):

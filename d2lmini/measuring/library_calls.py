@@ -4,8 +4,8 @@ from functools import partial
 
 import torch
 
+from d2lmini import host
 from d2lmini.devices import threads
-from d2lmini.hardware import host
 from d2lmini.measuring.memory_hierarchy import repeated_calls
 from d2lmini.measuring.unheld import run_unheld
 

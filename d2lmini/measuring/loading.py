@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from d2lmini import sim
+import simgpu
 
 
 def utilisation(load, step, workers=1):
@@ -42,7 +42,7 @@ class SimulatedLoader:
         return len(self.batches)
 
     def __iter__(self):
-        clock = sim.clock()
+        clock = simgpu.clock()
         return self._with_workers(clock) if self.workers else self._alone(clock)
 
     def _alone(self, clock):

@@ -11,12 +11,13 @@ from functools import partial
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from d2lmini import sim
-from d2lmini.hardware import costs, host
+import simgpu
+from d2lmini import host
 from d2lmini.measuring import memory_hierarchy
 from d2lmini.measuring.memory_loops import ARRAYS
 from d2lmini.measuring.operations import Reporting, tensors
 from d2lmini.measuring.unheld import run_unheld
+from simgpu.hardware import costs
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,13 @@ def count(name, function, *args):
     """Return the `Operation` that ``function(*args)`` is; on tensors of the meta device nothing is computed.
 
     FLOPs are those of `torch.utils.flop_counter`, and one for each element of the largest tensor where that has no
-    formula, as for an addition or a sum. Bytes are each operand read and each result written once, as in `sim.work`.
+    formula, as for an addition or a sum. Bytes are each operand read and each result written once, as in `simgpu.work`.
     Raises ValueError unless exactly one operation is called.
     """
     found = []  # (work, FLOPs) of each call that costs something
 
     def note(func, args, keywords, out):
-        work, formula = sim.work(func, args, keywords, out), flop_registry.get(func._overloadpacket)
+        work, formula = simgpu.work(func, args, keywords, out), flop_registry.get(func._overloadpacket)
         if work is not None:  # its FLOPs are the simulated GPU's, which rounds up to whole tiles
             largest = max(tensor.numel() for tensor in tensors((args, out)))
             found.append((work, formula(*args, **keywords, out_val=out) if formula else largest))
@@ -95,8 +96,11 @@ def examples(elements=2**24, device="cpu"):
     def new(*shape):
         return torch.ones(shape, device=device)
 
-    streamed = {"add": (torch.Tensor.add_, new(elements), new(elements)), "sum": (torch.sum, new(elements)),
-                "matrix × vector": (torch.mm, new(side, side), new(side, 1))}  # fmt: skip
+    streamed = {
+        "add": (torch.Tensor.add_, new(elements), new(elements)),
+        "sum": (torch.sum, new(elements)),
+        "matrix × vector": (torch.mm, new(side, side), new(side, 1)),
+    }
     products = {f"matmul {n}": (torch.mm, new(n, n), new(n, n)) for n in (64, 256, 1024, 2048)}
     conv = {"convolution 3×3": (torch.conv2d, new(8, 64, 58, 58), new(64, 64, 3, 3))}
     return {name: (call[0], call[1:]) for name, call in {**streamed, **products, **conv}.items()}
@@ -112,8 +116,10 @@ def measure_here(repeat=6):
     largest = memory_hierarchy.working_sets()[-1]
     host.require_memory(4 * largest, "the roofline")
     points = [memory_hierarchy.bandwidth([largest], kernel, host.usable_cores(), repeat)[0] for kernel in ARRAYS]
-    rows = [(count(name, function, *args), memory_hierarchy.repeated_calls(partial(function, *args), repeat))
-            for name, (function, args) in examples(largest // 8).items()]  # fmt: skip
+    rows = [
+        (count(name, function, *args), memory_hierarchy.repeated_calls(partial(function, *args), repeat))
+        for name, (function, args) in examples(largest // 8).items()
+    ]
     peak = max(operation.flops / took.seconds[0] for operation, took in rows)
     rates = [1 / point.seconds.seconds[0] for point in points]
     rates += [operation.nbytes / took.seconds[0] for operation, took in rows]

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import torch
 
+from d2lmini import host
 from d2lmini.devices import cpu, threads, try_all_gpus
-from d2lmini.hardware import host
 from d2lmini.measuring import line_fit
 from d2lmini.timing import Measurement, measure, provenance, simulated
 

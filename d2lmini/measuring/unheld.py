@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from d2lmini.hardware import host
+from d2lmini import host
 from d2lmini.timing import SLOWING, provenance
 
 # What would hold a measurement of this machine's best back: the settings of `timing`, and those that limit threads.

@@ -1,7 +1,7 @@
 """The networks that the chapters train or count; `benchmarks/networks.py` has more to judge the clock by.
 
-    lenet (with mlp and softmax_regression)    alexnet    googlenet    resnet    residual
-    transformer ──▶ gpt2    llama
+lenet (with mlp and softmax_regression)    alexnet    googlenet    resnet    residual
+transformer ──▶ gpt2    llama
 """
 
 from d2lmini.models.alexnet import WIDTHS_2014, alexnet
@@ -12,6 +12,17 @@ from d2lmini.models.residual import Residual
 from d2lmini.models.resnet import resnet50
 
 __all__ = [
-    "GPT2", "MODELS", "WIDTHS_2014", "LeNet", "Llama", "Residual", "alexnet", "he", "lenet", "lenet_params",
-    "mlp", "resnet50", "softmax_regression",
-]  # fmt: skip
+    "GPT2",
+    "MODELS",
+    "WIDTHS_2014",
+    "LeNet",
+    "Llama",
+    "Residual",
+    "alexnet",
+    "he",
+    "lenet",
+    "lenet_params",
+    "mlp",
+    "resnet50",
+    "softmax_regression",
+]

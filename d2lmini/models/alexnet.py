@@ -26,14 +26,29 @@ def alexnet(groups=1, norm=False, dropout=0.0, widths=WIDTHS_2012, classes=1000)
     a, b, c, d, e = widths
     normalise = partial(nn.LocalResponseNorm, 5, alpha=1e-4 * 5, beta=0.75, k=2)  # torch divides alpha by 5
     layers = OrderedDict(
-        conv1=nn.Conv2d(3, a, 11, 4, 2), relu1=nn.ReLU(), norm1=normalise(), pool1=nn.MaxPool2d(3, 2),
-        conv2=nn.Conv2d(a, b, 5, 1, 2, groups=groups), relu2=nn.ReLU(), norm2=normalise(), pool2=nn.MaxPool2d(3, 2),
-        conv3=nn.Conv2d(b, c, 3, 1, 1), relu3=nn.ReLU(),
-        conv4=nn.Conv2d(c, d, 3, 1, 1, groups=groups), relu4=nn.ReLU(),
-        conv5=nn.Conv2d(d, e, 3, 1, 1, groups=groups), relu5=nn.ReLU(), pool5=nn.MaxPool2d(3, 2), flat=nn.Flatten(),
-        drop6=nn.Dropout(dropout), fc6=nn.Linear(e * 6 * 6, 4096), relu6=nn.ReLU(),
-        drop7=nn.Dropout(dropout), fc7=nn.Linear(4096, 4096), relu7=nn.ReLU(),
+        conv1=nn.Conv2d(3, a, 11, 4, 2),
+        relu1=nn.ReLU(),
+        norm1=normalise(),
+        pool1=nn.MaxPool2d(3, 2),
+        conv2=nn.Conv2d(a, b, 5, 1, 2, groups=groups),
+        relu2=nn.ReLU(),
+        norm2=normalise(),
+        pool2=nn.MaxPool2d(3, 2),
+        conv3=nn.Conv2d(b, c, 3, 1, 1),
+        relu3=nn.ReLU(),
+        conv4=nn.Conv2d(c, d, 3, 1, 1, groups=groups),
+        relu4=nn.ReLU(),
+        conv5=nn.Conv2d(d, e, 3, 1, 1, groups=groups),
+        relu5=nn.ReLU(),
+        pool5=nn.MaxPool2d(3, 2),
+        flat=nn.Flatten(),
+        drop6=nn.Dropout(dropout),
+        fc6=nn.Linear(e * 6 * 6, 4096),
+        relu6=nn.ReLU(),
+        drop7=nn.Dropout(dropout),
+        fc7=nn.Linear(4096, 4096),
+        relu7=nn.ReLU(),
         fc8=nn.Linear(4096, classes),
-    )  # fmt: skip
+    )
     left_out = ("norm1", "norm2") * (not norm) + ("drop6", "drop7") * (not dropout)
     return nn.Sequential(OrderedDict((name, layer) for name, layer in layers.items() if name not in left_out))

@@ -52,10 +52,17 @@ class LeNet(nn.Module):
         super().__init__()
         W1, b1, W2, b2, W3, b3, W4, b4 = lenet_params(std, seed)
         self.net = nn.Sequential(
-            nn.Conv2d(1, 20, 3), nn.ReLU(), nn.AvgPool2d(2),
-            nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(),
-            nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10),
-        )  # fmt: skip
+            nn.Conv2d(1, 20, 3),
+            nn.ReLU(),
+            nn.AvgPool2d(2),
+            nn.Conv2d(20, 50, 5),
+            nn.ReLU(),
+            nn.AvgPool2d(2),
+            nn.Flatten(),
+            nn.Linear(800, 128),
+            nn.ReLU(),
+            nn.Linear(128, 10),
+        )
         with torch.no_grad():
             for mine, given in zip(self.parameters(), (W1, b1, W2, b2, W3.T, b3, W4.T, b4), strict=True):
                 mine.copy_(given)

@@ -24,9 +24,13 @@ def conv_and_norm(inputs, outputs, size, stride=1):
 
 def _bottleneck(inputs, width, stride, late):
     first, second = (1, stride) if late else (stride, 1)
-    body = nn.Sequential(*conv_and_norm(inputs, width, 1, first), nn.ReLU(),
-                         *conv_and_norm(width, width, 3, second), nn.ReLU(),
-                         *conv_and_norm(width, 4 * width, 1))  # fmt: skip
+    body = nn.Sequential(
+        *conv_and_norm(inputs, width, 1, first),
+        nn.ReLU(),
+        *conv_and_norm(width, width, 3, second),
+        nn.ReLU(),
+        *conv_and_norm(width, 4 * width, 1),
+    )
     return Residual(body, inputs, 4 * width, stride)
 
 

@@ -7,7 +7,7 @@
     layout                which of them fits a model, a card and a cluster, and what a step then takes, by formula
 
 All but `asynchronous` and `layout` are written for one rank, with its collectives and messages: run them with
-`sim.spawn` on simulated GPUs, or under torchrun.
+`simgpu.spawn` on simulated GPUs, or under torchrun.
 """
 
 from d2lmini.parallel.asynchronous import Update, arrivals, train_asynchronously
@@ -17,7 +17,23 @@ from d2lmini.parallel.sharded import Unit, shard
 from d2lmini.parallel.tensor_parallel import CopyToRanks, RowParallel, SumOverRanks, column_parallel, cut_layer
 
 __all__ = [
-    "CopyToRanks", "Layout", "RowParallel", "Shape", "SumOverRanks", "Unit", "Update", "arrivals", "bubble",
-    "column_parallel", "cut_layer", "gpipe", "memory_bytes", "one_f_one_b", "run_stage", "shard", "starts",
-    "step_seconds", "train_asynchronously",
-]  # fmt: skip
+    "CopyToRanks",
+    "Layout",
+    "RowParallel",
+    "Shape",
+    "SumOverRanks",
+    "Unit",
+    "Update",
+    "arrivals",
+    "bubble",
+    "column_parallel",
+    "cut_layer",
+    "gpipe",
+    "memory_bytes",
+    "one_f_one_b",
+    "run_stage",
+    "shard",
+    "starts",
+    "step_seconds",
+    "train_asynchronously",
+]

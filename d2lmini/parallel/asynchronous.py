@@ -22,11 +22,7 @@ def arrivals(seconds, updates):
     """
     if not seconds or min(seconds) <= 0:
         raise ValueError(f"expected seconds above 0, got {seconds}")
-    ends = sorted(
-        (n * took, worker)
-        for worker, took in enumerate(seconds)
-        for n in range(1, updates + 1)
-    )
+    ends = sorted((n * took, worker) for worker, took in enumerate(seconds) for n in range(1, updates + 1))
     plan, read = [], [0] * len(seconds)  # how many updates a worker saw
     for done, (time, worker) in enumerate(ends[:updates]):
         plan.append(Update(time, worker, done - read[worker]))

@@ -6,8 +6,8 @@ batch over `data` replicas. Numbers have 16 bits; Adam keeps 32-bit parameters a
 
 from dataclasses import dataclass
 
-from d2lmini.hardware.costs import operation_seconds
-from d2lmini.hardware.products import Product
+from simgpu.hardware.costs import operation_seconds
+from simgpu.hardware.products import Product
 
 WEIGHT, STATE = 2, 12  # bytes a parameter: 16-bit weights; 32-bit parameters and Adam's two moments
 # Bytes that norms and sums pass to and from memory in forward, for each number of the width, and how many times that in
@@ -36,8 +36,10 @@ class Shape:
     def products(self):
         """The (inputs, outputs) of a layer's linear layers, those cut by columns and those cut by rows."""
         keys = self.width // self.heads * self.key_heads
-        return ([(self.width, n) for n in (self.width, keys, keys, self.hidden, self.hidden)],
-                [(self.width, self.width), (self.hidden, self.width)])  # fmt: skip
+        return (
+            [(self.width, n) for n in (self.width, keys, keys, self.hidden, self.hidden)],
+            [(self.width, self.width), (self.hidden, self.width)],
+        )
 
     @property
     def layer(self):
@@ -80,8 +82,10 @@ def held(shape, layout):
     Raises ValueError where tensor ranks do not divide the heads, or the stages the layers.
     """
     if shape.heads % layout.tensor or shape.layers % layout.pipeline:
-        raise ValueError(f"{shape.heads} heads and {shape.layers} layers cannot be cut for {layout.tensor} tensor "
-                         f"ranks and {layout.pipeline} stages")  # fmt: skip
+        raise ValueError(
+            f"{shape.heads} heads and {shape.layers} layers cannot be cut for {layout.tensor} tensor "
+            f"ranks and {layout.pipeline} stages"
+        )
     ends = shape.words * shape.width * (1 if layout.pipeline > 1 or shape.tied else 2)
     return (shape.layers // layout.pipeline * shape.layer + ends) / layout.tensor
 
@@ -108,8 +112,12 @@ def memory_bytes(shape, layout):
     activations = tokens * kept * shape.layers / layout.pipeline
     scores = tokens * SCORE * shape.words / layout.tensor
     fullest = max(activations * under_way + (scores if layout.pipeline == 1 else 0), activations + scores)
-    return {"weights": mine * weights + gathered, "gradients": mine * gradients, "optimizer": mine * state,
-            "activations": fullest}  # fmt: skip
+    return {
+        "weights": mine * weights + gathered,
+        "gradients": mine * gradients,
+        "optimizer": mine * state,
+        "activations": fullest,
+    }
 
 
 def layer_seconds(shape, layout, gpu):
@@ -152,9 +160,13 @@ def step_seconds(shape, layout, gpu, collective, pace=1.0):
     mine = held(shape, layout)
     # Adam reads the gradient and three 32-bit numbers, writes these and the weight.
     moved = (layout.gradient + 2 * STATE + WEIGHT) * mine / (layout.data if layout.level else 1)
-    return {"compute": compute, "tensor": layout.batches * messages, "bubble": waiting,
-            "data": _exposed(shape, layout, collective, mine, layers * forward, layers * backward),
-            "update": operation_seconds(0, moved, gpu, "pointwise")}  # fmt: skip
+    return {
+        "compute": compute,
+        "tensor": layout.batches * messages,
+        "bubble": waiting,
+        "data": _exposed(shape, layout, collective, mine, layers * forward, layers * backward),
+        "update": operation_seconds(0, moved, gpu, "pointwise"),
+    }
 
 
 def _exposed(shape, layout, collective, mine, forward, backward):

@@ -47,8 +47,11 @@ def starts(orders, forward=1.0, backward=2.0):
     """
     begin, free, todo = {}, [0.0] * len(orders), [list(order) for order in orders]
     while any(todo):
-        ready = [stage for stage, order in enumerate(todo) if order and _before(stage, order[0], len(orders)) in
-                 (*begin, None)]  # fmt: skip
+        ready = [
+            stage
+            for stage, order in enumerate(todo)
+            if order and _before(stage, order[0], len(orders)) in (*begin, None)
+        ]
         if not ready:
             stage = next(stage for stage, order in enumerate(todo) if order)
             raise ValueError(f"the schedule does not end: stage {stage} waits for {''.join(map(str, todo[stage][0]))}")

@@ -1,10 +1,10 @@
 """Replicas that share out what they keep: ZeRO's three levels (Rajbhandari et al., SC 2020).
 
-    level    kept whole                 cut in n parts                           moves, in parameters a rank
-      0      all                        nothing                                  all-reduce: 2 (n − 1)/n
-      1      parameters, gradients      the optimizer's state                    reduce-scatter, all-gather: 2 (n − 1)/n
-      2      parameters                 and gradients                            as 1, each as soon as it is there
-      3      nothing                    and parameters                           and gathered once more: 3 (n − 1)/n
+level    kept whole                 cut in n parts                           moves, in parameters a rank
+  0      all                        nothing                                  all-reduce: 2 (n − 1)/n
+  1      parameters, gradients      the optimizer's state                    reduce-scatter, all-gather: 2 (n − 1)/n
+  2      parameters                 and gradients                            as 1, each as soon as it is there
+  3      nothing                    and parameters                           and gathered once more: 3 (n − 1)/n
 """
 
 import weakref

@@ -86,8 +86,6 @@ def cut_layer(layer, group=None):
     for name in ("out", "down"):
         setattr(layer, name, RowParallel(getattr(layer, name), group))
     for norm in layer.norms:
-        norm.register_forward_hook(
-            lambda _, x, y: CopyToRanks.apply(y, group)
-        )
+        norm.register_forward_hook(lambda _, x, y: CopyToRanks.apply(y, group))
     layer.heads //= dist.get_world_size(group)
     layer.key_heads //= dist.get_world_size(group)

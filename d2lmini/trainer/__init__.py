@@ -1,16 +1,16 @@
 """The multi-GPU trainer and its command line.
 
-    cli ── options                 python -m d2lmini.train: what may be asked for
-     │        └── settings         the trainer's arguments, and every rule about them and those of the command line
-     │
-    trainer                        one loop of epochs
-     ├── replicas                  a step: shards, losses, gradients, update; over a comm
-     │    ├── comm                 the devices of one process, or a process for each of torch.distributed
-     │    └── ddp                  gradients summed by torch's DistributedDataParallel
-     ├── history, losses           what a run recorded
-     ├── state ── rng, facts       what a checkpoint holds, and whether it is of the same run
-     └── checkpoint ── seal, files    the file: whole, or not there
-    by_cells                       classes that a notebook writes a method a cell
+cli ── options                 python -m d2lmini.train: what may be asked for
+ │        └── settings         the trainer's arguments, and every rule about them and those of the command line
+ │
+trainer                        one loop of epochs
+ ├── replicas                  a step: shards, losses, gradients, update; over a comm
+ │    ├── comm                 the devices of one process, or a process for each of torch.distributed
+ │    └── ddp                  gradients summed by torch's DistributedDataParallel
+ ├── history, losses           what a run recorded
+ ├── state ── rng, facts       what a checkpoint holds, and whether it is of the same run
+ └── checkpoint ── seal, files    the file: whole, or not there
+by_cells                       classes that a notebook writes a method a cell
 """
 
 from d2lmini.distributed.errors import CheckpointError, DivergedError

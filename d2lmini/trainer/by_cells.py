@@ -20,7 +20,8 @@ class HyperParameters:
         """Keep the arguments of the method that calls this as attributes, but for the names in `ignore`."""
         frame = inspect.currentframe().f_back
         names, _, _, values = inspect.getargvalues(frame)
-        self.hparams = {name: values[name] for name in names
-                        if name not in (*ignore, "self") and not name.startswith("_")}  # fmt: skip
+        self.hparams = {
+            name: values[name] for name in names if name not in (*ignore, "self") and not name.startswith("_")
+        }
         for name, value in self.hparams.items():
             setattr(self, name, value)

@@ -61,14 +61,17 @@ class Checkpoint:
             for name, path in ((self.previous, self.previous), (self.name, self.path)):
                 if os.path.lexists(path) and not (path.is_file() and seal.is_sealed(path)):
                     what, advice = "whole checkpoint" if path.is_file() else "regular file", self._advice()
-                    raise CheckpointError(f"{name}: is no {what}, so it is not written over"
-                                          f"{advice or ': choose another name'}")  # fmt: skip
+                    raise CheckpointError(
+                        f"{name}: is no {what}, so it is not written over{advice or ': choose another name'}"
+                    )
 
     def is_there(self):
         """Return whether there is such a file. Raises CheckpointError where only the one before it is left."""
         if not self.path.exists() and self.previous.exists():
-            raise CheckpointError(f"{self.name}: is gone, and {self.previous} is still there{self._advice()}; or move "
-                                  "that away to start from the beginning")  # fmt: skip
+            raise CheckpointError(
+                f"{self.name}: is gone, and {self.previous} is still there{self._advice()}; or move "
+                "that away to start from the beginning"
+            )
         return self.path.exists()
 
     def found(self, comm):
@@ -81,8 +84,10 @@ class Checkpoint:
         hosts = comm.gather([socket.gethostname() if self.path.exists() else None for _ in comm.here])
         having = [f"rank {rank} on {host}" for rank, host in enumerate(hosts) if host]
         if having:
-            raise CheckpointError(f"{self.name}: {', '.join(having)} has it, but not rank 0, which reads and writes "
-                                  "it: choose a folder that all machines share, or copy it there")  # fmt: skip
+            raise CheckpointError(
+                f"{self.name}: {', '.join(having)} has it, but not rank 0, which reads and writes "
+                "it: choose a folder that all machines share, or copy it there"
+            )
         return False
 
     @contextmanager
@@ -96,8 +101,11 @@ class Checkpoint:
         try:
             lock.acquire()
         except OSError as error:  # a Timeout is one too
-            why = ("another run writes there: choose another name, or wait for it" if isinstance(error, Timeout)
-                   else f"cannot be locked: {error.strerror}")  # fmt: skip
+            why = (
+                "another run writes there: choose another name, or wait for it"
+                if isinstance(error, Timeout)
+                else f"cannot be locked: {error.strerror}"
+            )
             raise CheckpointError(f"{self.name}: {why}") from error
         try:
             yield

@@ -1,8 +1,8 @@
 """Train from the command line: ``python -m d2lmini.train --help`` says what there is to choose.
 
-    python -m d2lmini.train --data digits --devices 2 --epochs 10 --allreduce ring --json results.json
-    python -m d2lmini.train --data digits --kind sim --devices 8 --engine ddp
-    torchrun --nproc-per-node=2 -m d2lmini.train --data digits --epochs 10 --engine ddp
+python -m d2lmini.train --data digits --devices 2 --epochs 10 --allreduce ring --json results.json
+python -m d2lmini.train --data digits --kind sim --devices 8 --engine ddp
+torchrun --nproc-per-node=2 -m d2lmini.train --data digits --epochs 10 --engine ddp
 """
 
 import statistics
@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from d2lmini import sim
+import simgpu
 from d2lmini.data import datasets
 from d2lmini.devices import choice, cpu, num_gpus, try_all_gpus
 from d2lmini.distributed import join
@@ -53,6 +53,7 @@ def main(words=None):
 
 def in_group(words):
     """Do the same as one rank of several: when one fails, one of them says it, and torchrun ends the others."""
+
     def report(seconds=join.CONNECT_S):
         return Report(join.connect(seconds), join.rank(), join.world_size(), PROGRAM)
 
@@ -80,7 +81,7 @@ def start(options):
     """Train in this process, on all devices at once, or with a simulated rank for each."""
     devices = choose_devices(options.devices, options.kind, options.gpu)
     if options.engine == "ddp":
-        sim.spawn(lambda rank: run(options, [devices[rank]]))
+        simgpu.spawn(lambda rank: run(options, [devices[rank]]))
     else:
         run(options, devices)
 
@@ -99,12 +100,15 @@ def run(options, where):
     if options.resume and not Checkpoint(options.checkpoint).found(trainer.comm):
         show(f"there is no {options.checkpoint} yet: starting from the beginning")
     add_rows = table(show)
-    history = trainer.fit(train_iter, options.epochs, test_iter, add_rows, checkpoint=options.checkpoint,
-                          resume=options.resume)  # fmt: skip
+    history = trainer.fit(
+        train_iter, options.epochs, test_iter, add_rows, checkpoint=options.checkpoint, resume=options.resume
+    )
     add_rows(options.epochs, history)
     results = summary(options, trainer, history, train_iter.num_examples)
-    show(f"{history.provenance}: {human(results['seconds_an_epoch'])} an epoch, "
-         f"{results['images_a_second']:,.0f} images/s")  # fmt: skip
+    show(
+        f"{history.provenance}: {human(results['seconds_an_epoch'])} an epoch, "
+        f"{results['images_a_second']:,.0f} images/s"
+    )
     if options.json:
         trainer.comm.on_rank_0(partial(files.write_json, options.json, results))
     return results
@@ -120,7 +124,7 @@ def choose_devices(count, kind, gpu):
         return [cpu()] * (count or 1)
     chosen = forced if kind == "auto" else kind
     if chosen == "sim" or (not chosen and (count or 1) > max(1, num_gpus())):
-        sim.enable(count or 2, gpu=gpu)
+        simgpu.enable(count or 2, gpu=gpu)
         return [torch.device("sim", i) for i in range(torch.sim.device_count())]
     found = try_all_gpus()
     usable = [] if kind == "real" and found == [cpu()] else found
@@ -136,8 +140,9 @@ def make_trainer(options, where):
         "sgd": partial(torch.optim.SGD, lr=options.lr, momentum=options.momentum, weight_decay=options.weight_decay),
         "adam": partial(torch.optim.Adam, lr=options.lr, weight_decay=options.weight_decay),
     }[options.optimizer]
-    return Trainer(MODELS[options.model](seed=options.seed), nn.CrossEntropyLoss(), optimizer, where,
-                   **arguments.training(options))  # fmt: skip
+    return Trainer(
+        MODELS[options.model](seed=options.seed), nn.CrossEntropyLoss(), optimizer, where, **arguments.training(options)
+    )
 
 
 def describe(options, trainer, train_iter, test_iter):
@@ -145,8 +150,10 @@ def describe(options, trainer, train_iter, test_iter):
     names = ", ".join(trainer.comm.places)
     if join.backend():
         names += f" ({options.engine} over {join.backend()})"
-    return (f"{LABELS[options.model]}, {parameters(trainer):,} parameters, on {names}; {options.data}: "
-            f"{train_iter.num_examples:,} images to train on, {test_iter.num_examples:,} to test on")  # fmt: skip
+    return (
+        f"{LABELS[options.model]}, {parameters(trainer):,} parameters, on {names}; {options.data}: "
+        f"{train_iter.num_examples:,} images to train on, {test_iter.num_examples:,} to test on"
+    )
 
 
 def parameters(trainer):
@@ -170,8 +177,12 @@ def table(show):
 def summary(options, trainer, history, examples):
     """Return the settings and the results as plain values."""
     seconds = statistics.median(history.seconds)  # the first epoch also warms up
-    epochs = [{"epoch": i, "loss": loss, "accuracy": accuracy, "seconds": s} for i, (loss, accuracy, s) in
-              enumerate(zip(history.loss, history.accuracy, history.seconds, strict=True), start=1)]  # fmt: skip
+    epochs = [
+        {"epoch": i, "loss": loss, "accuracy": accuracy, "seconds": s}
+        for i, (loss, accuracy, s) in enumerate(
+            zip(history.loss, history.accuracy, history.seconds, strict=True), start=1
+        )
+    ]
     return {
         "settings": vars(options),
         "devices": trainer.comm.places,
@@ -185,4 +196,4 @@ def summary(options, trainer, history, examples):
         "epochs": epochs,
         "seconds_an_epoch": seconds,
         "images_a_second": examples / seconds,
-    }  # fmt: skip
+    }

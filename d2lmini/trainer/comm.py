@@ -82,8 +82,10 @@ class Comm:
             found = facts.different(theirs, first)
             if found:
                 kind, name, value, expected = found
-                raise ValueError(f"rank {rank} has other {kind} than rank 0: {name} is {value}, not {expected}: start "
-                                 "all ranks with the same options and data")  # fmt: skip
+                raise ValueError(
+                    f"rank {rank} has other {kind} than rank 0: {name} is {value}, not {expected}: start "
+                    "all ranks with the same options and data"
+                )
 
     def on_rank_0(self, function):
         """Return what `function` returns in the process of rank 0, or raise what it raises there, in all processes."""

@@ -29,8 +29,12 @@ class DdpReducer:
 
     def __init__(self, module, loss, bucket_bytes):
         """Wrap a replica and its loss together, so that a rank without a shard can take part as well."""
-        self.ddp = DistributedDataParallel(_Loss(module, loss), bucket_cap_mb=max(bucket_bytes, 1) / MIB,
-                                           gradient_as_bucket_view=True, **{BUFFERS: False})  # fmt: skip
+        self.ddp = DistributedDataParallel(
+            _Loss(module, loss),
+            bucket_cap_mb=max(bucket_bytes, 1) / MIB,
+            gradient_as_bucket_view=True,
+            **{BUFFERS: False},
+        )
         self.ddp.register_comm_hook(None, _sum)
         self.parameters, self._now, self._sent = dict(module.named_parameters()), False, False
 
@@ -50,8 +54,9 @@ class DdpReducer:
             yield
         for name, p in self.parameters.items() if self._sent else ():
             if p.requires_grad and p.grad is None:
-                raise ValueError(f'{name} took no part in the loss, and DDP waits for its gradient: engine="allreduce" '
-                                 "does not")  # fmt: skip
+                raise ValueError(
+                    f'{name} took no part in the loss, and DDP waits for its gradient: engine="allreduce" does not'
+                )
 
     def finish(self):
         """Sum the gradients of a rank that has not, since it had no shard, or an epoch has ended before its time."""

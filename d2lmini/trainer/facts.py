@@ -22,17 +22,25 @@ def of_training(model, loss, optimizer, schedulers, settings):
     function = getattr(loss, "func", loss)  # a partial's
     own = {**getattr(loss, "__dict__", {}), **getattr(loss, "_buffers", {}), **getattr(loss, "keywords", {})}
     own = {name: value for name, value in own.items() if _counts(name, value)}
-    schedule = {"the class": type(schedulers[0]).__name__, **schedulers[0].state_dict(),
-                "factors": _factors(schedulers[0])} if schedulers else {}  # fmt: skip
+    schedule = (
+        {"the class": type(schedulers[0]).__name__, **schedulers[0].state_dict(), "factors": _factors(schedulers[0])}
+        if schedulers
+        else {}
+    )
     return {
-        "model": {**of_tensors(model.state_dict()), **_texts({f"layer {name}": f"{type(m).__name__}({m.extra_repr()})"
-                                                              for name, m in model.named_modules()})},
+        "model": {
+            **of_tensors(model.state_dict()),
+            **_texts({f"layer {name}": f"{type(m).__name__}({m.extra_repr()})" for name, m in model.named_modules()}),
+        },
         "loss": {"the function": getattr(function, "__qualname__", type(function).__name__), **_texts(own)},
-        "optimiser": {"the class": type(optimizer).__name__, **_texts(optimizer.defaults),
-                      "the number of parameters in its groups": str(sizes)},
+        "optimiser": {
+            "the class": type(optimizer).__name__,
+            **_texts(optimizer.defaults),
+            "the number of parameters in its groups": str(sizes),
+        },
         "schedule": _texts(schedule),
         "settings": _texts({name: getattr(settings, name) for name in ("accumulate", "clip", "amp")}),
-    }  # fmt: skip
+    }
 
 
 def of_engine(settings):
@@ -75,8 +83,10 @@ def _factors(schedule):
 
 def of_tensors(tensors):
     """Return the types and shapes of tensors by name, and the types of what are none."""
-    return {name: f"{str(t.dtype).removeprefix('torch.')} {list(t.shape)}" if hasattr(t, "dtype") else type(t).__name__
-            for name, t in tensors.items()}  # fmt: skip
+    return {
+        name: f"{str(t.dtype).removeprefix('torch.')} {list(t.shape)}" if hasattr(t, "dtype") else type(t).__name__
+        for name, t in tensors.items()
+    }
 
 
 def different(there, here):

@@ -48,9 +48,11 @@ class LossLog:
             for rank, (size, _) in enumerate(shards):
                 value = next(values[rank])
                 if not math.isfinite(value):
-                    raise DivergedError(f"the loss is {value} in epoch {self.epoch}, batch {batch}, on "
-                                        f"{self.comm.places[rank]} (rank {rank}): lower the learning rate, clip the "
-                                        "gradients, or look at that batch")  # fmt: skip
+                    raise DivergedError(
+                        f"the loss is {value} in epoch {self.epoch}, batch {batch}, on "
+                        f"{self.comm.places[rank]} (rank {rank}): lower the learning rate, clip the "
+                        "gradients, or look at that batch"
+                    )
                 self.total += value if self.sums else value * size
         if waiting and not self.comm.alone:
             self._every = self._until_next(len(waiting))

@@ -10,11 +10,11 @@ import torch
 from d2lmini.collectives.schedules import ALLREDUCE
 from d2lmini.distributed import join
 from d2lmini.distributed.errors import CheckpointError
-from d2lmini.hardware.catalog import GPUS
 from d2lmini.models.lenet import MODELS
 from d2lmini.trainer import files
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.settings import ENGINES, Settings, check
+from simgpu.hardware.catalog import GPUS
 
 MIB = 2**20
 DATA = ("digits", "mnist", "fashion_mnist")
@@ -70,9 +70,15 @@ def _complete(made, options):
     options.engine = options.engine or ("ddp" if torchrun else "replicas")
     simulated = options.engine == "ddp" and options.kind == "sim"
     try:
-        check(Settings(**training(options)), backend="gloo" if torchrun else "simccl" if simulated else None,
-              resume=options.resume, checkpoint=options.checkpoint, torchrun=torchrun, kind=options.kind,
-              count=options.devices)  # fmt: skip
+        check(
+            Settings(**training(options)),
+            backend="gloo" if torchrun else "simccl" if simulated else None,
+            resume=options.resume,
+            checkpoint=options.checkpoint,
+            torchrun=torchrun,
+            kind=options.kind,
+            count=options.devices,
+        )
     except ValueError as error:
         made.error(f"argument --{error}")
     if options.engine != "ddp":
@@ -90,8 +96,12 @@ def training(options):
     }[options.schedule]
     amp = None if options.amp == "none" else getattr(torch, options.amp)
     names = ("allreduce", "accumulate", "clip", "overlap", "engine")
-    return {**{name: getattr(options, name) for name in names},
-            "buckets": int(options.buckets * MIB), "schedule": schedule, "amp": amp}  # fmt: skip
+    return {
+        **{name: getattr(options, name) for name in names},
+        "buckets": int(options.buckets * MIB),
+        "schedule": schedule,
+        "amp": amp,
+    }
 
 
 def _check_files(made, options):
@@ -133,25 +143,50 @@ def number(kind, least, most=None):
 
 
 def _parser():
-    made = Parser("python -m d2lmini.train", description="Train a network on small images, on one device or several.",
-                  formatter_class=Help, epilog=EPILOG)  # fmt: skip
-    for title, add in (("data and devices", _add_data), ("how to train", _add_training),
-                       ("devices together", _add_together), ("results and checkpoints", _add_results)):  # fmt: skip
+    made = Parser(
+        "python -m d2lmini.train",
+        description="Train a network on small images, on one device or several.",
+        formatter_class=Help,
+        epilog=EPILOG,
+    )
+    for title, add in (
+        ("data and devices", _add_data),
+        ("how to train", _add_training),
+        ("devices together", _add_together),
+        ("results and checkpoints", _add_results),
+    ):
         add(made.add_argument_group(title).add_argument)
     return made
 
 
 def _add_data(add):
-    add("--data", choices=DATA, default="digits",
-        help="digits come with the package; the others are downloaded once, or read from the folder D2LMINI_DATA")
+    add(
+        "--data",
+        choices=DATA,
+        default="digits",
+        help="digits come with the package; the others are downloaded once, or read from the folder D2LMINI_DATA",
+    )
     add("--batch-size", type=number(int, 1), default=64, metavar="N", help="examples in a batch, over all devices")
-    add("--devices", type=number(int, 1, most=DEVICES), metavar="N",
-        help="how many, each with a replica; by default all accelerators, else the CPU")
-    add("--kind", choices=("auto", "real", "sim", "cpu"), default="auto",
+    add(
+        "--devices",
+        type=number(int, 1, most=DEVICES),
+        metavar="N",
+        help="how many, each with a replica; by default all accelerators, else the CPU",
+    )
+    add(
+        "--kind",
+        choices=("auto", "real", "sim", "cpu"),
+        default="auto",
         help="of the devices: simulated GPUs, replicas on the CPU, real accelerators; auto: real ones where there are "
-        "enough, the CPU for one device, else simulated GPUs")
-    add("--gpu", choices=list(GPUS), default="GTX 1080", metavar="NAME",
-        help="the GPU that is simulated: a name in d2lmini.hardware.GPUS")
+        "enough, the CPU for one device, else simulated GPUs",
+    )
+    add(
+        "--gpu",
+        choices=list(GPUS),
+        default="GTX 1080",
+        metavar="NAME",
+        help="the GPU that is simulated: a name in simgpu.hardware.GPUS",
+    )
 
 
 def _add_training(add):
@@ -161,8 +196,12 @@ def _add_training(add):
     add("--lr", type=number(float, 0), default=0.05, metavar="RATE", help="learning rate; for adam 0.001 is usual")
     add("--momentum", type=number(float, 0), default=0.9, metavar="M", help="of sgd")
     add("--weight-decay", type=number(float, 0), default=0.0, metavar="W", help="of either optimizer")
-    add("--schedule", choices=("none", "cosine", "step"), default="none",
-        help="learning rate: constant, to 0 as a cosine, or × 0.1 after each third")
+    add(
+        "--schedule",
+        choices=("none", "cosine", "step"),
+        default="none",
+        help="learning rate: constant, to 0 as a cosine, or × 0.1 after each third",
+    )
     add("--accumulate", type=number(int, 1), default=1, metavar="N", help="batches in an update")
     add("--clip", type=number(float, 0), metavar="NORM", help="largest norm of all gradients together")
     add("--amp", choices=("none", "bfloat16", "float16"), default="none", help="type for autocast")
@@ -170,25 +209,48 @@ def _add_training(add):
 
 
 def _add_together(add):
-    add("--engine", choices=ENGINES,
+    add(
+        "--engine",
+        choices=ENGINES,
         help="replicas: all in one process; ddp: a process each, gradients summed by torch's DistributedDataParallel, "
         "or with --kind sim a simulated rank each; allreduce: a process each, gradients summed as --allreduce says; by "
-        "default ddp under torchrun, else replicas")
+        "default ddp under torchrun, else replicas",
+    )
     add("--allreduce", choices=list(ALLREDUCE), help="how gradients are summed, by default in a ring")
-    add("--buckets", type=number(float, 0, most=2**40), default=25.0, metavar="MIB",
-        help="MiB (2^20 bytes) of gradients that travel together; 0: each parameter's own")
-    add("--overlap", action="store_true",
+    add(
+        "--buckets",
+        type=number(float, 0, most=2**40),
+        default=25.0,
+        metavar="MIB",
+        help="MiB (2^20 bytes) of gradients that travel together; 0: each parameter's own",
+    )
+    add(
+        "--overlap",
+        action="store_true",
         help="sum gradients while backward still runs, a bucket as soon as all replicas have finished it; the results "
-        "stay the same. There must be several: see --buckets. Only with --engine replicas")
-    add("--timeout", type=number(int, 1, most=10**6), default=60, metavar="S",
+        "stay the same. There must be several: see --buckets. Only with --engine replicas",
+    )
+    add(
+        "--timeout",
+        type=number(int, 1, most=10**6),
+        default=60,
+        metavar="S",
         help="seconds that a process waits for another, after which all end; raise it where one works alone for "
-        "longer, such as rank 0 on a large checkpoint")
+        "longer, such as rank 0 on a large checkpoint",
+    )
 
 
 def _add_results(add):
     add("--json", type=Path, metavar="FILE", help="also write the results, with all settings, here")
-    add("--checkpoint", type=Path, metavar="FILE",
-        help="save here after each epoch; the one before is kept as FILE.previous")
-    add("--resume", action="store_true",
+    add(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="save here after each epoch; the one before is kept as FILE.previous",
+    )
+    add(
+        "--resume",
+        action="store_true",
         help="go on from FILE, if it is there, to what a run that never stopped would give; other options or data are "
-        "refused")
+        "refused",
+    )

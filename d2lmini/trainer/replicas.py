@@ -162,8 +162,9 @@ class Replicas:
     def total(self, shards):
         """Return the loss of a whole batch, given what `learn` returned, as a tensor on the first device here."""
         n, alone = sum(size for size, _ in shards), self.sums or len(shards) == 1
-        return self.comm.add(sum(loss.to(self.comm.devices[0]) * (1 if alone else size / n)
-                                 for size, loss in shards if loss is not None))  # fmt: skip
+        return self.comm.add(
+            sum(loss.to(self.comm.devices[0]) * (1 if alone else size / n) for size, loss in shards if loss is not None)
+        )
 
     @torch.no_grad()
     def evaluate(self, data_iter):

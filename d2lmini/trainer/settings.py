@@ -24,8 +24,21 @@ class Settings:
     engine: str = "replicas"
 
 
-def check(settings, *, devices=None, backend=None, ranks=1, model=None, loss=None, epochs=1, checkpoint=None,
-          resume=False, torchrun=False, kind=None, count=None):  # fmt: skip
+def check(
+    settings,
+    *,
+    devices=None,
+    backend=None,
+    ranks=1,
+    model=None,
+    loss=None,
+    epochs=1,
+    checkpoint=None,
+    resume=False,
+    torchrun=False,
+    kind=None,
+    count=None,
+):
     """Raise ValueError for the first rule that is broken: the argument's name, and what is wrong with it.
 
     `Trainer` calls it with what it is given, the command line with its options; each tells what it knows. devices:
@@ -40,10 +53,18 @@ def check(settings, *, devices=None, backend=None, ranks=1, model=None, loss=Non
     rules = [
         ("engine", engine not in ENGINES, f"expected one of {', '.join(ENGINES)}, got {engine!r}"),
         ("engine", torchrun and not several, "replicas are all in one process: leave out torchrun"),
-        ("engine", several and not backend, f"{engine} has a replica in each process: start them with torchrun "
-         "--nproc-per-node=2 …, or with distributed.run; or choose ddp on simulated ranks, --kind sim or sim.spawn"),
-        ("engine", engine == "allreduce" and backend == "simccl", "allreduce sends messages between processes: on "
-         "simulated ranks choose ddp, and sim.spawn(…, allreduce=…) for its schedule"),
+        (
+            "engine",
+            several and not backend,
+            f"{engine} has a replica in each process: start them with torchrun "
+            "--nproc-per-node=2 …, or with distributed.run; or choose ddp on simulated ranks: --kind sim, simgpu.spawn",
+        ),
+        (
+            "engine",
+            engine == "allreduce" and backend == "simccl",
+            "allreduce sends messages between processes: on "
+            "simulated ranks choose ddp, and simgpu.spawn(…, allreduce=…) for its schedule",
+        ),
         ("devices", torchrun and count, "under torchrun a process has one device; choose --nproc-per-node"),
         ("devices", devices is not None and not here, "expected at least one, got none"),
         ("devices", several and len(here) > 1, f"a process has one when each has a replica, got {', '.join(here)}"),
@@ -52,20 +73,32 @@ def check(settings, *, devices=None, backend=None, ranks=1, model=None, loss=Non
         ("accumulate", not isinstance(accumulate, int) or accumulate < 1, f"expected 1 or more, got {accumulate!r}"),
         ("clip", clip is not None and not clip > 0, f"expected a norm above 0, or None, got {clip!r}"),
         ("amp", amp not in (None, torch.bfloat16, torch.float16), f"expected bfloat16, float16 or None, got {amp!r}"),
-        ("allreduce", engine == "ddp" and ours is not None,
-         f"ddp sums gradients in its own way, not by {ours!r}: choose the engine allreduce"),
-        ("allreduce", not callable(ours) and ours not in (None, *ALLREDUCE),
-         f"expected one of {', '.join(ALLREDUCE)}, or a function, got {ours!r}"),
+        (
+            "allreduce",
+            engine == "ddp" and ours is not None,
+            f"ddp sums gradients in its own way, not by {ours!r}: choose the engine allreduce",
+        ),
+        (
+            "allreduce",
+            not callable(ours) and ours not in (None, *ALLREDUCE),
+            f"expected one of {', '.join(ALLREDUCE)}, or a function, got {ours!r}",
+        ),
         ("overlap", settings.overlap not in (True, False), f"expected True or False, got {settings.overlap!r}"),
         ("overlap", settings.overlap and several, "ddp always does, allreduce never: it is for the engine replicas"),
-        ("model", model is not None and several and not alone and is_synchronised(model),
-         "SyncBatchNorm serves the replicas of one process: over several take torch.nn's"),
+        (
+            "model",
+            model is not None and several and not alone and is_synchronised(model),
+            "SyncBatchNorm serves the replicas of one process: over several take torch.nn's",
+        ),
         ("loss", mean not in ("mean", "sum"), f'expected a mean or a sum over its batch, got reduction="{mean}"'),
-        ("loss", mean == "mean" and weighted and not (alone and settings.accumulate == 1),
-         'the mean of a weighted one depends on the labels of its shard: give it reduction="sum"'),
+        (
+            "loss",
+            mean == "mean" and weighted and not (alone and settings.accumulate == 1),
+            'the mean of a weighted one depends on the labels of its shard: give it reduction="sum"',
+        ),
         ("epochs", not isinstance(epochs, int) or epochs < 1, f"expected an integer of at least 1, got {epochs!r}"),
         ("resume", resume and checkpoint is None, "needs the name of a file: checkpoint=…"),
-    ]  # fmt: skip
+    ]
     for argument, wrong, why in rules:
         if wrong:
             raise ValueError(f"{argument}: {why}")

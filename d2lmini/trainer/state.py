@@ -1,8 +1,8 @@
 """What a checkpoint holds: everything that decides the next step of a trainer, as plain values.
 
-    engine    facts of the training, model, optimiser, schedule, scaler; for each rank its buffers and random numbers
-    data      facts of the data, and the number of the next epoch where the iterator counts them
-    history, rng
+engine    facts of the training, model, optimiser, schedule, scaler; for each rank its buffers and random numbers
+data      facts of the data, and the number of the next epoch where the iterator counts them
+history, rng
 """
 
 import copy
@@ -18,8 +18,12 @@ from d2lmini.trainer.history import History
 
 def get(replicas, history, data):
     """Return the state of a trainer; a collective call."""
-    return {"engine": _of(replicas), "history": asdict(history), "data": data,
-            "rng": rng.get_state(replicas.comm.devices)}  # fmt: skip
+    return {
+        "engine": _of(replicas),
+        "history": asdict(history),
+        "data": data,
+        "rng": rng.get_state(replicas.comm.devices),
+    }
 
 
 def take(replicas, state, name):
@@ -74,9 +78,16 @@ def _of(replicas):
         "optimizer": replicas.optimizers[0].state_dict(),
         "schedule": replicas.schedulers[0].state_dict() if replicas.schedulers else None,
         "scaler": replicas.scalers[0].state_dict(),
-        "ranks": replicas.comm.gather([{"buffers": {name: buffer.cpu() for name, buffer in module.named_buffers()},
-                                        "random": numbers and numbers.state} for module in replicas.modules]),
-    }  # fmt: skip
+        "ranks": replicas.comm.gather(
+            [
+                {
+                    "buffers": {name: buffer.cpu() for name, buffer in module.named_buffers()},
+                    "random": numbers and numbers.state,
+                }
+                for module in replicas.modules
+            ]
+        ),
+    }
 
 
 def _load(replicas, state):

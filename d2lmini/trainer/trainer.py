@@ -53,7 +53,7 @@ class Trainer(HyperParameters):
 
     Raises ValueError when there is no device or no parameter to train, and for settings that make no sense.
 
-    >>> sim.enable(2)
+    >>> simgpu.enable(2)
     >>> batches = [(torch.eye(4), torch.arange(4))]
     >>> trainer = d2l.Trainer(nn.Linear(4, 4), nn.CrossEntropyLoss(), torch.optim.Adam, d2l.try_all_gpus())
     >>> history = trainer.fit(batches, num_epochs=3)
@@ -176,8 +176,10 @@ class Trainer(HyperParameters):
             raise ValueError("expected at least one batch an epoch, got none")
         # The last update of an epoch has no loss yet that would show what it has done.
         if not finite(self.replicas[0].parameters()):
-            raise DivergedError(f"a parameter is no finite number after epoch {epoch}, although the losses were: lower "
-                                "the learning rate, or clip the gradients")  # fmt: skip
+            raise DivergedError(
+                f"a parameter is no finite number after epoch {epoch}, although the losses were: lower "
+                "the learning rate, or clip the gradients"
+            )
         self.history.loss.append(log.total / log.examples)
         self.history.seconds.append(seconds)
         self.engine.advance_schedule(self.history.loss[-1])

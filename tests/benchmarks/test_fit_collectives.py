@@ -5,7 +5,7 @@ import csv
 import fit_collectives
 import pytest
 
-from d2lmini.hardware import collective_costs
+from simgpu.hardware import collective_costs
 
 
 @pytest.fixture
@@ -22,9 +22,13 @@ def test_the_fit_finds_the_constants_that_made_the_rows(fitting, tmp_path, capsy
     before = {constant: fitting.get(constant) for constant in known}
     for constant, value in known.items():
         fitting.put(constant, value)
-    rows = [{"gpu": gpu, "op_name": operation, "nccl_dtype": "half", "num_gpus": gpus, "bytes": 4**power}
-            for gpu in ("A100-SXM4-80GB", "H100-80GB-HBM3") for operation in ("all_reduce", "all_gather", "alltoall")
-            for gpus in (2, 4, 8) for power in range(5, 15)]  # fmt: skip
+    rows = [
+        {"gpu": gpu, "op_name": operation, "nccl_dtype": "half", "num_gpus": gpus, "bytes": 4**power}
+        for gpu in ("A100-SXM4-80GB", "H100-80GB-HBM3")
+        for operation in ("all_reduce", "all_gather", "alltoall")
+        for gpus in (2, 4, 8)
+        for power in range(5, 15)
+    ]
     for row in rows:
         row["latency_ms"] = fitting.simulated(row) * 1e3
     for constant, value in before.items():

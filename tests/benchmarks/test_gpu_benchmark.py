@@ -10,10 +10,24 @@ import pytest
 import records
 import torch
 
-from d2lmini import sim
+import simgpu
 
-SMALL = ["--images", "16", "--batch-size", "16", "--rounds", "6", "--workers", "0", "--steps", "1",
-         "--networks", "LeNet", "--allreduce-bytes", "4096"]  # fmt: skip
+SMALL = [
+    "--images",
+    "16",
+    "--batch-size",
+    "16",
+    "--rounds",
+    "6",
+    "--workers",
+    "0",
+    "--steps",
+    "1",
+    "--networks",
+    "LeNet",
+    "--allreduce-bytes",
+    "4096",
+]
 
 
 def names(found, part, rows):
@@ -34,7 +48,9 @@ def test_on_simulated_gpus_every_part_is_there_and_the_ratio_is_one(tmp_path, ca
     assert not any("compiled" in way for way in ways)
     assert {"cpu → sim:0, pinned", "sim:1 → cpu, pageable", "sim:0 → sim:1"} <= {*names(found, "copies", "routes")}
     pinned = found["copies"]["routes"][1]
-    assert pinned["beta"]["value"] == pytest.approx(0.8 * sim.machine().host_link.bytes_per_s_per_direction, rel=1e-3)
+    assert pinned["beta"]["value"] == pytest.approx(
+        0.8 * simgpu.machine().host_link.bytes_per_s_per_direction, rel=1e-3
+    )
     assert [point["size"]["value"] for point in pinned["points"]] == [1024, 2048, 4096]
     assert [row["devices"] for row in found["scaling"]["rows"]] == [1, 2, 3]
     row = found["scaling"]["rows"][2]
@@ -45,11 +61,16 @@ def test_on_simulated_gpus_every_part_is_there_and_the_ratio_is_one(tmp_path, ca
         records.load(tmp_path)
 
 
-@pytest.mark.parametrize(("words", "keyword"), [
-    (["--device", "sim"], "real card"), (["--device", "cpu", "--out", "{results}/../results/a/card.json"], "real card"),
-    (["--device", "cpu", "--out", "no/such/card.json"], "no folder"),
-    (["--device", "cpu", "--out", "{tests}"], "is a folder"), (["--device", "cuda", "--devices", "99"], "99 or more"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "keyword"),
+    [
+        (["--device", "sim"], "real card"),
+        (["--device", "cpu", "--out", "{results}/../results/a/card.json"], "real card"),
+        (["--device", "cpu", "--out", "no/such/card.json"], "no folder"),
+        (["--device", "cpu", "--out", "{tests}"], "is a folder"),
+        (["--device", "cuda", "--devices", "99"], "99 or more"),
+    ],
+)
 def test_what_must_not_be_written_is_refused_before_anything_is_measured(monkeypatch, capsys, words, keyword):
     monkeypatch.setattr(parts, "digits", None)  # the first thing that measuring would need
     before = sorted(gpu.RESULTS.iterdir())
@@ -66,10 +87,14 @@ def test_which_ways_to_compile_are_measured_where():
     assert gpu.compiled(every, "sim") == gpu.compiled(["none"], "cuda") == []
 
 
-@pytest.mark.parametrize(("card", "row"), [
-    ("NVIDIA GeForce GTX 1080 Ti", ("GTX 1080 Ti", "PCIe3-x16")), ("NVIDIA H200", ("H200-SXM5-141GB", "PCIe5-x16")),
-    ("Some CPU", (None, "d2lmini/hardware/gpus.py has no row for Some CPU, so nothing was simulated")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("card", "row"),
+    [
+        ("NVIDIA GeForce GTX 1080 Ti", ("GTX 1080 Ti", "PCIe3-x16")),
+        ("NVIDIA H200", ("H200-SXM5-141GB", "PCIe5-x16")),
+        ("Some CPU", (None, "simgpu/hardware/gpus.py has no row for Some CPU, so nothing was simulated")),
+    ],
+)
 def test_a_card_is_simulated_by_its_row(card, row):
     assert gpu.simulated_row({"device": "cuda", "card": card}) == row
 

@@ -22,17 +22,34 @@ def record():
     return {
         "schema": 1,
         "origin": {
-            "device": "cuda", "card": "Card <1>", "cards": 2, "driver": "1.2", "torch": "2.13.0", "cuda": "13.0",
-            "date": "2026-01-02", "host_cpu": "Host", "clock": "measured", "provenance": "measured on Host",
+            "device": "cuda",
+            "card": "Card <1>",
+            "cards": 2,
+            "driver": "1.2",
+            "torch": "2.13.0",
+            "cuda": "13.0",
+            "date": "2026-01-02",
+            "host_cpu": "Host",
+            "clock": "measured",
+            "provenance": "measured on Host",
         },
-        "training": {"network": "LeNet", "data": "digits", "images": 100, "batch_size": 10,
-                     "epochs": [{"name": "plain", "seconds": seconds(0.5)}, {"name": "full", "seconds": seconds(0.1)}]},
+        "training": {
+            "network": "LeNet",
+            "data": "digits",
+            "images": 100,
+            "batch_size": 10,
+            "epochs": [{"name": "plain", "seconds": seconds(0.5)}, {"name": "full", "seconds": seconds(0.1)}],
+        },
         "copies": {"routes": [{"name": "cpu → cuda:0, pinned", **route}]},
         "simulated": {"note": "simulated on a card", "rows": [{"name": "step", **pair}]},
-        "scaling": {"note": "one process", "rows": [
-            {"devices": 1, "seconds": seconds(0.1)},
-            {"devices": 2, "seconds": seconds(0.08), "busbw": quantity(4e9, "bytes/s")}]},
-    }  # fmt: skip
+        "scaling": {
+            "note": "one process",
+            "rows": [
+                {"devices": 1, "seconds": seconds(0.1)},
+                {"devices": 2, "seconds": seconds(0.08), "busbw": quantity(4e9, "bytes/s")},
+            ],
+        },
+    }
 
 
 def changed(*places, value=None):
@@ -58,13 +75,19 @@ def test_what_is_written_is_read_again(tmp_path):
 EPOCH = ("training", "epochs", 0, "seconds")
 
 
-@pytest.mark.parametrize(("bad", "place"), [
-    ([], "record"), (changed("schema", value=2), "schema"), (changed("origin", "driver"), "origin.driver"),
-    (changed("origin", "device", value="sim"), "cuda"), (changed(*EPOCH, "unit", value="ms"), "seconds"),
-    (changed(*EPOCH, "value", value=float("nan")), "seconds"),
-    (changed("copies", "routes", 0, "points", 1, "size", "unit", value="MB"), r"points\[1\].size"),
-    (changed("simulated", "rows", 0, "ratio"), "ratio"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("bad", "place"),
+    [
+        ([], "record"),
+        (changed("schema", value=2), "schema"),
+        (changed("origin", "driver"), "origin.driver"),
+        (changed("origin", "device", value="sim"), "cuda"),
+        (changed(*EPOCH, "unit", value="ms"), "seconds"),
+        (changed(*EPOCH, "value", value=float("nan")), "seconds"),
+        (changed("copies", "routes", 0, "points", 1, "size", "unit", value="MB"), r"points\[1\].size"),
+        (changed("simulated", "rows", 0, "ratio"), "ratio"),
+    ],
+)
 def test_a_bad_file_is_one_line_that_names_it_and_the_place(tmp_path, bad, place):
     path = tmp_path / "card.json"
     path.write_text(json.dumps(bad))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from d2lmini import sim
+import simgpu
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from copy_overlap import hidden, measure_overlap
@@ -15,9 +15,9 @@ from copy_overlap import hidden, measure_overlap
 @pytest.fixture
 def shapes():
     """GPUs on which products take no time but the simulated one."""
-    sim.enable(2, gpu="V100-SXM2-16GB", link="PCIe3-x16", shapes_only=True)
+    simgpu.enable(2, gpu="V100-SXM2-16GB", link="PCIe3-x16", shapes_only=True)
     yield [torch.device("sim", i) for i in range(2)]
-    sim.disable()
+    simgpu.disable()
 
 
 def medians(times):
@@ -42,7 +42,7 @@ def test_nothing_is_hidden_from_pageable_memory(shapes):
 
 
 def test_the_two_run_in_two_streams_at_the_same_time(shapes):
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         measure_overlap(shapes[0], nbytes=2**22)
     copies = [s for s in trace.spans if s.kind == "copy"]
     products = [s for s in trace.spans if (s.kind, s.name) == ("operation", "mm")]

@@ -12,18 +12,41 @@ import torch
 from bert import Bert
 from networks import TransformerXL, efficientnet, resnet56, resnext101, vgg16
 
-from d2lmini.hardware import MACHINES, cluster, collective_costs
 from d2lmini.measuring import profile
 from d2lmini.models import GPT2, resnet50
+from simgpu.hardware import MACHINES, cluster, collective_costs
 
-RUN = {"system": "DGX A100", "gpu": "A100-80GB", "count": "1", "network": "ResNet-50 inference", "precision": "TF32",
-       "batch": "1", "metric": "images_per_s", "value": "96", "source": "NVIDIA/DeepLearningExamples"}  # fmt: skip
+RUN = {
+    "system": "DGX A100",
+    "gpu": "A100-80GB",
+    "count": "1",
+    "network": "ResNet-50 inference",
+    "precision": "TF32",
+    "batch": "1",
+    "metric": "images_per_s",
+    "value": "96",
+    "source": "NVIDIA/DeepLearningExamples",
+}
 PRODUCT = {"gpu": "H100", "m": "4096", "n": "4096", "k": "4096", "latency_ms": "0.2"}
-COLLECTIVE = {"gpu": "A100-SXM4-80GB", "op_name": "all_reduce", "nccl_dtype": "half", "num_gpus": "8",
-              "bytes": "1048576", "latency_ms": "0.05"}  # fmt: skip
-ON_RANKS = {"system": "HF cluster", "gpu": "H100", "count": "2", "network": "3B, TP", "precision": "bf16",
-            "batch": "seq 4096, mbs 3..20", "metric": "tokens_per_s_per_gpu", "value": "13923",
-            "source": "x"}  # fmt: skip
+COLLECTIVE = {
+    "gpu": "A100-SXM4-80GB",
+    "op_name": "all_reduce",
+    "nccl_dtype": "half",
+    "num_gpus": "8",
+    "bytes": "1048576",
+    "latency_ms": "0.05",
+}
+ON_RANKS = {
+    "system": "HF cluster",
+    "gpu": "H100",
+    "count": "2",
+    "network": "3B, TP",
+    "precision": "bf16",
+    "batch": "seq 4096, mbs 3..20",
+    "metric": "tokens_per_s_per_gpu",
+    "value": "13923",
+    "source": "x",
+}
 
 
 def write(path, rows):
@@ -49,34 +72,82 @@ def test_every_form_gives_a_list_in_the_files_order(row, tmp_path, capsys):
     assert "missed" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("row", "wrong"), [
-    *((RUN, wrong) for wrong in (
-        {"network": "ELIZA"}, {"precision": "FP4"}, {"system": "x", "source": "y"}, {"metric": "jokes_per_s"},
-        {"batch": "some MB", "metric": "busbw_GB_s"}, {"gpu": ""}, {"gpu": "H100 NVL"}, {"count": "eight"},
-        {"network": "modded GPT-2 124M"}, {"count": "32", "gpu": "RTX 3090", "network": "ResNet-50"}, {"batch": "0"},
-        {"batch": "not told", "network": "SSD300"}, {"value": "nan"}, {"value": "-1"}, {"metric": "tokens_per_s"},
-        {"source": "NVIDIA/DeepLearningExamples:TensorFlow"},
-        {"metric": "busbw_GB_s", "network": "all_reduce", "batch": "1 MB", "count": "1"})),
-    *((COLLECTIVE, wrong) for wrong in (
-        {"gpu": "H900"}, {"op_name": "all_shout"}, {"nccl_dtype": "quarter"}, {"num_gpus": "12"},
-        {"gpu": "L40S", "num_gpus": "16"})),
-    *((ON_RANKS, wrong) for wrong in (
-        {"network": "Llama-3.1-405B", "precision": "bf16 FSDP"}, {"precision": "FSDP+Float8"}, {"count": "512"},
-        {"count": "1"}, {"metric": "images_per_s"}, {"gpu": "H900"}, {"count": "many"})),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("row", "wrong"),
+    [
+        *(
+            (RUN, wrong)
+            for wrong in (
+                {"network": "ELIZA"},
+                {"precision": "FP4"},
+                {"system": "x", "source": "y"},
+                {"metric": "jokes_per_s"},
+                {"batch": "some MB", "metric": "busbw_GB_s"},
+                {"gpu": ""},
+                {"gpu": "H100 NVL"},
+                {"count": "eight"},
+                {"network": "modded GPT-2 124M"},
+                {"count": "32", "gpu": "RTX 3090", "network": "ResNet-50"},
+                {"batch": "0"},
+                {"batch": "not told", "network": "SSD300"},
+                {"value": "nan"},
+                {"value": "-1"},
+                {"metric": "tokens_per_s"},
+                {"source": "NVIDIA/DeepLearningExamples:TensorFlow"},
+                {"metric": "busbw_GB_s", "network": "all_reduce", "batch": "1 MB", "count": "1"},
+            )
+        ),
+        *(
+            (COLLECTIVE, wrong)
+            for wrong in (
+                {"gpu": "H900"},
+                {"op_name": "all_shout"},
+                {"nccl_dtype": "quarter"},
+                {"num_gpus": "12"},
+                {"gpu": "L40S", "num_gpus": "16"},
+            )
+        ),
+        *(
+            (ON_RANKS, wrong)
+            for wrong in (
+                {"network": "Llama-3.1-405B", "precision": "bf16 FSDP"},
+                {"precision": "FSDP+Float8"},
+                {"count": "512"},
+                {"count": "1"},
+                {"metric": "images_per_s"},
+                {"gpu": "H900"},
+                {"count": "many"},
+            )
+        ),
+    ],
+)
 def test_what_is_not_known_is_missed_with_what_there_is(row, wrong):
     (result,) = predict.predict([row | wrong])
     assert result["simulated"] is result["error"] is None
     assert re.match("[^\n]*(choose one of|expected)[^\n]*$", result["reason"])
 
 
-@pytest.mark.parametrize(("name", "meant"), [
-    ("A100 80GB PCIe", "A100-PCIe-80GB"), ("4x2080Ti", "RTX 2080 Ti"), ("NVIDIA GeForce RTX 4090", "RTX 4090"),
-    ("QuadroRTX8000", "Quadro RTX 8000"), ("RTX 6000Ada", "RTX 6000 Ada"), ("Tesla T4 16 GB", "T4"), ("A10", "A10"),
-    ("H100-80GB-HBM3", "H100-SXM5-80GB"), ("LambdaCloud 8xV100 16GB", "V100-SXM2-16GB"), ("1080Ti", "GTX 1080 Ti"),
-    ("GTX 1080", "GTX 1080"), ("h200_sxm", "H200-SXM5-141GB"), ("P100", "P100-PCIe-16GB"), ("A6000", "RTX A6000"),
-    ("Lambda 8x H100 80GB PCIe Gen5", "H100-PCIe-80GB"), ("1CC 8x H100 80GB SXM5", "H100-SXM5-80GB"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("A100 80GB PCIe", "A100-PCIe-80GB"),
+        ("4x2080Ti", "RTX 2080 Ti"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("QuadroRTX8000", "Quadro RTX 8000"),
+        ("RTX 6000Ada", "RTX 6000 Ada"),
+        ("Tesla T4 16 GB", "T4"),
+        ("A10", "A10"),
+        ("H100-80GB-HBM3", "H100-SXM5-80GB"),
+        ("LambdaCloud 8xV100 16GB", "V100-SXM2-16GB"),
+        ("1080Ti", "GTX 1080 Ti"),
+        ("GTX 1080", "GTX 1080"),
+        ("h200_sxm", "H200-SXM5-141GB"),
+        ("P100", "P100-PCIe-16GB"),
+        ("A6000", "RTX A6000"),
+        ("Lambda 8x H100 80GB PCIe Gen5", "H100-PCIe-80GB"),
+        ("1CC 8x H100 80GB SXM5", "H100-SXM5-80GB"),
+    ],
+)
 def test_cards_as_vendors_and_tables_write_them(name, meant):
     assert runs.card(name) == meant
 
@@ -88,24 +159,51 @@ def test_every_card_means_itself():
 OPEN = "FP32 config (whether TF32 is on is not stated)"  # then it is the default of its time
 
 
-@pytest.mark.parametrize(("text", "gpu", "meant"), [
-    *((text, "A100-SXM4-80GB", meant) for text, meant in (
-        ("FP32", "FP32"), ("float32", "FP32"), ("tf32", "TF32"), ("Mixed precision", "AMP"), ("AMP/FP16", "AMP"),
-        ("half", "FP16"), ("BF16", "bf16"), ("bfloat16 FSDP", "bf16"))),
-    (OPEN, "RTX 3090", "TF32"), (OPEN, "V100-SXM2-16GB", "FP32"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "gpu", "meant"),
+    [
+        *(
+            (text, "A100-SXM4-80GB", meant)
+            for text, meant in (
+                ("FP32", "FP32"),
+                ("float32", "FP32"),
+                ("tf32", "TF32"),
+                ("Mixed precision", "AMP"),
+                ("AMP/FP16", "AMP"),
+                ("half", "FP16"),
+                ("BF16", "bf16"),
+                ("bfloat16 FSDP", "bf16"),
+            )
+        ),
+        (OPEN, "RTX 3090", "TF32"),
+        (OPEN, "V100-SXM2-16GB", "FP32"),
+    ],
+)
 def test_precisions_as_tables_write_them(text, gpu, meant):
     found, assumed = stacks.precision(text, gpu)
     assert (found, assumed is not None) == (meant, gpu == "RTX 3090")
 
 
-@pytest.mark.parametrize(("text", "found", "assumed"), [
-    *((text, found, None) for text, found in (
-        ("256", (256, 1)), ("16/GPU", (16, 1)), ("64 per GPU", (64, 1)), ("global 256", (32, 1)), ("local 2", (2, 1)),
-        ("524288 tokens/step, 64/GPU", (64, 1)), ("524288 tokens/step, 32/GPU", (32, 2)),
-        ("491520 tokens/iter (12*1024*5*8)", (12, 5)), ("batch size 48", (48, 1)))),
-    ("491520 tokens/iter", (12, 5), "batch 12, of its program's settings"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "found", "assumed"),
+    [
+        *(
+            (text, found, None)
+            for text, found in (
+                ("256", (256, 1)),
+                ("16/GPU", (16, 1)),
+                ("64 per GPU", (64, 1)),
+                ("global 256", (32, 1)),
+                ("local 2", (2, 1)),
+                ("524288 tokens/step, 64/GPU", (64, 1)),
+                ("524288 tokens/step, 32/GPU", (32, 2)),
+                ("491520 tokens/iter (12*1024*5*8)", (12, 5)),
+                ("batch size 48", (48, 1)),
+            )
+        ),
+        ("491520 tokens/iter", (12, 5), "batch 12, of its program's settings"),
+    ],
+)
 def test_batches_as_tables_write_them(text, found, assumed):
     stack = stacks.STACKS["nanoGPT"]
     assert stacks.batch(text, 8, "GPT-2 124M", "bf16", stack, "A100-SXM4-80GB") == (*found, assumed)
@@ -113,8 +211,13 @@ def test_batches_as_tables_write_them(text, found, assumed):
 
 def test_a_batch_is_the_one_that_the_settings_have_for_network_precision_and_memory():
     row = RUN | {"batch": "config_v2", "network": "ResNet-50", "source": "lambdal/deeplearning-benchmark"}
-    wanted = [("H100", "AMP", 1280), ("H100", "FP32", 640), ("GH200", "AMP", 1360), ("H200", "TF32", 1280),
-              ("B200", "AMP", 3328)]  # fmt: skip
+    wanted = [
+        ("H100", "AMP", 1280),
+        ("H100", "FP32", 640),
+        ("GH200", "AMP", 1360),
+        ("H200", "TF32", 1280),
+        ("B200", "AMP", 3328),
+    ]
     for gpu, precision, batch in wanted:
         assert runs.read(row | {"gpu": gpu, "precision": precision}).batch == batch
     with pytest.raises(ValueError, match="24 GiB"):
@@ -169,8 +272,14 @@ def test_unpadded_words_slow_gpt2_down():
 
 
 def test_data_parallel_runs_of_any_count_are_told_their_nodes():
-    row = RUN | {"gpu": "H100", "network": "Llama-like 1B, DP only", "precision": "bf16", "batch": "seq 4096",
-                 "metric": "tokens_per_s_per_gpu", "source": "nanotron-ultrascale-playbook"}  # fmt: skip
+    row = RUN | {
+        "gpu": "H100",
+        "network": "Llama-like 1B, DP only",
+        "precision": "bf16",
+        "batch": "seq 4096",
+        "metric": "tokens_per_s_per_gpu",
+        "source": "nanotron-ultrascale-playbook",
+    }
     run = runs.read(row)
     machines = [runs.machine(run.gpu, count, nodes=run.stack.nodes).name for count in (8, 512)]
     assert machines == ["8 × H100-SXM5-80GB, NVLink4", "64 × p5.48xlarge"]
@@ -186,12 +295,15 @@ def test_what_a_row_leaves_open_is_told():
     assert nothing is None
 
 
-@pytest.mark.parametrize(("lines", "named", "meant"), [
-    ("630-638", ("A100-SXM4-80GB", "TF32"), ("V100-SXM2-16GB", "FP32")),
-    ("644-652", ("A100-SXM4-80GB", "AMP"), ("V100-SXM2-16GB", "AMP")),
-    ("676-684", ("T4", "AMP"), ("T4", "AMP")),
-    ("594-615", ("A100-SXM4-80GB", "TF32"), ("A100-SXM4-80GB", "TF32")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lines", "named", "meant"),
+    [
+        ("630-638", ("A100-SXM4-80GB", "TF32"), ("V100-SXM2-16GB", "FP32")),
+        ("644-652", ("A100-SXM4-80GB", "AMP"), ("V100-SXM2-16GB", "AMP")),
+        ("676-684", ("T4", "AMP"), ("T4", "AMP")),
+        ("594-615", ("A100-SXM4-80GB", "TF32"), ("A100-SXM4-80GB", "TF32")),
+    ],
+)
 def test_inference_is_of_the_card_under_which_its_source_has_it(lines, named, meant):
     source = f"NVIDIA/DeepLearningExamples@729963dd:PyTorch/Classification/ConvNets/resnet50v1.5/README.md L{lines}"
     run = runs.read(RUN | dict(zip(("gpu", "precision"), named)) | {"source": source})
@@ -205,21 +317,29 @@ def test_more_gpus_than_a_node_holds_are_nodes():
     assert runs.machine("H200-SXM5-141GB", 16, most=8).node == MACHINES["8xH200"]
 
 
-@pytest.mark.parametrize(("row", "machine", "gpus"), [
-    ({"gpu": "H100-80GB-HBM3"}, MACHINES["DGX-H100"], 8),
-    ({"op_name": "alltoall", "num_gpus": "16"}, cluster(MACHINES["DGX-A100"], 2), 16),
-    ({"gpu": "V100-SXM2-32GB", "op_name": "alltoall", "num_gpus": "16"}, cluster(MACHINES["DGX-1-V100"], 2), 16),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("row", "machine", "gpus"),
+    [
+        ({"gpu": "H100-80GB-HBM3"}, MACHINES["DGX-H100"], 8),
+        ({"op_name": "alltoall", "num_gpus": "16"}, cluster(MACHINES["DGX-A100"], 2), 16),
+        ({"gpu": "V100-SXM2-32GB", "op_name": "alltoall", "num_gpus": "16"}, cluster(MACHINES["DGX-1-V100"], 2), 16),
+    ],
+)
 def test_collectives_run_on_the_machine_of_their_cards(row, machine, gpus):
     (found,) = predict.predict([COLLECTIVE | row])
     expected = collective_costs.seconds((COLLECTIVE | row)["op_name"], machine, gpus, 2**20)
     assert found["simulated"] == expected * 1e3
 
 
-@pytest.mark.parametrize(("spelled", "meant"), [
-    ({"op_name": "AllReduce", "nccl_dtype": "fp16"}, {}), ({"op_name": "all-gather"}, {"op_name": "all_gather"}),
-    ({"op_name": "all_to_all"}, {"op_name": "alltoall"}), ({"bytes": "1048576.0"}, {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spelled", "meant"),
+    [
+        ({"op_name": "AllReduce", "nccl_dtype": "fp16"}, {}),
+        ({"op_name": "all-gather"}, {"op_name": "all_gather"}),
+        ({"op_name": "all_to_all"}, {"op_name": "alltoall"}),
+        ({"bytes": "1048576.0"}, {}),
+    ],
+)
 def test_collectives_as_tables_write_them(spelled, meant):
     given, plain = predict.predict([COLLECTIVE | spelled, COLLECTIVE | meant])
     assert given["simulated"] == plain["simulated"]
@@ -256,13 +376,22 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
 
 
 def test_ratios_compare_runs_that_differ_in_one_thing():
-    told = (("A", "1", "FP32", "1", "10"), ("A", "8", "FP32", "1", "80"), ("B", "1", "FP32", "8", "10"),
-            ("B", "1", "AMP", "16", "30"), ("C", "1", "TF32", "1", "10"), ("C", "1", "TF32", "4", "20"))
+    told = (
+        ("A", "1", "FP32", "1", "10"),
+        ("A", "8", "FP32", "1", "80"),
+        ("B", "1", "FP32", "8", "10"),
+        ("B", "1", "AMP", "16", "30"),
+        ("C", "1", "TF32", "1", "10"),
+        ("C", "1", "TF32", "4", "20"),
+    )
     names = ("network", "count", "precision", "batch", "value")
     rows = [RUN | dict(zip(names, row)) for row in told]
     results = [{"published": float(row["value"]), "simulated": 2 * float(row["value"]), "error": 1} for row in rows]
-    assert predict.ratios(rows, results) == {"more GPUs to 1": [(rows[1], 8, 8)], "16 bits to 32": [(rows[3], 3, 3)],
-                                             "batch to 1": [(rows[5], 2, 2)]}  # fmt: skip
+    assert predict.ratios(rows, results) == {
+        "more GPUs to 1": [(rows[1], 8, 8)],
+        "16 bits to 32": [(rows[3], 3, 3)],
+        "batch to 1": [(rows[5], 2, 2)],
+    }
 
 
 def test_gradients_hidden_behind_backward_cost_nothing():
@@ -273,12 +402,21 @@ def test_gradients_hidden_behind_backward_cost_nothing():
 
 
 # As torchvision's and timm's documentation and Hugging Face's configurations have them.
-@pytest.mark.parametrize(("make", "count"), [
-    (partial(resnet50, depths=(3, 4, 23, 3)), 44_549_160), (resnet56, 855_770), (vgg16, 138_357_544),
-    (resnext101, 44_177_704), (partial(resnext101, squeeze=True), 48_955_416), (efficientnet, 5_288_548),
-    (partial(efficientnet, 1.4, 1.8), 19_341_616), (partial(GPT2, width=1600, layers=48, heads=25), 1_557_611_200),
-    (Bert, 109_482_240), (runs.BERT_LARGE, 335_141_888),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [
+        (partial(resnet50, depths=(3, 4, 23, 3)), 44_549_160),
+        (resnet56, 855_770),
+        (vgg16, 138_357_544),
+        (resnext101, 44_177_704),
+        (partial(resnext101, squeeze=True), 48_955_416),
+        (efficientnet, 5_288_548),
+        (partial(efficientnet, 1.4, 1.8), 19_341_616),
+        (partial(GPT2, width=1600, layers=48, heads=25), 1_557_611_200),
+        (Bert, 109_482_240),
+        (runs.BERT_LARGE, 335_141_888),
+    ],
+)
 def test_networks_have_their_published_parameters(make, count):
     with torch.device("meta"):
         assert sum(p.numel() for p in make().parameters()) == count
@@ -318,13 +456,24 @@ def test_resnet56_does_its_published_arithmetic():
         assert round(profile(resnet56(), torch.empty(1, 3, 32, 32)).macs / 1e9, 2) == 0.13
 
 
-@pytest.mark.parametrize(("more", "meant"), [
-    ({}, ("2 × H100-SXM5-80GB, NVLink4", "TP", 3, 4096, "eager")),
-    ({"count": "16"}, ("2 × p5.48xlarge", "TP", 16, 4096, "eager")),
-    ({"precision": "bf16 FSDP", "network": "1B"}, ("2 × H100-SXM5-80GB, NVLink4", "FSDP2", 3, 4096, "eager")),
-    ({"gpu": "H100-96GB", "count": "8", "network": "Llama-3.1-8B selective AC", "precision": "bf16 FSDP+compile",
-      "batch": "local 2"}, ("8 × H100-96GB, HBM2e of 2.4 TB/s", "FSDP2", 2, 8192, "compiled")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "meant"),
+    [
+        ({}, ("2 × H100-SXM5-80GB, NVLink4", "TP", 3, 4096, "eager")),
+        ({"count": "16"}, ("2 × p5.48xlarge", "TP", 16, 4096, "eager")),
+        ({"precision": "bf16 FSDP", "network": "1B"}, ("2 × H100-SXM5-80GB, NVLink4", "FSDP2", 3, 4096, "eager")),
+        (
+            {
+                "gpu": "H100-96GB",
+                "count": "8",
+                "network": "Llama-3.1-8B selective AC",
+                "precision": "bf16 FSDP+compile",
+                "batch": "local 2",
+            },
+            ("8 × H100-96GB, HBM2e of 2.4 TB/s", "FSDP2", 2, 8192, "compiled"),
+        ),
+    ],
+)
 def test_runs_on_ranks_are_read_with_their_machine_and_batch(more, meant, monkeypatch):
     asked = []
     monkeypatch.setattr(predict.on_ranks, "_simulate", lambda *args: asked.append(args) or (100.0, 50.0))

@@ -7,10 +7,17 @@ from networks import NETWORKS
 
 
 # Parameters of the published networks; the LSTM's are 2·4·(256·256·2 + 2·256) besides two tables of 10,000 × 256.
-@pytest.mark.parametrize(("name", "millions"), [
-    ("FCN-S", 118.00), ("AlexNet-S", 62.38), ("ResNet-50", 25.557), ("FCN-R", 14.206), ("ResNet-56", 0.856),
-    ("LSTM", 6.183),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [
+        ("FCN-S", 118.00),
+        ("AlexNet-S", 62.38),
+        ("ResNet-50", 25.557),
+        ("FCN-R", 14.206),
+        ("ResNet-56", 0.856),
+        ("LSTM", 6.183),
+    ],
+)
 def test_networks_have_their_published_size(name, millions):
     model = table7.make(name)[0]
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.005)

@@ -11,8 +11,16 @@ ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
 TAUGHT = {  # what each chapter must define; what else it defines under a name of the package is compared too
     "memory-hierarchy": {"chase", "cycle", "triad"},
-    "reuse": {"CountedMatrix", "naive_product", "tiled_product", "loops_ijk", "loops_ikj", "loops_tiled",
-              "output_stationary_step", "weight_stationary_step"},
+    "reuse": {
+        "CountedMatrix",
+        "naive_product",
+        "tiled_product",
+        "loops_ijk",
+        "loops_ikj",
+        "loops_tiled",
+        "output_stationary_step",
+        "weight_stationary_step",
+    },
     "working-sets": {"linear_macs", "conv_macs", "largest"},
     "throughput": {"training_step", "amdahl", "utilisation"},
     "allreduce": {"allreduce_naive", "allreduce_ring", "allreduce_tree", "all_gather", "reduce_scatter"},
@@ -20,9 +28,21 @@ TAUGHT = {  # what each chapter must define; what else it defines under a name o
     "numbers-and-luck": {"TopK", "Signs", "pack_bits", "unpack_bits", "Compressor", "compressed_mean", "gathered"},
     "data-parallel": {"replicate"},
     "process-per-device": {"train_digits"},
-    "parallelism": {"CopyToRanks", "SumOverRanks", "column_parallel", "RowParallel", "cut_layer", "gpipe",
-                    "one_f_one_b", "run_stage", "Unit", "shard", "arrivals", "train_asynchronously"},
-}  # fmt: skip
+    "parallelism": {
+        "CopyToRanks",
+        "SumOverRanks",
+        "column_parallel",
+        "RowParallel",
+        "cut_layer",
+        "gpipe",
+        "one_f_one_b",
+        "run_stage",
+        "Unit",
+        "shard",
+        "arrivals",
+        "train_asynchronously",
+    },
+}
 
 
 def definitions(source):

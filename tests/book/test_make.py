@@ -115,8 +115,9 @@ def with_a_colon(folder, monkeypatch):
     return folder / "a:b"
 
 
-@pytest.mark.parametrize(("prepare", "word"), [
-    (without_venv, "python3-venv"), (of_another_folder, "link"), (with_a_colon, "separator")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("prepare", "word"), [(without_venv, "python3-venv"), (of_another_folder, "link"), (with_a_colon, "separator")]
+)
 def test_where_no_environment_can_be_made_one_line_says_why_and_all_stays(tmp_path, monkeypatch, capsys, prepare, word):
     monkeypatch.chdir(prepare(tmp_path, monkeypatch))
     before = sorted(tmp_path.rglob("*"))
@@ -128,11 +129,14 @@ def test_where_no_environment_can_be_made_one_line_says_why_and_all_stays(tmp_pa
 
 def test_a_half_made_environment_is_made_again(project):
     for change, works in [
-        (lambda: None, True), (setup_venv.UNFINISHED.touch, False), (setup_venv.UNFINISHED.unlink, True),
+        (lambda: None, True),
+        (setup_venv.UNFINISHED.touch, False),
+        (setup_venv.UNFINISHED.unlink, True),
         (lambda: setup_venv.STAMP.write_text("/somewhere/else"), False),  # moved: its scripts name the old folder
-        (setup_venv.STAMP.unlink, True), (lambda: script(setup_venv.PYTHON, "#!/bin/sh\nexit 1\n"), False),  # no pip
+        (setup_venv.STAMP.unlink, True),
+        (lambda: script(setup_venv.PYTHON, "#!/bin/sh\nexit 1\n"), False),  # no pip
         (setup_venv.PYTHON.unlink, False),
-    ]:  # fmt: skip
+    ]:
         change()
         assert setup_venv.works() == works
 

@@ -12,18 +12,17 @@ from package_map import FLOORS
 import d2lmini
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "d2lmini"
-ROOT_FILES = {"__init__.py", "devices.py", "timing.py", "train.py"}
-SIM_FLOORS = [{"model"}, {"device"}, {"patches"}, {"ranks"}]
-PRIVATE = {("sim", "model"), ("sim", "device"), ("sim", "patches")}  # besides what begins with an underscore
-LONGEST_FILE, LONGEST_FUNCTION = 250, 45
+PACKAGES = tuple(FLOORS)
+ROOT_FILES = {"d2lmini": {"__init__", "sim"}, "simgpu": {"__init__"}}  # besides rooms of a single file
+LONGEST_FILE, LONGEST_FUNCTION = 320, 60
 MACHINE_PATH = re.compile(r"(?<![\w.$}/~-])/(?:work|root|home/\w+)(?:/|\b)")
 
 
 @cache
 def trees():
-    """Return (path inside the package, its syntax tree, its text) of every module."""
-    texts = [(path.relative_to(PACKAGE), path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))]
+    """Return (path from the root, its syntax tree, its text) of every module of both packages."""
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    texts = [(path.relative_to(ROOT), path.read_text(encoding="utf-8")) for path in paths if "build" not in path.parts]
     return [(path, ast.parse(text), text) for path, text in texts]
 
 
@@ -40,31 +39,42 @@ def imports():
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
             else:
                 continue
-            inside = [tuple(name.split(".")[1:]) for name in names if name.startswith("d2lmini.")]
+            inside = [tuple(name.split(".")) for name in names if name.split(".")[0] in PACKAGES]
             found += [(path, path.with_suffix("").parts, name) for name in inside]
     return found
 
 
-@pytest.mark.parametrize(("floors", "house"), [(FLOORS, ()), (SIM_FLOORS, ("sim",))], ids=["package", "sim"])
-def test_imports_go_downward(floors, house):
-    floor, depth, wrong = {room: n for n, rooms in enumerate(floors) for room in rooms}, len(house), []
-    for path, here, there in imports():
-        inside = here[:depth] == there[:depth] == house and here[depth] in floor
-        if inside and here[depth] != there[depth] and floor[there[depth]] >= floor[here[depth]]:
-            wrong.append(f"{path} imports {'.'.join(there)}")
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_go_downward(package):
+    floor = {room: number for number, rooms in enumerate(FLOORS[package]) for room in rooms}
+    wrong = [
+        f"{path} imports {'.'.join(there)}"
+        for path, here, there in imports()
+        if here[0] == there[0] == package and len(there) > 1 and here[1] in floor and there[1] in floor
+        if here[1] != there[1] and floor[there[1]] >= floor[here[1]]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_simulator_does_not_know_the_book():
+    wrong = [f"{path} imports {'.'.join(there)}" for path, here, there in imports() if here[0] == "simgpu" != there[0]]
     assert not wrong, "\n".join(wrong)
 
 
 def test_a_rooms_insides_are_its_own():
-    wrong = [f"{path} imports {'.'.join(there)}" for path, here, there in imports() if here[0] != there[0]
-             and (any(part.startswith("_") for part in there) or there[:2] in PRIVATE)]  # fmt: skip
+    wrong = [
+        f"{path} imports {'.'.join(there)}"
+        for path, here, there in imports()
+        if here[:2] != there[:2] and any(part.startswith("_") for part in there)
+    ]
     assert not wrong, "\n".join(wrong)
 
 
-def test_the_root_holds_rooms_and_four_files():
-    assert {path.name for path in PACKAGE.glob("*.py")} == ROOT_FILES
-    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert rooms | {"devices", "timing", "train"} == set().union(*FLOORS)
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_root_holds_rooms_and_a_few_files(package):
+    rooms = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+    files = {path.stem for path in (ROOT / package).glob("*.py")}
+    assert rooms | files - ROOT_FILES[package] == set().union(*FLOORS[package])
 
 
 def test_files_and_functions_are_short():
@@ -79,9 +89,11 @@ def test_files_and_functions_are_short():
     assert not wrong, "\n".join(wrong)
 
 
-def test_every_folder_of_the_package_is_installed():
-    listed = re.search(r"(?m)^packages = (\[[^]]*\])", (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
+@pytest.mark.parametrize(("package", "project"), [("d2lmini", "."), ("simgpu", "simgpu")])
+def test_every_folder_of_the_package_is_installed(package, project):
+    text = (ROOT / project / "pyproject.toml").read_text(encoding="utf-8")
+    listed = re.search(r"(?m)^packages = (\[[^]]*\])", text)
+    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / package).rglob("__init__.py")}
     assert set(ast.literal_eval(listed[1])) == folders
 
 
@@ -99,4 +111,4 @@ def test_no_file_names_a_path_of_some_machine():
 
 
 def test_no_room_hides_a_name_of_the_package():
-    assert not set().union(*FLOORS) & set(d2lmini.__all__)
+    assert not set().union(*FLOORS["d2lmini"]) & set(d2lmini.__all__)

@@ -55,8 +55,15 @@ def printed(text, name="stdout"):
 @pytest.mark.process
 def test_storing_twice_changes_nothing_and_a_measured_output_stays(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    path = save(tmp_path / "small.ipynb", new_markdown_cell("# One"), cell("import os\nos.environ['OMP_NUM_THREADS']"),
-                cell(CLOCK, "nbval-ignore-output"), cell("1 / 0", "raises-exception"), cell(" "), cell("print(2)"))
+    path = save(
+        tmp_path / "small.ipynb",
+        new_markdown_cell("# One"),
+        cell("import os\nos.environ['OMP_NUM_THREADS']"),
+        cell(CLOCK, "nbval-ignore-output"),
+        cell("1 / 0", "raises-exception"),
+        cell(" "),
+        cell("print(2)"),
+    )
     path.chmod(0o640)
     assert chapters.main([str(path)]) == 0
     first = path.read_bytes()
@@ -75,11 +82,15 @@ def test_storing_twice_changes_nothing_and_a_measured_output_stays(tmp_path, cap
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("broken", "keyword"), [
-    (cell("raise ValueError('first\\nlast')"), "ValueError: first last"),
-    (cell("1", "raises-exception"), "raised nothing"), (cell("import os\nos._exit(1)"), "died"),
-    (cell("import time\ntime.sleep(60)"), "5 s"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("broken", "keyword"),
+    [
+        (cell("raise ValueError('first\\nlast')"), "ValueError: first last"),
+        (cell("1", "raises-exception"), "raised nothing"),
+        (cell("import os\nos._exit(1)"), "died"),
+        (cell("import time\ntime.sleep(60)"), "5 s"),
+    ],
+)
 def test_a_cell_that_fails_is_named_and_nothing_is_written(tmp_path, capsys, broken, keyword):
     path = save(tmp_path / "bad.ipynb", new_markdown_cell("# Bad"), cell("1"), broken)
     before = path.read_bytes()
@@ -228,8 +239,13 @@ def test_a_signature_has_defaults_and_neither_types_nor_addresses():
 
 
 def test_first_uses_of_terms_become_links():
-    left = {"rank": ("term-rank", "A number."), "ring": ("t-ring", "A circle."), "ring sum": ("t-sum", "Added."),
-            "all-reduce": ("t-a", "A sum."), "allreduce": ("t-b", "A sum.")}  # fmt: skip
+    left = {
+        "rank": ("term-rank", "A number."),
+        "ring": ("t-ring", "A circle."),
+        "ring sum": ("t-sum", "Added."),
+        "all-reduce": ("t-a", "A sum."),
+        "allreduce": ("t-b", "A sum."),
+    }
     parts = list(glossary_links.linked("String: Ranks, a rank's ring sum, an all-reduce and allreduce", left, "g.html"))
     assert "".join(part.astext() for part in parts) == "String: Ranks, a rank's ring sum, an all-reduce and allreduce"
     links = [(part.astext(), part["refuri"]) for part in parts if isinstance(part, nodes.reference)]
@@ -261,11 +277,18 @@ def test_every_published_row_stands_beside_the_book_s_own():
         assert sum(published_figures.sources(path).values()) == len(lines) - 1
 
 
-@pytest.mark.parametrize(("headings", "source", "answer"), [
-    (["run", "published", "simulated"], "", True), (["buffer", "NCCL, measured"], "", True),
-    (["layer", "lecture", "ours"], "", True), (["A100", "model", "error"], "rows = published", True),
-    (["A100", "model", "error"], "", False), (["as published", "ms"], "", False), (["rows", "this CPU"], "", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("headings", "source", "answer"),
+    [
+        (["run", "published", "simulated"], "", True),
+        (["buffer", "NCCL, measured"], "", True),
+        (["layer", "lecture", "ours"], "", True),
+        (["A100", "model", "error"], "rows = published", True),
+        (["A100", "model", "error"], "", False),
+        (["as published", "ms"], "", False),
+        (["rows", "this CPU"], "", False),
+    ],
+)
 def test_a_table_that_compares_is_known_by_its_headings(headings, source, answer):
     html = tables.table(headings, [["1"] * len(headings)])._repr_html_()
     assert published_figures.compares(html, source) == answer

@@ -21,8 +21,10 @@ def split(X, y, devices):
     if len(y) != n or n < k:
         raise ValueError(f"{n} examples and {len(y)} labels for {k} devices")
     places = list(pairwise(np.cumsum([0] + [n // k + (i < n % k) for i in range(k)])))
-    return tuple(tuple(torch.stack([t[i] for i in range(a, b)]).to(device) for (a, b), device in zip(places, devices))
-                 for t in (X, y))  # fmt: skip
+    return tuple(
+        tuple(torch.stack([t[i] for i in range(a, b)]).to(device) for (a, b), device in zip(places, devices))
+        for t in (X, y)
+    )
 
 
 def weighted(gradients, sizes):
@@ -67,6 +69,7 @@ def hooks(join, number=int):
 
 def early_hook(parameters, buckets, launch):
     for number, bucket in enumerate(buckets):
+
         def ready(_, number=number, bucket=bucket):
             launch(number, [parameters[place].grad for place in bucket])
 
@@ -169,8 +172,13 @@ def by_rank(held):
 def cuts(gpus, per_node, heads, layers):
     """By trying everything and laying the tensor ranks' groups on the nodes, one by one."""
     degrees = [n for n in range(1, gpus + 1) if gpus % n == 0]
-    return {(d, t, p) for d, t, p in product(degrees, repeat=3) if d * t * p == gpus and heads % t == layers % p == 0
-            and all(first // per_node == (first + t - 1) // per_node for first in range(0, gpus * per_node, t))}
+    return {
+        (d, t, p)
+        for d, t, p in product(degrees, repeat=3)
+        if d * t * p == gpus
+        and heads % t == layers % p == 0
+        and all(first // per_node == (first + t - 1) // per_node for first in range(0, gpus * per_node, t))
+    }
 
 
 def seconds(orders, forward, backward):
@@ -239,88 +247,128 @@ def cannon(A, B, copied=True):
 # -- what the checks say -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("check", "answer"), [
-    (checks.split_batch, split), (checks.split_batch, lambda *given: (yield from split(*given))),
-    (checks.split_batch, lambda *given: map(iter, split(*given))),
-    (checks.mean_gradient, weighted), (checks.joined_moments, squares),
-    (checks.joined_moments, lambda *given: torch.stack(squares(*given)).float()),
-    (checks.joined_moments, lambda *given: (part.numpy() for part in squares(*given))),
-    (checks.joined_moments, lambda *given: [part.tolist() for part in squares(*given)]),
-    (checks.bucket_plan, lambda *given: tuple(map(torch.tensor, plan(*given)))),
-    (checks.bucket_plan, lambda *given: [range(b[0], b[-1] - 1, -1) for b in plan(*given)]),
-    (checks.bucket_plan, lambda *given: dict(enumerate(plan(*given))).values()),
-    (checks.bucket_hook, hooks(tuple, np.int64)), (checks.bucket_hook, hooks(iter, torch.tensor)),
-    (checks.sampler_indices, sampled), (checks.sampler_indices, blocks),
-    (checks.sharded_step, lambda *given: list(stepped(False, *given))),
-    (checks.sharded_step, lambda p, *rest: stepped(False, p.float(), *rest)),
-    (checks.sharded_step, lambda *given: (part.numpy() if torch.is_tensor(part) else iter(part)
-                                          for part in stepped(False, *given))),
-    (checks.share_memory, aliased), (checks.qkv_rows, rows),
-    (checks.qkv_rows, lambda *given: (yield from rows(*given))),
-    (checks.qkv_rows, lambda *given: torch.tensor(rows(*given)).float()), (checks.split_loss, loss),
-    (checks.split_loss, lambda parts, targets: loss([part.float() for part in parts], targets).numpy()),
-    (checks.split_loss, lambda parts, targets: loss([torch.from_numpy(part.numpy()) for part in parts], targets)),
-    (checks.split_loss, loss_of_arrays), (checks.possible_layouts, cuts),
-    (checks.possible_layouts, lambda *given: frozenset(cuts(*given))),
-    (checks.possible_layouts, lambda *given: np.array(sorted(cuts(*given), reverse=True))),
-    (checks.possible_layouts, lambda *given: [list(map(float, cut)) for cut in cuts(*given)]),
-    (checks.ring_seconds, by_rank), (checks.ring_seconds, lambda held: torch.tensor([by_rank(held)])[0]),
-    (checks.pipeline_seconds, lambda *given: torch.tensor(seconds(*given))),
-    (checks.register_tile, serpentine), (checks.cannon, lambda A, B: torch.stack(list(map(torch.stack, cannon(A, B))))),
-    (checks.cannon, lambda A, B: np.array([[x.numpy() for x in state] for state in cannon(A, B)])),
-    (checks.cannon, lambda A, B: [[x.double() for x in state] for state in cannon(A, B)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "answer"),
+    [
+        (checks.split_batch, split),
+        (checks.split_batch, lambda *given: (yield from split(*given))),
+        (checks.split_batch, lambda *given: map(iter, split(*given))),
+        (checks.mean_gradient, weighted),
+        (checks.joined_moments, squares),
+        (checks.joined_moments, lambda *given: torch.stack(squares(*given)).float()),
+        (checks.joined_moments, lambda *given: (part.numpy() for part in squares(*given))),
+        (checks.joined_moments, lambda *given: [part.tolist() for part in squares(*given)]),
+        (checks.bucket_plan, lambda *given: tuple(map(torch.tensor, plan(*given)))),
+        (checks.bucket_plan, lambda *given: [range(b[0], b[-1] - 1, -1) for b in plan(*given)]),
+        (checks.bucket_plan, lambda *given: dict(enumerate(plan(*given))).values()),
+        (checks.bucket_hook, hooks(tuple, np.int64)),
+        (checks.bucket_hook, hooks(iter, torch.tensor)),
+        (checks.sampler_indices, sampled),
+        (checks.sampler_indices, blocks),
+        (checks.sharded_step, lambda *given: list(stepped(False, *given))),
+        (checks.sharded_step, lambda p, *rest: stepped(False, p.float(), *rest)),
+        (
+            checks.sharded_step,
+            lambda *given: (part.numpy() if torch.is_tensor(part) else iter(part) for part in stepped(False, *given)),
+        ),
+        (checks.share_memory, aliased),
+        (checks.qkv_rows, rows),
+        (checks.qkv_rows, lambda *given: (yield from rows(*given))),
+        (checks.qkv_rows, lambda *given: torch.tensor(rows(*given)).float()),
+        (checks.split_loss, loss),
+        (checks.split_loss, lambda parts, targets: loss([part.float() for part in parts], targets).numpy()),
+        (checks.split_loss, lambda parts, targets: loss([torch.from_numpy(part.numpy()) for part in parts], targets)),
+        (checks.split_loss, loss_of_arrays),
+        (checks.possible_layouts, cuts),
+        (checks.possible_layouts, lambda *given: frozenset(cuts(*given))),
+        (checks.possible_layouts, lambda *given: np.array(sorted(cuts(*given), reverse=True))),
+        (checks.possible_layouts, lambda *given: [list(map(float, cut)) for cut in cuts(*given)]),
+        (checks.ring_seconds, by_rank),
+        (checks.ring_seconds, lambda held: torch.tensor([by_rank(held)])[0]),
+        (checks.pipeline_seconds, lambda *given: torch.tensor(seconds(*given))),
+        (checks.register_tile, serpentine),
+        (checks.cannon, lambda A, B: torch.stack(list(map(torch.stack, cannon(A, B))))),
+        (checks.cannon, lambda A, B: np.array([[x.numpy() for x in state] for state in cannon(A, B)])),
+        (checks.cannon, lambda A, B: [[x.double() for x in state] for state in cannon(A, B)]),
+    ],
+)
 def test_other_right_answers_pass(check, answer):
     assert check(answer)
 
 
-@pytest.mark.parametrize(("check", "answer", "says"), [
-    (checks.split_batch, lambda X, y, on: [t.tensor_split(len(on)) for t in (X, y)], "called tensor_split"),
-    (checks.split_batch, lambda X, y, on: ([X], [y]), "one shard of X for each device, got 1"),
-    (checks.split_batch, lambda X, y, on: (X, y), "list of tensors for X, got a tensor"),
-    (checks.split_batch, lambda X, y, on: ([X + 1, X], [y, y]), "1, 2, 3, 4; expected the examples 0, 1"),
-    (checks.split_batch, lambda X, y, on: ([X[:2].flip(1).floor(), X[2:]], [y[:2], y[2:]]), "got other values"),
-    (checks.split_batch, lambda X, y, on: ([X[:2], X[2:]], [y[:2], y[:0]]), "got 0 labels; expected the labels 2, 3"),
-    (checks.mean_gradient, lambda g, n: sum(g), "not divided"),
-    (checks.mean_gradient, lambda g, n: sum(g) / len(g), "got [5.5, 11] (this is the plain average"),
-    (checks.mean_gradient, lambda g, n: sum(a * b for a, b in zip(g, n)), "still has to be divided"),
-    (checks.mean_gradient, lambda g, n: sum(a * b for a, b in zip(g, n)) / len(n), "by the number of shards"),
-    (checks.mean_gradient, lambda g, n: g[0].to("meta"), "got shape [2], torch.float32, meta"),
-    (checks.mean_gradient, lambda g, n: g[0].view(2), "what you return is one of the inputs"),
-    (checks.mean_gradient, lambda *given: weighted(*given).numpy(), "(ndarray)"),
-    (checks.joined_moments, lambda n, means, variances: (squares(n, means, variances)[0], sum(variances) / len(n)),
-     "means lie apart"),
-    (checks.bucket_plan, lambda sizes, limit: [np.arange(len(sizes) - 1.0, -1, -1)], "more than 16 bytes"),
-    (checks.bucket_plan, lambda *given: str(plan(*given)), "(str)"),
-    (checks.bucket_hook, hooks(lambda gradients: torch.cat([g.flatten() for g in gradients])), "expected 2 gradients"),
-    (checks.bucket_hook, hooks(lambda gradients: list(gradients)[::-1]), "in this order"),
-    (checks.bucket_hook, hooks(lambda gradients: [0 * g for g in gradients]), "numbers are others"),
-    (checks.bucket_hook, hooks(list, str), "in this order, got ['0', '1']"),
-    (checks.bucket_hook, early_hook, "before the gradient of 0 was there"),
-    (checks.bucket_hook, hook_of_incoming_gradients, "other tensors than .grad"),
-    (checks.sampler_indices, own_order, "agree on one order"), (checks.sampler_indices, unsteady, "two orders"),
-    (checks.sharded_step, lambda *given: stepped(True, *given), "one shard for each rank"),
-    (checks.share_memory, len, "expected True or False"),
-    (checks.qkv_rows, lambda h, w, n, r: list(range(r * 3 * h * w // n, (r + 1) * 3 * h * w // n)),
-     "8 rows of q, 4 of k, 0 of v"),
-    (checks.qkv_rows, lambda *given: len(rows(*given)), "(int)"),
-    (checks.possible_layouts, lambda *given: len(cuts(*given)), "expected a list of (data, tensor, pipeline), got"),
-    (checks.possible_layouts, lambda *given: sorted(cuts(*given))[1:], ": (1, 1, 4) is missing"),
-    (checks.possible_layouts, lambda *given: sorted(cuts(*given)) * 2, "each once"),
-    (checks.possible_layouts, lambda g, *rest: {(g, 1, 1), (1, 1, 1)}, "1 × 1 × 1 is not 4"),
-    (checks.possible_layouts, lambda g, n, h, y: cuts(g, g, h, y), "12 neighbours do not all lie inside nodes of 6"),
-    (checks.split_loss, naive_loss, "as many as all ranks' scores"),
-    (checks.split_loss, lambda parts, _: -math.inf, "its own largest score"),
-    (checks.ring_seconds, lambda held: (np.ravel(held) + 0.5).sum() / len(held), "got 8 s (that is the mean"),
-    (checks.ring_seconds, lambda held: 16 if len(held) == 4 else 0, "without a mask"),
-    (checks.ring_seconds, lambda held: max(sum(p + 0.5 for p in mine) for mine in held), "not in every step"),
-    (checks.pipeline_seconds, slip(lambda o, f, b: len(o[0]) // 2 * (f + b)), "without any wait"),
-    (checks.pipeline_seconds, slip(lambda o, f, b: len(o) * len(o[0]) // 2 * (f + b)), "all stages compute together"),
-    (checks.pipeline_seconds, slip(lambda o, f, b: seconds(o, f, b) - b), "add what it takes"),
-    (checks.cannon, lambda A, B: cannon(A, B, copied=False), "share one tensor c"),
-    (checks.cannon, lambda A, B: (state for state in cannon(A.mul_(2), B)), "changed its inputs"),
-    (checks.sharded_step, lambda p, g, v, *_: (yield v[0].add_(1)), "changed its inputs"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "answer", "says"),
+    [
+        (checks.split_batch, lambda X, y, on: [t.tensor_split(len(on)) for t in (X, y)], "called tensor_split"),
+        (checks.split_batch, lambda X, y, on: ([X], [y]), "one shard of X for each device, got 1"),
+        (checks.split_batch, lambda X, y, on: (X, y), "list of tensors for X, got a tensor"),
+        (checks.split_batch, lambda X, y, on: ([X + 1, X], [y, y]), "1, 2, 3, 4; expected the examples 0, 1"),
+        (checks.split_batch, lambda X, y, on: ([X[:2].flip(1).floor(), X[2:]], [y[:2], y[2:]]), "got other values"),
+        (
+            checks.split_batch,
+            lambda X, y, on: ([X[:2], X[2:]], [y[:2], y[:0]]),
+            "got 0 labels; expected the labels 2, 3",
+        ),
+        (checks.mean_gradient, lambda g, n: sum(g), "not divided"),
+        (checks.mean_gradient, lambda g, n: sum(g) / len(g), "got [5.5, 11] (this is the plain average"),
+        (checks.mean_gradient, lambda g, n: sum(a * b for a, b in zip(g, n)), "still has to be divided"),
+        (checks.mean_gradient, lambda g, n: sum(a * b for a, b in zip(g, n)) / len(n), "by the number of shards"),
+        (checks.mean_gradient, lambda g, n: g[0].to("meta"), "got shape [2], torch.float32, meta"),
+        (checks.mean_gradient, lambda g, n: g[0].view(2), "what you return is one of the inputs"),
+        (checks.mean_gradient, lambda *given: weighted(*given).numpy(), "(ndarray)"),
+        (
+            checks.joined_moments,
+            lambda n, means, variances: (squares(n, means, variances)[0], sum(variances) / len(n)),
+            "means lie apart",
+        ),
+        (checks.bucket_plan, lambda sizes, limit: [np.arange(len(sizes) - 1.0, -1, -1)], "more than 16 bytes"),
+        (checks.bucket_plan, lambda *given: str(plan(*given)), "(str)"),
+        (
+            checks.bucket_hook,
+            hooks(lambda gradients: torch.cat([g.flatten() for g in gradients])),
+            "expected 2 gradients",
+        ),
+        (checks.bucket_hook, hooks(lambda gradients: list(gradients)[::-1]), "in this order"),
+        (checks.bucket_hook, hooks(lambda gradients: [0 * g for g in gradients]), "numbers are others"),
+        (checks.bucket_hook, hooks(list, str), "in this order, got ['0', '1']"),
+        (checks.bucket_hook, early_hook, "before the gradient of 0 was there"),
+        (checks.bucket_hook, hook_of_incoming_gradients, "other tensors than .grad"),
+        (checks.sampler_indices, own_order, "agree on one order"),
+        (checks.sampler_indices, unsteady, "two orders"),
+        (checks.sharded_step, lambda *given: stepped(True, *given), "one shard for each rank"),
+        (checks.share_memory, len, "expected True or False"),
+        (
+            checks.qkv_rows,
+            lambda h, w, n, r: list(range(r * 3 * h * w // n, (r + 1) * 3 * h * w // n)),
+            "8 rows of q, 4 of k, 0 of v",
+        ),
+        (checks.qkv_rows, lambda *given: len(rows(*given)), "(int)"),
+        (checks.possible_layouts, lambda *given: len(cuts(*given)), "expected a list of (data, tensor, pipeline), got"),
+        (checks.possible_layouts, lambda *given: sorted(cuts(*given))[1:], ": (1, 1, 4) is missing"),
+        (checks.possible_layouts, lambda *given: sorted(cuts(*given)) * 2, "each once"),
+        (checks.possible_layouts, lambda g, *rest: {(g, 1, 1), (1, 1, 1)}, "1 × 1 × 1 is not 4"),
+        (
+            checks.possible_layouts,
+            lambda g, n, h, y: cuts(g, g, h, y),
+            "12 neighbours do not all lie inside nodes of 6",
+        ),
+        (checks.split_loss, naive_loss, "as many as all ranks' scores"),
+        (checks.split_loss, lambda parts, _: -math.inf, "its own largest score"),
+        (checks.ring_seconds, lambda held: (np.ravel(held) + 0.5).sum() / len(held), "got 8 s (that is the mean"),
+        (checks.ring_seconds, lambda held: 16 if len(held) == 4 else 0, "without a mask"),
+        (checks.ring_seconds, lambda held: max(sum(p + 0.5 for p in mine) for mine in held), "not in every step"),
+        (checks.pipeline_seconds, slip(lambda o, f, b: len(o[0]) // 2 * (f + b)), "without any wait"),
+        (
+            checks.pipeline_seconds,
+            slip(lambda o, f, b: len(o) * len(o[0]) // 2 * (f + b)),
+            "all stages compute together",
+        ),
+        (checks.pipeline_seconds, slip(lambda o, f, b: seconds(o, f, b) - b), "add what it takes"),
+        (checks.cannon, lambda A, B: cannon(A, B, copied=False), "share one tensor c"),
+        (checks.cannon, lambda A, B: (state for state in cannon(A.mul_(2), B)), "changed its inputs"),
+        (checks.sharded_step, lambda p, g, v, *_: (yield v[0].add_(1)), "changed its inputs"),
+    ],
+)
 def test_what_is_wrong_is_told(check, answer, says):
     assert says in check(answer).sentence
 

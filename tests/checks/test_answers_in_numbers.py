@@ -36,18 +36,22 @@ def exact_batch(flops_per_s, bytes_per_s, gpus, gradient_bytes):
 
 
 RIGHT = {
-    "separable-macs": lambda a, b, k, h, w: h * w * (a * k**2 + a * b), "largest-batch": images,
-    "checkpointed-peak": lambda saved, k: max(sum(saved[: s + 1 : k]) + sum(saved[s + 1 : s + k])
-                                              for s in range(0, len(saved), k)),
+    "separable-macs": lambda a, b, k, h, w: h * w * (a * k**2 + a * b),
+    "largest-batch": images,
+    "checkpointed-peak": lambda saved, k: max(
+        sum(saved[: s + 1 : k]) + sum(saved[s + 1 : s + k]) for s in range(0, len(saved), k)
+    ),
     "lines-in-flight": lambda bytes_per_s, latency_s, line: math.ceil(bytes_per_s * latency_s / line),
     "attainable-product": attainable,
     "most-ranks": lambda dense, message: max(1, -(-2 * dense // message) - 1),
     "tile-reads": lambda m, n, k, i, j: m * k * math.ceil(n / j) + k * n * math.ceil(m / i),
-    "exposed-seconds": lambda ready, takes: max((sum(takes[i:]) - (ready[-1] - ready[i]) for i in range(len(ready))),
-                                                default=0.0),
-    "hiding-batch": lambda *given: math.ceil(exact_batch(*given)), "lowest-level": level,
+    "exposed-seconds": lambda ready, takes: max(
+        (sum(takes[i:]) - (ready[-1] - ready[i]) for i in range(len(ready))), default=0.0
+    ),
+    "hiding-batch": lambda *given: math.ceil(exact_batch(*given)),
+    "lowest-level": level,
     "zero-bytes": lambda n, p, z, b: sum([2 * n - 2 * n / p] * [2, 2, b + 1, 3 * b][z]),
-}  # fmt: skip
+}
 
 each_exercise = pytest.mark.parametrize("name", RIGHT)
 
@@ -175,100 +179,153 @@ def by_bands(rows):
     return {band: [len(off), missed[band], np.median(off) if off else None] for band, off in names.items()}
 
 
-@pytest.mark.parametrize(("check", "answer"), [
-    (checks.band_report, by_bands), (checks.ring_constants, straight), (checks.ring_constants, least_distances),
-    (checks.rate_ends, lambda b, n, gpu, low, high: np.array([min(b / gpu, b / n / cost) for cost in (high, low)])),
-    (checks.ratio_error, lambda a, b: np.float64(b[2] * a[1] / a[2] / b[1]) ** (-1 if a[0] == "ms" else 1) - 1),
-    (checks.separable_macs, lambda a, b, k, h, w: h * w * k**2 * a * b * (1 / b + 1 / k**2)),  # its division rounds
-    (checks.largest_batch, floored), (checks.loss_scale, doubled), (checks.first_gpu_bytes, whole_bytes),
-    (checks.zero_point, codes), (checks.zero_point, codes_with_an_exact_end),
-    (checks.zero_point, lambda x: [codes(x)[0].tolist(), np.float32(codes(x)[1]),
-                                                               codes(x)[2]]),
-    (checks.send_largest, sent), (checks.send_largest, lambda *g: [part.tolist() for part in sent(*g)]),
-    (checks.send_largest, lambda *g: [list(part) for part in sent(*g)]),  # of tensors with one number
-    (checks.send_largest, lambda *g: (yield from sent(*g))), (checks.zero_point, lambda x: (yield from codes(x))),
-    (checks.random_cycle, lambda *given: dict(enumerate(cycle_of_visits(*given))).values()),
-    (checks.random_cycle, lambda *given: torch.tensor(cycle_of_visits(*given))),
-    (checks.batch_for, searched), (checks.batch_for, middle_slope), (checks.worker_plan, counted),
-    (checks.worker_plan, lambda *given: np.array(counted(*given))), (checks.serial_share, shares_solved),
-    (checks.serial_share, shares_of_products), (checks.serial_share, shares_in_single_precision),
-    (checks.zero_bytes, lambda *given: torch.tensor(RIGHT["zero-bytes"](*given), dtype=torch.float32)),
-    (checks.scaled_rate, lambda i, n, warm, r, of: torch.tensor(r) * (1 + (n / of - 1) * (i >= warm or i / warm))),
-    (checks.bounded_queue, lambda *given: torch.tensor(pace.finish_times(*given))),
-    (checks.fewest_servers, lambda workers: Decimal(workers + 3) // 2),
-    (checks.allreduce_bytes, lambda nbytes, devices: np.array([2, 1]) * (devices - 1) * nbytes),
-    (checks.allreduce_bytes, lambda nbytes, devices: (times * (devices - 1) * nbytes for times in (2, 1))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "answer"),
+    [
+        (checks.band_report, by_bands),
+        (checks.ring_constants, straight),
+        (checks.ring_constants, least_distances),
+        (checks.rate_ends, lambda b, n, gpu, low, high: np.array([min(b / gpu, b / n / cost) for cost in (high, low)])),
+        (checks.ratio_error, lambda a, b: np.float64(b[2] * a[1] / a[2] / b[1]) ** (-1 if a[0] == "ms" else 1) - 1),
+        (checks.separable_macs, lambda a, b, k, h, w: h * w * k**2 * a * b * (1 / b + 1 / k**2)),  # its division rounds
+        (checks.largest_batch, floored),
+        (checks.loss_scale, doubled),
+        (checks.first_gpu_bytes, whole_bytes),
+        (checks.zero_point, codes),
+        (checks.zero_point, codes_with_an_exact_end),
+        (checks.zero_point, lambda x: [codes(x)[0].tolist(), np.float32(codes(x)[1]), codes(x)[2]]),
+        (checks.send_largest, sent),
+        (checks.send_largest, lambda *g: [part.tolist() for part in sent(*g)]),
+        (checks.send_largest, lambda *g: [list(part) for part in sent(*g)]),  # of tensors with one number
+        (checks.send_largest, lambda *g: (yield from sent(*g))),
+        (checks.zero_point, lambda x: (yield from codes(x))),
+        (checks.random_cycle, lambda *given: dict(enumerate(cycle_of_visits(*given))).values()),
+        (checks.random_cycle, lambda *given: torch.tensor(cycle_of_visits(*given))),
+        (checks.batch_for, searched),
+        (checks.batch_for, middle_slope),
+        (checks.worker_plan, counted),
+        (checks.worker_plan, lambda *given: np.array(counted(*given))),
+        (checks.serial_share, shares_solved),
+        (checks.serial_share, shares_of_products),
+        (checks.serial_share, shares_in_single_precision),
+        (checks.zero_bytes, lambda *given: torch.tensor(RIGHT["zero-bytes"](*given), dtype=torch.float32)),
+        (checks.scaled_rate, lambda i, n, warm, r, of: torch.tensor(r) * (1 + (n / of - 1) * (i >= warm or i / warm))),
+        (checks.bounded_queue, lambda *given: torch.tensor(pace.finish_times(*given))),
+        (checks.fewest_servers, lambda workers: Decimal(workers + 3) // 2),
+        (checks.allreduce_bytes, lambda nbytes, devices: np.array([2, 1]) * (devices - 1) * nbytes),
+        (checks.allreduce_bytes, lambda nbytes, devices: (times * (devices - 1) * nbytes for times in (2, 1))),
+    ],
+)
 def test_other_right_answers_pass(check, answer):
     assert check(answer)
 
 
-@pytest.mark.parametrize(("check", "answer", "message"), [
-    (checks.hiding_batch, lambda *given: int(exact_batch(*given)), "round up"),
-    (checks.hiding_batch, lambda f, w, p, g: math.ceil(g * f / (2 * w)), "expected 3000, got 4000 (int)"),
-    (checks.hiding_batch, lambda *given: math.ceil(2 * exact_batch(*given)), "4 operations for each weight"),
-    (checks.batch_for, lambda b, t, s: 16, "t0 = 100 µs, t1 = 7 µs, share 0.5: expected a batch of 15, got 16"),
-    (checks.batch_for, lambda b, t, s: 15.0, "expected a batch of 15, an int, got 15 (float)"),
-    (checks.zero_bytes, lambda n, p, z, b: 2 * n * (p - 1) / p * (3 if z == 3 else 2),
-     "level 2, 3 micro-batches: expected 7,200 bytes, got 3,600: 4 half rings of 1,800, yours are 2"),
-    (checks.lowest_level, lambda n, r, m: 0 if 16 * n <= m else 3,
-     "expected level 1, got 3 (level 1 keeps 560 bytes: 160, 160, 240"),
-    (checks.lowest_level, lambda *given: True, "got True (bool)"),
-    (checks.worker_plan, lambda *given: 4, "expected a pair of numbers (workers, utilisation), got 4"),
-    (checks.worker_plan, lambda *given: (4, 0.5), "4 workers keep the device busy for 1 of the time, you say 0.5"),
-    (checks.worker_plan, lambda *given: (5, 1.0), "load 624 µs, step 171 µs, 16 cores: expected 4 workers, got 5"),
-    (checks.band_report, lambda rows: {"all": (1, 0, 0.1)}, "expected the bands ['inference'], got ['all']"),
-    (checks.band_report, lambda rows: {b: (*v[:2], v[2] or 0) for b, v in by_bands(rows).items()},
-     "expected [0, 1, None]"),
-    (checks.band_report, lambda rows: {**by_bands(rows), None: 0}, "the bands ['inference'], got ['inference', None]"),
-    (checks.zero_point, lambda x: codes(x) if x.any() else (x / 0, 1, 0), "5 integers and a zero from 0 to 255"),
-    (checks.loss_scale, lambda gradients, largest: doubled([g.float() for g in gradients], largest),
-     "largest 448, gradients [14.000000000000002] and zeros: expected 16, got 32"),
-    (checks.loss_scale, lambda gradients, largest: "1", "expected the number 32,768, got '1' (str)"),
-    (checks.zero_bytes, lambda *given: Decimal(7200), "3,600 bytes, got 7,200: 2 half rings of 1,800, yours are 4"),
-    (checks.third_time, lambda *given: Decimal("2.5"), "expected 3 s, got 2.5 (Decimal)"),
-    (checks.rate_ends, lambda b, *_: b, "expected 2 values (least, most), got 1 (int)"),
-    (checks.ratio_error, lambda a, b: "0", "expected the number +0.0294, got '0' (str)"),
-    (checks.ring_constants, lambda n, s, t: np.polyfit(s, t, 1), "expected α = 5e-06, got 5e-11"),
-    (checks.serial_share, lambda p, t: "0", "expected the number 0.0, got '0' (str)"),
-    (checks.most_ranks, lambda dense, size: max(1, math.ceil(2 * dense / size) - 1), "666,666,666,666,666,667, got"),
-    (checks.bounded_queue, lambda *given: [], "expected a list of 3 times, got []"),
-    (checks.bounded_queue, lambda *given: [3, 5, 8], "step 2 ends at 7, you say 8"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "answer", "message"),
+    [
+        (checks.hiding_batch, lambda *given: int(exact_batch(*given)), "round up"),
+        (checks.hiding_batch, lambda f, w, p, g: math.ceil(g * f / (2 * w)), "expected 3000, got 4000 (int)"),
+        (checks.hiding_batch, lambda *given: math.ceil(2 * exact_batch(*given)), "4 operations for each weight"),
+        (checks.batch_for, lambda b, t, s: 16, "t0 = 100 µs, t1 = 7 µs, share 0.5: expected a batch of 15, got 16"),
+        (checks.batch_for, lambda b, t, s: 15.0, "expected a batch of 15, an int, got 15 (float)"),
+        (
+            checks.zero_bytes,
+            lambda n, p, z, b: 2 * n * (p - 1) / p * (3 if z == 3 else 2),
+            "level 2, 3 micro-batches: expected 7,200 bytes, got 3,600: 4 half rings of 1,800, yours are 2",
+        ),
+        (
+            checks.lowest_level,
+            lambda n, r, m: 0 if 16 * n <= m else 3,
+            "expected level 1, got 3 (level 1 keeps 560 bytes: 160, 160, 240",
+        ),
+        (checks.lowest_level, lambda *given: True, "got True (bool)"),
+        (checks.worker_plan, lambda *given: 4, "expected a pair of numbers (workers, utilisation), got 4"),
+        (checks.worker_plan, lambda *given: (4, 0.5), "4 workers keep the device busy for 1 of the time, you say 0.5"),
+        (checks.worker_plan, lambda *given: (5, 1.0), "load 624 µs, step 171 µs, 16 cores: expected 4 workers, got 5"),
+        (checks.band_report, lambda rows: {"all": (1, 0, 0.1)}, "expected the bands ['inference'], got ['all']"),
+        (
+            checks.band_report,
+            lambda rows: {b: (*v[:2], v[2] or 0) for b, v in by_bands(rows).items()},
+            "expected [0, 1, None]",
+        ),
+        (
+            checks.band_report,
+            lambda rows: {**by_bands(rows), None: 0},
+            "the bands ['inference'], got ['inference', None]",
+        ),
+        (checks.zero_point, lambda x: codes(x) if x.any() else (x / 0, 1, 0), "5 integers and a zero from 0 to 255"),
+        (
+            checks.loss_scale,
+            lambda gradients, largest: doubled([g.float() for g in gradients], largest),
+            "largest 448, gradients [14.000000000000002] and zeros: expected 16, got 32",
+        ),
+        (checks.loss_scale, lambda gradients, largest: "1", "expected the number 32,768, got '1' (str)"),
+        (checks.zero_bytes, lambda *given: Decimal(7200), "3,600 bytes, got 7,200: 2 half rings of 1,800, yours are 4"),
+        (checks.third_time, lambda *given: Decimal("2.5"), "expected 3 s, got 2.5 (Decimal)"),
+        (checks.rate_ends, lambda b, *_: b, "expected 2 values (least, most), got 1 (int)"),
+        (checks.ratio_error, lambda a, b: "0", "expected the number +0.0294, got '0' (str)"),
+        (checks.ring_constants, lambda n, s, t: np.polyfit(s, t, 1), "expected α = 5e-06, got 5e-11"),
+        (checks.serial_share, lambda p, t: "0", "expected the number 0.0, got '0' (str)"),
+        (
+            checks.most_ranks,
+            lambda dense, size: max(1, math.ceil(2 * dense / size) - 1),
+            "666,666,666,666,666,667, got",
+        ),
+        (checks.bounded_queue, lambda *given: [], "expected a list of 3 times, got []"),
+        (checks.bounded_queue, lambda *given: [3, 5, 8], "step 2 ends at 7, you say 8"),
+    ],
+)
 def test_what_is_wrong_is_told(check, answer, message):
     assert message in check(answer).sentence
 
 
-@pytest.mark.parametrize(("check", "answer", "message"), [
-    (checks.bounded_queue, lambda *given: [end + 1e-7 for end in pace.finish_times(*given)], "at 3, you say 3.0000001"),
-    (checks.worker_plan, lambda *given: (4 + 1e-7, 1), "expected 4 workers, got 4.0000001"),
-    (checks.worker_plan, lambda *given: (4, 1 - 3e-6), "busy for 1 of the time, you say 0.999997"),
-    (checks.first_gpu_bytes, lambda *given: whole_bytes(*given) + np.array([1e-4, 0]),
-     "expected 16,512 for DataParallel, got 16,512.0001"),
-    (checks.allreduce_bytes, lambda n, p: [2 * n * (p - 1) + 1e-7, n * (p - 1)], "got [200.0000001, 100] (list)"),
-    (checks.allreduce_bytes, lambda n, p: torch.tensor([[200, 100]]), "got [[200, 100]] (Tensor)"),
-    (checks.hiding_batch, lambda *given: 3000 + 1e-6, "expected 3000, got 3000.000001 (float)"),
-    (checks.fit_line, lambda sizes, seconds: ("1e-5", "1e10"), "(alpha, beta), got ['1e-5', '1e10'] (tuple)"),
-    (checks.node_bytes, lambda n, nodes, each: [2 * n * (1 - 1 / (nodes * each)) + 1e-4, 0],
-     "with the flat ring 7200 bytes leave a node, got 7200.0001"),
-    (checks.fewest_servers, lambda workers: 2 + 1e-7, "expected 2, got 2.0000001 (float)"),
-    (checks.third_time, lambda one, other, workers: 3.00001, "expected 3 s, got 3.00001 (float)"),
-    (checks.scaled_rate, lambda *given: 0.1000002, "expected 0.1, got 0.1000002 (float)"),
-    (checks.exposed_seconds, lambda ready, takes: 0.75 + 1e-8, "expected 0.75, got 0.75000001 (float)"),
-    (checks.tile_reads, lambda *given: 256 + 1e-6, "256; got 256.000001 (float)"),
-    (checks.zero_bytes, lambda *given: 3600.01, "3,600 bytes, got 3,600.01: 2 half rings of 1,800, yours are 2.00001"),
-    (checks.pipeline_seconds, lambda *given: 9 + 1e-7, "expected 9 s, got 9.0000001 s"),
-    (checks.ratio_error, lambda a, b: 0.0294118, "expected +0.0294336, got +0.0294118"),
-    (checks.ring_constants, lambda n, sizes, t: (5.001e-6, 20e9), "expected α = 5e-06, got 5.001e-06"),
-    (checks.loss_scale, lambda gradients, largest: 32768 + 1e-9, "expected 32,768, got 32,768.000000001"),
-    (checks.ring_seconds, lambda held: 14 + 1e-6, "expected 14 s, got 14.000001 s"),
-    (checks.most_ranks, lambda dense, message: 49 + 1e-7, "expected 49, got 49.0000001"),
-    (checks.lowest_level, lambda *given: 1e-7, "expected level 0, got 1e-07 (float)"),
-    (checks.attainable_product, lambda *given: 150.001e9, "got 150.001 GFLOP/s"),
-    (checks.largest_batch, lambda *given: 120 + 1e-7, "images, got 120.0000001"),
-    (checks.bucket_plan, lambda sizes, limit: [[2 + 1e-7, 1], [0]], "got [[2.0000001, 1], [0]]"),
-    (checks.serial_share, lambda threads, seconds: 2e-5, "expected 0, got 2e-05"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "answer", "message"),
+    [
+        (
+            checks.bounded_queue,
+            lambda *given: [end + 1e-7 for end in pace.finish_times(*given)],
+            "at 3, you say 3.0000001",
+        ),
+        (checks.worker_plan, lambda *given: (4 + 1e-7, 1), "expected 4 workers, got 4.0000001"),
+        (checks.worker_plan, lambda *given: (4, 1 - 3e-6), "busy for 1 of the time, you say 0.999997"),
+        (
+            checks.first_gpu_bytes,
+            lambda *given: whole_bytes(*given) + np.array([1e-4, 0]),
+            "expected 16,512 for DataParallel, got 16,512.0001",
+        ),
+        (checks.allreduce_bytes, lambda n, p: [2 * n * (p - 1) + 1e-7, n * (p - 1)], "got [200.0000001, 100] (list)"),
+        (checks.allreduce_bytes, lambda n, p: torch.tensor([[200, 100]]), "got [[200, 100]] (Tensor)"),
+        (checks.hiding_batch, lambda *given: 3000 + 1e-6, "expected 3000, got 3000.000001 (float)"),
+        (checks.fit_line, lambda sizes, seconds: ("1e-5", "1e10"), "(alpha, beta), got ['1e-5', '1e10'] (tuple)"),
+        (
+            checks.node_bytes,
+            lambda n, nodes, each: [2 * n * (1 - 1 / (nodes * each)) + 1e-4, 0],
+            "with the flat ring 7200 bytes leave a node, got 7200.0001",
+        ),
+        (checks.fewest_servers, lambda workers: 2 + 1e-7, "expected 2, got 2.0000001 (float)"),
+        (checks.third_time, lambda one, other, workers: 3.00001, "expected 3 s, got 3.00001 (float)"),
+        (checks.scaled_rate, lambda *given: 0.1000002, "expected 0.1, got 0.1000002 (float)"),
+        (checks.exposed_seconds, lambda ready, takes: 0.75 + 1e-8, "expected 0.75, got 0.75000001 (float)"),
+        (checks.tile_reads, lambda *given: 256 + 1e-6, "256; got 256.000001 (float)"),
+        (
+            checks.zero_bytes,
+            lambda *given: 3600.01,
+            "3,600 bytes, got 3,600.01: 2 half rings of 1,800, yours are 2.00001",
+        ),
+        (checks.pipeline_seconds, lambda *given: 9 + 1e-7, "expected 9 s, got 9.0000001 s"),
+        (checks.ratio_error, lambda a, b: 0.0294118, "expected +0.0294336, got +0.0294118"),
+        (checks.ring_constants, lambda n, sizes, t: (5.001e-6, 20e9), "expected α = 5e-06, got 5.001e-06"),
+        (checks.loss_scale, lambda gradients, largest: 32768 + 1e-9, "expected 32,768, got 32,768.000000001"),
+        (checks.ring_seconds, lambda held: 14 + 1e-6, "expected 14 s, got 14.000001 s"),
+        (checks.most_ranks, lambda dense, message: 49 + 1e-7, "expected 49, got 49.0000001"),
+        (checks.lowest_level, lambda *given: 1e-7, "expected level 0, got 1e-07 (float)"),
+        (checks.attainable_product, lambda *given: 150.001e9, "got 150.001 GFLOP/s"),
+        (checks.largest_batch, lambda *given: 120 + 1e-7, "images, got 120.0000001"),
+        (checks.bucket_plan, lambda sizes, limit: [[2 + 1e-7, 1], [0]], "got [[2.0000001, 1], [0]]"),
+        (checks.serial_share, lambda threads, seconds: 2e-5, "expected 0, got 2e-05"),
+    ],
+)
 def test_a_near_miss_does_not_read_as_if_it_were_right(check, answer, message):
     assert message in check(answer).sentence
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from d2lmini import checks, sim
+import simgpu
+from d2lmini import checks
 from d2lmini.measuring import copy_overlap, line_fit
 
 
@@ -96,57 +97,94 @@ def middles(sizes, seconds):
     return np.median(t - slope * n), 1 / slope
 
 
-@pytest.mark.parametrize(("check", "answer"), [
-    (checks.pack, packed_when_asked),
-    *((checks.prefetch, answer) for answer in (
-        buffered, queued, functools.partial(queued, ahead=2), functools.partial(queued, recorded=True),
-        functools.partial(queued, ahead=2, recorded=True))),
-    *((checks.fit_line, answer) for answer in (
-        weighted, packages, middles, lambda n, t: np.array(packages(n, t)),
-        lambda n, t: torch.tensor(packages(n, t), dtype=torch.float64))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "answer"),
+    [
+        (checks.pack, packed_when_asked),
+        *(
+            (checks.prefetch, answer)
+            for answer in (
+                buffered,
+                queued,
+                functools.partial(queued, ahead=2),
+                functools.partial(queued, recorded=True),
+                functools.partial(queued, ahead=2, recorded=True),
+            )
+        ),
+        *(
+            (checks.fit_line, answer)
+            for answer in (
+                weighted,
+                packages,
+                middles,
+                lambda n, t: np.array(packages(n, t)),
+                lambda n, t: torch.tensor(packages(n, t), dtype=torch.float64),
+            )
+        ),
+    ],
+)
 def test_other_right_answers_pass(check, answer):
     assert check(answer)
 
 
-@pytest.mark.parametrize(("check", "answer", "message"), [
-    (checks.pack, lambda tensors, device: [t.to(device) for t in tensors], "1 copy, from the host to sim:0, counted 3"),
-    (checks.pack, lambda tensors, device: tensors, "tensor 0 is not on sim:0, you returned cpu"),
-    (checks.pack, lambda tensors, device: [7] * len(tensors), "tensor 0 is not on sim:0, you returned 7"),
-    (checks.pack, lambda tensors, device: packed(tensors, device)[:1], "expected a list of 3 tensors, got "),
-    (checks.pack, lambda tensors, device: [t.view(-1) for t in packed(tensors, device)],
-     "tensor 0 has shape [6], torch.float32; expected [2, 3], torch.float32"),
-    (checks.pack, lambda tensors, device: [t + 1 for t in packed(tensors, device)],
-     "tensor 0 should hold [[1, 2, 3], [4, 5, 6]], it holds [[2, 3, 4], [5, 6, 7]]"),
-    (checks.pack, lambda tensors, device: packed([*tensors, torch.zeros(5)], device)[:-1],
-     "the tensors hold 80 bytes, but 100 were copied"),
-    (checks.prefetch, waiting, "1 batch: the host waited 1 time; non_blocking=True"),
-    (checks.prefetch, lambda _, device: itertools.repeat(torch.ones(2, 1024, device=device)), "0 to be yielded, got 1"),
-    (checks.prefetch, lambda batches, device: copy_overlap.prefetch(batches, "sim:0"), "3 batches to sim:1, while"),
-    (checks.pack, lambda tensors, device: itertools.repeat(tensors[0]), "expected a list of 3 tensors, got "),
-    (checks.prefetch, rushed, "1 batch: the work on batch 0 began before"),
-    (checks.prefetch, lambda batches, device: iter(batches), "1 batch: batch 0 should be on sim:0, got a tensor"),
-    (checks.prefetch, lambda batches, device: copy_overlap.prefetch(batches[::-1], device), "in place 0 is not"),
-    (checks.prefetch, lambda batches, device: queued(batches, device, ahead=3), "4 copies had been asked for"),
-    (checks.fit_line, lambda n, t: packages(n, t)[::-1], "expected alpha = 1e-05 s within 0.01%, got 1e+10"),
-    (checks.fit_line, lambda n, t: packages(n, t)[0], "expected the pair (alpha, beta), got 1e-05"),
-    (checks.fit_line, lambda n, t: (None, packages(n, t)[1]), "pair (alpha, beta), got [None, 1e+10] (tuple)"),
-    (checks.fit_line, lambda n, t: (packages(n, t)[0], float("nan")), "beta = 1e+10 bytes/s within 0.01%, got nan"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "answer", "message"),
+    [
+        (
+            checks.pack,
+            lambda tensors, device: [t.to(device) for t in tensors],
+            "1 copy, from the host to sim:0, counted 3",
+        ),
+        (checks.pack, lambda tensors, device: tensors, "tensor 0 is not on sim:0, you returned cpu"),
+        (checks.pack, lambda tensors, device: [7] * len(tensors), "tensor 0 is not on sim:0, you returned 7"),
+        (checks.pack, lambda tensors, device: packed(tensors, device)[:1], "expected a list of 3 tensors, got "),
+        (
+            checks.pack,
+            lambda tensors, device: [t.view(-1) for t in packed(tensors, device)],
+            "tensor 0 has shape [6], torch.float32; expected [2, 3], torch.float32",
+        ),
+        (
+            checks.pack,
+            lambda tensors, device: [t + 1 for t in packed(tensors, device)],
+            "tensor 0 should hold [[1, 2, 3], [4, 5, 6]], it holds [[2, 3, 4], [5, 6, 7]]",
+        ),
+        (
+            checks.pack,
+            lambda tensors, device: packed([*tensors, torch.zeros(5)], device)[:-1],
+            "the tensors hold 80 bytes, but 100 were copied",
+        ),
+        (checks.prefetch, waiting, "1 batch: the host waited 1 time; non_blocking=True"),
+        (
+            checks.prefetch,
+            lambda _, device: itertools.repeat(torch.ones(2, 1024, device=device)),
+            "0 to be yielded, got 1",
+        ),
+        (checks.prefetch, lambda batches, device: copy_overlap.prefetch(batches, "sim:0"), "3 batches to sim:1, while"),
+        (checks.pack, lambda tensors, device: itertools.repeat(tensors[0]), "expected a list of 3 tensors, got "),
+        (checks.prefetch, rushed, "1 batch: the work on batch 0 began before"),
+        (checks.prefetch, lambda batches, device: iter(batches), "1 batch: batch 0 should be on sim:0, got a tensor"),
+        (checks.prefetch, lambda batches, device: copy_overlap.prefetch(batches[::-1], device), "in place 0 is not"),
+        (checks.prefetch, lambda batches, device: queued(batches, device, ahead=3), "4 copies had been asked for"),
+        (checks.fit_line, lambda n, t: packages(n, t)[::-1], "expected alpha = 1e-05 s within 0.01%, got 1e+10"),
+        (checks.fit_line, lambda n, t: packages(n, t)[0], "expected the pair (alpha, beta), got 1e-05"),
+        (checks.fit_line, lambda n, t: (None, packages(n, t)[1]), "pair (alpha, beta), got [None, 1e+10] (tuple)"),
+        (checks.fit_line, lambda n, t: (packages(n, t)[0], float("nan")), "beta = 1e+10 bytes/s within 0.01%, got nan"),
+    ],
+)
 def test_what_is_wrong_is_told(check, answer, message):
     assert message in check(answer).sentence
 
 
 @pytest.mark.parametrize("options", [{"machine": "8xH200"}, {"gpus": 1}, {"gpus": 3, "clock": False}])
 def test_the_readers_machine_and_clock_stay_as_they_are(options):
-    sim.enable(**options)
-    count, clocked = torch.sim.device_count(), sim.has_clock()
+    simgpu.enable(**options)
+    count, clocked = torch.sim.device_count(), simgpu.has_clock()
     kept = torch.ones(3, device=f"sim:{count - 1}")
-    before = sim.now() if clocked and count > 1 else None
+    before = simgpu.now() if clocked and count > 1 else None
     assert checks.prefetch(copy_overlap.prefetch)
     assert checks.pack(packed)
     assert kept.sum().item() == 3
     if count > 1:
-        assert (torch.sim.device_count(), sim.has_clock()) == (count, clocked)
+        assert (torch.sim.device_count(), simgpu.has_clock()) == (count, clocked)
     if before is not None:
-        assert sim.now() - before < 1e-4  # what reading `kept` took
+        assert simgpu.now() - before < 1e-4  # what reading `kept` took

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from d2lmini import checks, sim
+import simgpu
+from d2lmini import checks
 from d2lmini.collectives.schedules import Send
-from d2lmini.hardware import machines
+from simgpu.hardware import machines
 
 
 def ring_mean(tensors, streets=lambda ring: ring, cut=torch.tensor_split):
@@ -33,18 +34,18 @@ def score(answer):
 
 def test_the_order_of_the_copies_decides_the_score():
     """In order, no two copies of a step run at the same time: nine times the bound of 0.58 ms."""
-    sim.disable()
+    simgpu.disable()
     assert score(ring_mean) == pytest.approx(5.5, abs=0.05)
     every_second = score(lambda tensors: ring_mean(tensors, lambda ring: ring[::2] + ring[1::2]))
     assert every_second == pytest.approx(1.4, abs=0.05)
-    assert not sim.is_enabled()
+    assert not simgpu.is_enabled()
 
 
 def test_memory_of_the_reader_is_not_scored():
-    sim.enable(machine="8xH200")
+    simgpu.enable(machine="8xH200")
     mine = torch.ones(10**6, device="sim:0")
     assert "0.50 MiB beside the buffer, one chunk is 0.50 MiB" in checks.ring_mean(ring_mean).sentence
-    assert sim.machine().name == "8xH200"
+    assert simgpu.machine().name == "8xH200"
     assert (mine == 1).all()
 
 
@@ -53,7 +54,7 @@ def test_a_wrong_answer_that_keeps_tensors_does_not_hide_the_fault():
     told = checks.ring_mean(lambda tensors: kept.extend(tensors)).sentence
     assert "rank 0's element 0 should be 5.5, it is 1 (what rank 0 held at first)" in told
     kept.clear()
-    sim.disable()
+    simgpu.disable()
 
 
 @pytest.mark.parametrize("fault", [KeyboardInterrupt, ValueError])
@@ -62,10 +63,10 @@ def test_the_readers_machine_comes_back_after_a_fault(fault):
         mine = tensors[0] + 1
         raise fault(len(mine))
 
-    sim.enable(machine="8xH200")
+    simgpu.enable(machine="8xH200")
     with contextlib.suppress(KeyboardInterrupt):
         checks.ring_mean(stopped)
-    assert sim.machine().name == "8xH200"
+    assert simgpu.machine().name == "8xH200"
 
 
 def doubling(world_size, far_first=False, number=int):
@@ -104,13 +105,19 @@ def half_rings_in_opposite_directions(tensors):
     ring_mean([tensor[middle:] for tensor in tensors][::-1])
 
 
-@pytest.mark.parametrize(("check", "answer"), [
-    (checks.recursive_doubling, lambda world_size: doubling(world_size, far_first=True, number=np.int64)),
-    (checks.recursive_doubling, lambda world_size: map(set, doubling(world_size))),
-    (checks.recursive_doubling, lambda world_size: tuple(map(frozenset, doubling(world_size)))),
-    (checks.recursive_doubling, lambda size: ({send.src: send for send in step}.values() for step in doubling(size))),
-    (checks.ring_mean, lambda tensors: ring_mean(tensors[::-1], cut=chunks_of_ceil_size)),
-    (checks.ring_mean, half_rings_in_opposite_directions),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "answer"),
+    [
+        (checks.recursive_doubling, lambda world_size: doubling(world_size, far_first=True, number=np.int64)),
+        (checks.recursive_doubling, lambda world_size: map(set, doubling(world_size))),
+        (checks.recursive_doubling, lambda world_size: tuple(map(frozenset, doubling(world_size)))),
+        (
+            checks.recursive_doubling,
+            lambda size: ({send.src: send for send in step}.values() for step in doubling(size)),
+        ),
+        (checks.ring_mean, lambda tensors: ring_mean(tensors[::-1], cut=chunks_of_ceil_size)),
+        (checks.ring_mean, half_rings_in_opposite_directions),
+    ],
+)
 def test_other_right_answers_pass(check, answer):
     assert check(answer)

@@ -181,19 +181,24 @@ def test_good_exercise_has_no_fault(faults_with):
     assert faults_with() == []
 
 
-@pytest.mark.parametrize(("changed", "fault"), [
-    ({"question": "Double it."}, "no {exercise} directive labelled exercise-twice-two"),
-    ({"start": "```{solution-start} exercise-twice-two\n```"}, "no {solution-start} exercise-twice-two with"),
-    ({"starter": CELLS["solution"]}, "the starter should print ✗, it printed '✓ twice_two: 2 x'"),
-    ({"solution": CELLS["solution"].replace("2 *", "-2 *"), "mutants": FILE.replace("2 *", "-2 *")},
-     "the solution should print ✓"),
-    ({"solution": CELLS["solution"] + "\npass"}, "the solution's last line does not call its check"),
-    ({"outputs": ("✓ twice_two: 2 x", "✓ twice_two: 2 x")}, "the starter's stored output should begin with ✗"),
-    ({"mutants": None}, "no mutants: expected"),
-    ({"mutants": FILE.replace('"2 *"', '"7 *"')}, "'three times': its text '7 *' stands 0 times in the solution"),
-    ({"mutants": FILE.replace("x ** 2", "x + x")}, "'squared' should be rejected for its answer"),
-    ({"mutants": FILE.replace("x ** 2", "x + z")}, "'squared' should be rejected for its answer"),
-    ({"mutants": FILE.partition("def")[0]}, "expected at least 4 mutants, got 3"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({"question": "Double it."}, "no {exercise} directive labelled exercise-twice-two"),
+        ({"start": "```{solution-start} exercise-twice-two\n```"}, "no {solution-start} exercise-twice-two with"),
+        ({"starter": CELLS["solution"]}, "the starter should print ✗, it printed '✓ twice_two: 2 x'"),
+        (
+            {"solution": CELLS["solution"].replace("2 *", "-2 *"), "mutants": FILE.replace("2 *", "-2 *")},
+            "the solution should print ✓",
+        ),
+        ({"solution": CELLS["solution"] + "\npass"}, "the solution's last line does not call its check"),
+        ({"outputs": ("✓ twice_two: 2 x", "✓ twice_two: 2 x")}, "the starter's stored output should begin with ✗"),
+        ({"mutants": None}, "no mutants: expected"),
+        ({"mutants": FILE.replace('"2 *"', '"7 *"')}, "'three times': its text '7 *' stands 0 times in the solution"),
+        ({"mutants": FILE.replace("x ** 2", "x + x")}, "'squared' should be rejected for its answer"),
+        ({"mutants": FILE.replace("x ** 2", "x + z")}, "'squared' should be rejected for its answer"),
+        ({"mutants": FILE.partition("def")[0]}, "expected at least 4 mutants, got 3"),
+    ],
+)
 def test_fault_is_named(faults_with, changed, fault):
     assert fault in " | ".join(faults_with(**changed))

@@ -32,16 +32,23 @@ def clear(x):
     return 2
 
 
-@pytest.mark.parametrize(("answer", "says"), [
-    (lambda x: x[0] / 2, "2 is half of 4"), (lambda x: x[0], "x = [4]: expected 2"),
-    (lambda x: None, "x = [4]: nothing was returned; end with a return statement"),
-    (lambda x: x / 2, "x = [4]: your code raised TypeError: unsupported operand type(s) for /: 'list' and 'int'"),
-    (lambda: 2, "x = [4]: your code raised TypeError: <lambda>() takes 0 positional arguments but 1 was given"),
-    (clear, "x = [4]: your code changed its inputs; work on new tensors and lists"),
-    (2, "expected the function itself, got 2: leave out its parentheses"),
-    (lambda x: torch.ones(2), "the answer could not be read (RuntimeError: Boolean value of Tensor with more than one "
-                              "value is ambiguous)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda x: x[0] / 2, "2 is half of 4"),
+        (lambda x: x[0], "x = [4]: expected 2"),
+        (lambda x: None, "x = [4]: nothing was returned; end with a return statement"),
+        (lambda x: x / 2, "x = [4]: your code raised TypeError: unsupported operand type(s) for /: 'list' and 'int'"),
+        (lambda: 2, "x = [4]: your code raised TypeError: <lambda>() takes 0 positional arguments but 1 was given"),
+        (clear, "x = [4]: your code changed its inputs; work on new tensors and lists"),
+        (2, "expected the function itself, got 2: leave out its parentheses"),
+        (
+            lambda x: torch.ones(2),
+            "the answer could not be read (RuntimeError: Boolean value of Tensor with more than one "
+            "value is ambiguous)",
+        ),
+    ],
+)
 def test_check_prints_one_line_and_returns_a_verdict(halve, answer, says, capsys):
     verdict, right = halve(answer), says == "2 is half of 4"
     assert capsys.readouterr() == (f"{'✓' if right else '✗'} halve_it: {says}\n", "")
@@ -82,17 +89,40 @@ def test_of_a_generator_all_that_it_does_is_seen():
         must_refuse(refused, 1, given="x", naming=["early"])
 
 
-@pytest.mark.parametrize("value", [
-    [1, 2], (1, 2), range(1, 3), deque([1, 2]), {"a": 1, "b": 2}.values(), {1: "a", 2: "b"}.keys(), map(int, "12"),
-    np.array([1, 2]), torch.tensor([1.0, 2.0]), [np.int64(1), torch.tensor(2)],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1, 2],
+        (1, 2),
+        range(1, 3),
+        deque([1, 2]),
+        {"a": 1, "b": 2}.values(),
+        {1: "a", 2: "b"}.keys(),
+        map(int, "12"),
+        np.array([1, 2]),
+        torch.tensor([1.0, 2.0]),
+        [np.int64(1), torch.tensor(2)],
+    ],
+)
 def test_every_kind_of_list_is_read(value):
     assert mechanism.reals(value, 2) == [1, 2]
 
 
-@pytest.mark.parametrize("value", [
-    "12", b"12", {1: 2}, {1, 2}, 12, None, torch.tensor(1), np.array(1), [1, "2"], [1, True],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        "12",
+        b"12",
+        {1: 2},
+        {1, 2},
+        12,
+        None,
+        torch.tensor(1),
+        np.array(1),
+        [1, "2"],
+        [1, True],
+    ],
+)
 def test_what_is_no_list_of_numbers_is_not_read(value):
     assert mechanism.reals(value) is None
 
@@ -111,11 +141,14 @@ def test_changed_tensors_are_noticed():
     assert attempt(lambda t: t.shape, torch.zeros(2, device="meta"), given="t") == (2,)
 
 
-@pytest.mark.parametrize(("answer", "message"), [
-    (lambda: [1], r"no input: expected a ValueError, your code returned \[1\]"),
-    (lambda: [][0], "no input: expected a ValueError, your code raised IndexError: list index out of range"),
-    (lambda: exec("raise ValueError"), "no input: the ValueError says nothing"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda: [1], r"no input: expected a ValueError, your code returned \[1\]"),
+        (lambda: [][0], "no input: expected a ValueError, your code raised IndexError: list index out of range"),
+        (lambda: exec("raise ValueError"), "no input: the ValueError says nothing"),
+    ],
+)
 def test_missing_refusals_are_told(answer, message):
     with pytest.raises(Wrong, match=message):
         must_refuse(answer, given="no input")

@@ -7,14 +7,15 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from d2lmini import checks, sim
+import simgpu
+from d2lmini import checks
 from d2lmini.checks import mechanism
 from d2lmini.measuring import copy_overlap
 
 
 @pytest.fixture(autouse=True)
 def gpus():
-    sim.enable(2)
+    simgpu.enable(2)
 
 
 def mask_by_infinities(tokens):
@@ -55,12 +56,18 @@ def step_of_a_parameter(values, loss, device):
     return weight.data
 
 
-@pytest.mark.parametrize(("check", "answer"), [
-    (checks.causal_mask, mask_by_infinities), (checks.causal_mask, mask_by_new_ones),
-    (checks.one_wait, one_wait_by_a_sum), (checks.one_wait, one_wait_by_a_list),
-    (checks.joined_mean, mean_by_two_sums),
-    (checks.placed_step, step_by_hand), (checks.placed_step, step_of_a_parameter),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "answer"),
+    [
+        (checks.causal_mask, mask_by_infinities),
+        (checks.causal_mask, mask_by_new_ones),
+        (checks.one_wait, one_wait_by_a_sum),
+        (checks.one_wait, one_wait_by_a_list),
+        (checks.joined_mean, mean_by_two_sums),
+        (checks.placed_step, step_by_hand),
+        (checks.placed_step, step_of_a_parameter),
+    ],
+)
 def test_other_right_answers_pass(check, answer):
     assert check(answer)
 
@@ -81,33 +88,44 @@ def packed(tensors, device):
 
 
 ON_GPUS = [
-    (checks.move, moved_by_hand), (checks.pack, packed), (checks.prefetch, copy_overlap.prefetch),
+    (checks.move, moved_by_hand),
+    (checks.pack, packed),
+    (checks.prefetch, copy_overlap.prefetch),
     (checks.product_norms, lambda matrices: torch.stack([(m @ m).norm() for m in matrices])),
-    (checks.one_wait, one_wait_by_a_list), (checks.joined_mean, mean_by_two_sums), (checks.placed_step, step_by_hand),
-]  # fmt: skip
+    (checks.one_wait, one_wait_by_a_list),
+    (checks.joined_mean, mean_by_two_sums),
+    (checks.placed_step, step_by_hand),
+]
 
 
 @pytest.mark.parametrize("options", [{"shapes_only": True}, {"gpus": 1, "clock": False}, None])
 @pytest.mark.parametrize(("check", "answer"), ON_GPUS)
 def test_gpus_that_a_check_can_not_use_are_replaced(check, answer, options):
-    sim.disable() if options is None else sim.enable(**options)
+    simgpu.disable() if options is None else simgpu.enable(**options)
     assert check(answer)
 
 
-@pytest.mark.parametrize(("needed", "options", "stays"), [
-    ({}, {"gpus": 3}, True), ({}, {"gpus": 3, "clock": False}, False), ({"clock": False}, {"clock": False}, True),
-    ({}, {"gpus": 1}, False), ({"count": 1}, {"gpus": 1}, True), ({"count": 1}, {"gpus": 1, "clock": False}, False),
-    ({"clock": False}, {"gpus": 3, "shapes_only": True}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("needed", "options", "stays"),
+    [
+        ({}, {"gpus": 3}, True),
+        ({}, {"gpus": 3, "clock": False}, False),
+        ({"clock": False}, {"clock": False}, True),
+        ({}, {"gpus": 1}, False),
+        ({"count": 1}, {"gpus": 1}, True),
+        ({"count": 1}, {"gpus": 1, "clock": False}, False),
+        ({"clock": False}, {"gpus": 3, "shapes_only": True}, False),
+    ],
+)
 def test_gpus_that_a_check_can_use_stay(needed, options, stays):
-    sim.enable(gpu="T4", **options)
+    simgpu.enable(gpu="T4", **options)
     mechanism.need_gpus(**needed)
-    assert (sim.machine().gpu.name == "T4") == stays
-    assert sim.has_numbers()
+    assert (simgpu.machine().gpu.name == "T4") == stays
+    assert simgpu.has_numbers()
 
 
 def test_what_is_in_the_way_of_new_gpus_is_told():
-    sim.enable(shapes_only=True)
+    simgpu.enable(shapes_only=True)
     kept = torch.ones(3, 5, device="sim:1")
     told = checks.one_wait(one_wait_by_a_list).sentence
     assert re.search(r"shape \(3, 5\): delete", told), told
@@ -133,10 +151,15 @@ def default_double():
 
 
 @pytest.mark.parametrize("setting", [default_device, default_double, torch.no_grad, torch.inference_mode])
-@pytest.mark.parametrize(("check", "answer"), [
-    (checks.placed_step, step_of_a_parameter), (checks.causal_mask, mask_by_infinities), (checks.pack, packed),
-    (checks.joined_mean, mean_by_two_sums),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "answer"),
+    [
+        (checks.placed_step, step_of_a_parameter),
+        (checks.causal_mask, mask_by_infinities),
+        (checks.pack, packed),
+        (checks.joined_mean, mean_by_two_sums),
+    ],
+)
 def test_what_the_reader_has_set_changes_no_verdict(check, answer, setting):
     with setting():
         before = torch.get_default_device(), torch.get_default_dtype(), torch.is_grad_enabled()
@@ -153,20 +176,31 @@ def moved_after(values, loss, device):
     return moved
 
 
-@pytest.mark.parametrize(("check", "answer", "says"), [
-    (checks.placed_step, moved_after, "sim:1.*did not change"),
-    (checks.placed_step, lambda values, loss, device: torch.tensor(values), "did not change"),
-    (checks.placed_step, lambda values, loss, device: values, "expected a tensor"),
-    (checks.placed_step, lambda values, loss, device: step_by_hand(values, loss, "cpu"), "is on cpu"),
-    (checks.placed_step, lambda values, loss, device: 0.8 * torch.tensor(values, device=device), r"\*\*1.*expected"),
-    (checks.causal_mask, lambda tokens: mask_by_new_ones(tokens).cpu(), "on meta"),
-    (checks.placed_step, lambda values, loss, device: step_by_hand(values, loss, "cpu").to(device), "computed on cpu"),
-    (checks.causal_mask, lambda tokens: mask_by_new_ones(tokens).to("sim:0"), "on cpu: the mask is on sim:0"),
-    (checks.causal_mask, lambda tokens: mask_by_new_ones(tokens).int(), r"bool tensor.*\(torch.int32\)"),
-    (checks.causal_mask, lambda tokens: tokens.tolist() if tokens.is_cpu else [], r"bool tensor.*\(list\)"),
-    (checks.one_wait, lambda losses: sum(losses) / len(losses), "number of Python"),
-    (checks.joined_mean, lambda values: values.mean(), "rank"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "answer", "says"),
+    [
+        (checks.placed_step, moved_after, "sim:1.*did not change"),
+        (checks.placed_step, lambda values, loss, device: torch.tensor(values), "did not change"),
+        (checks.placed_step, lambda values, loss, device: values, "expected a tensor"),
+        (checks.placed_step, lambda values, loss, device: step_by_hand(values, loss, "cpu"), "is on cpu"),
+        (
+            checks.placed_step,
+            lambda values, loss, device: 0.8 * torch.tensor(values, device=device),
+            r"\*\*1.*expected",
+        ),
+        (checks.causal_mask, lambda tokens: mask_by_new_ones(tokens).cpu(), "on meta"),
+        (
+            checks.placed_step,
+            lambda values, loss, device: step_by_hand(values, loss, "cpu").to(device),
+            "computed on cpu",
+        ),
+        (checks.causal_mask, lambda tokens: mask_by_new_ones(tokens).to("sim:0"), "on cpu: the mask is on sim:0"),
+        (checks.causal_mask, lambda tokens: mask_by_new_ones(tokens).int(), r"bool tensor.*\(torch.int32\)"),
+        (checks.causal_mask, lambda tokens: tokens.tolist() if tokens.is_cpu else [], r"bool tensor.*\(list\)"),
+        (checks.one_wait, lambda losses: sum(losses) / len(losses), "number of Python"),
+        (checks.joined_mean, lambda values: values.mean(), "rank"),
+    ],
+)
 def test_what_is_wrong_is_told(check, answer, says):
     verdict = check(answer)
     assert not verdict

@@ -5,11 +5,12 @@ import math
 import pytest
 import torch
 
-from d2lmini import devices, sim
+import simgpu
+from d2lmini import devices
 from d2lmini.collectives import cost_model, schedules
 from d2lmini.collectives.cost_model import predict
 from d2lmini.collectives.on_devices import allreduce
-from d2lmini.hardware import costs, machines
+from simgpu.hardware import costs, machines
 
 SWITCHED = machines.MACHINES["8xH200"]
 each_algorithm = pytest.mark.parametrize("algorithm", schedules.ALLREDUCE)
@@ -43,12 +44,12 @@ def test_closed_formulas(world_size, n):
 
 def simulated(machine, world_size, n, algorithm, **options):
     """Return the ledger's seconds on simulated GPUs."""
-    sim.enable(machine=machine)
+    simgpu.enable(machine=machine)
     data = [torch.ones(n, device=f"sim:{rank}") for rank in range(world_size)]
     devices.synchronize(*(tensor.device for tensor in data))
     seconds = allreduce(data, algorithm, **options).seconds
     del data
-    sim.disable()
+    simgpu.disable()
     return seconds
 
 
@@ -63,9 +64,14 @@ def test_prediction_agrees_with_the_simulated_clock(algorithm, machine, world_si
         assert clock <= model * 1.001
 
 
-@pytest.mark.parametrize(("machine", "world_size"), [
-    *(("8xH200", world_size) for world_size in range(4, 9)), ("DGX-1-V100", 4), ("DGX-1-V100", 5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("machine", "world_size"),
+    [
+        *(("8xH200", world_size) for world_size in range(4, 9)),
+        ("DGX-1-V100", 4),
+        ("DGX-1-V100", 5),
+    ],
+)
 def test_crossover_is_where_losing_turns_into_winning(machine, world_size):
     machine = machines.MACHINES[machine]
     tree, ring = schedules.allreduce_tree(world_size), schedules.allreduce_ring(world_size)
@@ -92,8 +98,9 @@ def test_the_ring_comes_close_to_the_bound_and_its_bus_bandwidth_to_the_link():
 
 def test_messages_that_share_a_wire_add_up():
     sends = schedules.Send(0, 1, 0, 1, "copy"), schedules.Send(0, 2, 0, 1, "copy")
-    (one,), (both,) = (cost_model.step_seconds(schedules.Schedule("s", 3, 1, (step,)), 10**6, SWITCHED)
-                       for step in (sends[:1], sends))  # fmt: skip
+    (one,), (both,) = (
+        cost_model.step_seconds(schedules.Schedule("s", 3, 1, (step,)), 10**6, SWITCHED) for step in (sends[:1], sends)
+    )
     assert both == pytest.approx(2 * one)
 
 
@@ -122,12 +129,16 @@ def test_routes_of_a_cluster():
     assert len(dgx.route(11, 12)) == 2  # staged through node 1's host
 
 
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda: predict(schedules.allreduce_ring(9), 1, SWITCHED), "9 GPUs"),
-    (lambda: machines.cluster(SWITCHED, 2).route(0, 16), "0 to 15, got index 16"),
-    (lambda: machines.cluster(SWITCHED, 2).route(3, 3), "twice"), (lambda: machines.cluster(SWITCHED, 0), "got 0"),
-    (lambda: machines.cluster(machines.MACHINES["desktop-2020"], 2), "adapter"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: predict(schedules.allreduce_ring(9), 1, SWITCHED), "9 GPUs"),
+        (lambda: machines.cluster(SWITCHED, 2).route(0, 16), "0 to 15, got index 16"),
+        (lambda: machines.cluster(SWITCHED, 2).route(3, 3), "twice"),
+        (lambda: machines.cluster(SWITCHED, 0), "got 0"),
+        (lambda: machines.cluster(machines.MACHINES["desktop-2020"], 2), "adapter"),
+    ],
+)
 def test_what_cannot_be_is_named(call, says):
     with pytest.raises(ValueError, match=says):
         call()

@@ -20,8 +20,9 @@ def replicas(count, dtype=torch.float64):
     return made
 
 
-@pytest.mark.parametrize(("bucket_bytes", "sizes"), [(0, [4, 2, 6]), (47, [4, 2, 6]), (63, [4, 2, 6]), (64, [4, 8]),
-                                                     (10**9, [4, 8])])  # fmt: skip
+@pytest.mark.parametrize(
+    ("bucket_bytes", "sizes"), [(0, [4, 2, 6]), (47, [4, 2, 6]), (63, [4, 2, 6]), (64, [4, 8]), (10**9, [4, 8])]
+)
 def test_buckets_hold_what_fits_of_one_type(bucket_bytes, sizes):
     modules, seen = replicas(3), []
 
@@ -54,5 +55,3 @@ def test_a_gradient_in_another_order_of_memory_keeps_its_places():
         module.weight.grad = values.to(memory_format=torch.channels_last)
     reduce_gradients([m.parameters() for m in modules], by_hand.allreduce, 10**6)
     assert all(torch.equal(m.weight.grad, torch.arange(24.0).reshape(3, 2, 2, 2) * 11) for m in modules)
-
-

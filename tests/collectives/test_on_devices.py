@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2lmini import devices, sim
+import simgpu
+from d2lmini import devices
 from d2lmini.collectives import executor, on_devices, schedules
 from d2lmini.collectives.buckets import allreduce_buckets, plan_buckets
 from d2lmini.collectives.on_devices import allreduce
@@ -32,9 +33,9 @@ def small(world_size, n, dtype):
 
 @pytest.fixture
 def switched():
-    sim.enable(machine="8xH200")
+    simgpu.enable(machine="8xH200")
     yield [torch.device("sim", i) for i in range(8)]
-    sim.disable()
+    simgpu.disable()
 
 
 # -- all-reduce ------------------------------------------------------------------------------------------------------
@@ -90,15 +91,18 @@ def test_in_place_on_tensors_of_any_layout(algorithm):
 @pytest.mark.parametrize("order", [*permutations(range(3))])
 def test_a_rank_may_send_what_it_receives_into(kind, order):
     """Whatever the order in which the messages of a step are listed, each carries what was there before the step."""
-    sends = (schedules.Send(0, 1, 0, 1, "reduce"), schedules.Send(2, 0, 0, 1, "reduce"),
-             schedules.Send(1, 2, 0, 1, "copy"))  # fmt: skip
+    sends = (
+        schedules.Send(0, 1, 0, 1, "reduce"),
+        schedules.Send(2, 0, 0, 1, "reduce"),
+        schedules.Send(1, 2, 0, 1, "copy"),
+    )
     step = tuple(sends[i] for i in order)
-    sim.enable(3)
+    simgpu.enable(3)
     first, second, third = telling(3, 5)
     data = [x.to(kind if kind == "cpu" else f"sim:{rank}") for rank, x in enumerate(telling(3, 5))]
     executor.execute(schedules.Schedule("around", 3, 1, (step,)), data)
     data = [tensor.cpu() for tensor in data]
-    sim.disable()
+    simgpu.disable()
     assert all(map(torch.equal, data, [first + third, first + second, second]))
 
 
@@ -143,11 +147,14 @@ def test_the_other_collectives(world_size, n, seed):
 @quick
 @given(
     shapes=st.lists(st.tuples(st.lists(st.integers(0, 4), max_size=3), st.sampled_from(TYPES)), max_size=8),
-    world_size=st.integers(1, 5), bucket_bytes=st.integers(1, 300),
-)  # fmt: skip
+    world_size=st.integers(1, 5),
+    bucket_bytes=st.integers(1, 300),
+)
 def test_buckets_sum_every_tensor(shapes, world_size, bucket_bytes):
-    replicas = [[small(world_size, math.prod(shape), dtype)[rank].reshape(shape) for shape, dtype in shapes]
-                for rank in range(world_size)]  # fmt: skip
+    replicas = [
+        [small(world_size, math.prod(shape), dtype)[rank].reshape(shape) for shape, dtype in shapes]
+        for rank in range(world_size)
+    ]
     want = [torch.stack(same).sum(0) for same in zip(*replicas)]
     buckets = plan_buckets(replicas[0], bucket_bytes)
     assert len(allreduce_buckets(replicas, bucket_bytes)) == len(buckets)
@@ -169,8 +176,11 @@ def test_a_bucket_is_as_full_as_it_can_be():
 
 def test_buckets_change_nothing_when_ranks_disagree():
     replicas = [[torch.ones(2), torch.ones(3)], [torch.ones(2), torch.ones(4)]]
-    for sets, options, says in ((replicas, (), "rank 1: expected tensors like"), (replicas[:1], (0,), "got 0"),
-                                 ([replicas[0], replicas[1][:1]], (), "rank 1: expected tensors like")):  # fmt: skip
+    for sets, options, says in (
+        (replicas, (), "rank 1: expected tensors like"),
+        (replicas[:1], (0,), "got 0"),
+        ([replicas[0], replicas[1][:1]], (), "rank 1: expected tensors like"),
+    ):
         with pytest.raises(ValueError, match=says):
             allreduce_buckets(sets, *options)
     assert all(torch.equal(tensor, torch.ones_like(tensor)) for tensors in replicas for tensor in tensors)
@@ -181,14 +191,20 @@ def test_buckets_change_nothing_when_ranks_disagree():
 ONE = torch.ones(4)
 
 
-@pytest.mark.parametrize(("tensors", "says"), [
-    ([torch.ones(4), torch.ones(4), torch.ones(5)], r"rank 2: .* shape .* \[4\], got \[5\]"),
-    ([torch.ones(4), torch.ones(2, 2)], "rank 1: .* shape"),
-    ([torch.ones(4), torch.ones(4).double()], "rank 1: .* type"),
-    ([torch.ones(4), torch.ones(4, device="meta")], "rank 1: .* device"), ([torch.ones(4), 7], "rank 1: .* int"),
-    ([ONE, ONE], "rank 1: .* shares memory"), ([ONE[:3], torch.ones(3), ONE[1:]], "rank 2: .* shares memory"),
-    ([torch.ones(4), torch.ones(1).expand(4)], "rank 1: elements"), ([], "got 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("tensors", "says"),
+    [
+        ([torch.ones(4), torch.ones(4), torch.ones(5)], r"rank 2: .* shape .* \[4\], got \[5\]"),
+        ([torch.ones(4), torch.ones(2, 2)], "rank 1: .* shape"),
+        ([torch.ones(4), torch.ones(4).double()], "rank 1: .* type"),
+        ([torch.ones(4), torch.ones(4, device="meta")], "rank 1: .* device"),
+        ([torch.ones(4), 7], "rank 1: .* int"),
+        ([ONE, ONE], "rank 1: .* shares memory"),
+        ([ONE[:3], torch.ones(3), ONE[1:]], "rank 2: .* shares memory"),
+        ([torch.ones(4), torch.ones(1).expand(4)], "rank 1: elements"),
+        ([], "got 0"),
+    ],
+)
 def test_the_rank_that_does_not_fit_is_named(tensors, says):
     with pytest.raises(ValueError, match=says):
         allreduce(tensors)
@@ -200,10 +216,14 @@ def test_two_ranks_on_one_gpu(switched, device, says):
         allreduce([torch.ones(2, device="sim:3"), torch.ones(2, device=device)])
 
 
-@pytest.mark.parametrize(("algorithm", "options", "says"), [
-    ("star", {}, "'star': choose"), ("ring", {"launches": "none"}, "'none'"),
-    (schedules.allreduce_ring(3), {}, "expected 3 tensors"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("algorithm", "options", "says"),
+    [
+        ("star", {}, "'star': choose"),
+        ("ring", {"launches": "none"}, "'none'"),
+        (schedules.allreduce_ring(3), {}, "expected 3 tensors"),
+    ],
+)
 def test_options_that_do_not_exist(algorithm, options, says):
     with pytest.raises(ValueError, match=says):
         allreduce([torch.ones(2), torch.zeros(2)], algorithm, **options)
@@ -251,16 +271,16 @@ def test_launching_each_message_costs_the_host(switched):
     assert each.seconds > once.seconds
     assert each.seconds >= (14 * 8 + 7 * 8) * 3.8e-6
     run_on(switched[:1], 64, "ring")
-    before = sim.now()
+    before = simgpu.now()
     torch.ones(3, device="sim:0").add_(1)
-    assert sim.now() > before, "launches cost again afterwards"
+    assert simgpu.now() > before, "launches cost again afterwards"
 
 
 def test_work_before_and_after_is_ordered(switched):
     """A collective starts after what was queued on its devices, and what is queued afterwards waits for it."""
     data = [torch.ones(10**7, device=device) for device in switched[:2]]
     devices.synchronize(*switched)
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         data[1].mul_(2)
         ledger = allreduce(data)
         data[0].mul_(3)
@@ -275,7 +295,7 @@ def test_work_before_and_after_is_ordered(switched):
 def test_a_buffer_is_not_overwritten_while_it_is_sent(switched):
     data = [torch.ones(10**6, device=device) for device in switched]
     devices.synchronize(*switched)
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         on_devices.run(schedules.broadcast(8), data)
         data[0].mul_(3)
     sent = max(span.end for span in trace.spans if span.place == "NVLink gpu0 out")
@@ -299,6 +319,6 @@ def test_no_clock_no_times():
     assert (ledger.sent(), ledger.received()) == ([48, 0, 24, 0], [0, 24, 24, 24])
     assert (ledger.link_bytes(), ledger.seconds, ledger.clock) == ({"memory": 72}, None, None)
     assert {(m.link, m.start, m.end) for m in ledger.messages} == {("memory", None, None)}
-    sim.enable(3, clock=False)
+    simgpu.enable(3, clock=False)
     assert allreduce([torch.ones(3, device=f"sim:{rank}") for rank in range(3)]).seconds is None
-    sim.disable()
+    simgpu.disable()

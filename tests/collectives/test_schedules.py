@@ -9,8 +9,12 @@ from d2lmini.collectives import schedules
 from d2lmini.collectives.schedules import Schedule, Send, check, messages
 
 COUNTS = (*range(1, 10), 12, 16, 17, 33, 64)
-ROOTED = {"broadcast": schedules.broadcast, "reduce": schedules.reduce, "scatter": schedules.scatter,
-          "gather": schedules.gather}  # fmt: skip
+ROOTED = {
+    "broadcast": schedules.broadcast,
+    "reduce": schedules.reduce,
+    "scatter": schedules.scatter,
+    "gather": schedules.gather,
+}
 each_count = pytest.mark.parametrize("world_size", COUNTS)
 each_allreduce = pytest.mark.parametrize("name", schedules.ALLREDUCE)
 
@@ -129,15 +133,21 @@ def test_empty_chunks_are_not_sent():
 # -- errors ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda: schedules.allreduce_ring(0), "got 0"), (lambda: schedules.broadcast(4, 4), "0 to 3, got 4"),
-    (lambda: schedules.scatter(4, -1), "got -1"), (lambda: schedules.allreduce_ring(3, [0, 1, 1]), "once"),
-    (lambda: schedules.allreduce_hierarchical(6, 4), "nodes of 4"), (lambda: schedules.named("star", 2), "star"),
-    (lambda: schedules.allreduce_hierarchical(6, -2), "nodes of -2"),
-    (lambda: check(schedules.allreduce_ring(2), "allreduce"), "unknown collective"),
-    (lambda: check(schedules.reduce(3), "all-reduce"), "rank 1's chunk 0"),
-    (lambda: check(Schedule("odd", 2, 1, ((Send(0, 1, 0, 1, "sum"),),)), "all-reduce"), "'reduce' or 'copy'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: schedules.allreduce_ring(0), "got 0"),
+        (lambda: schedules.broadcast(4, 4), "0 to 3, got 4"),
+        (lambda: schedules.scatter(4, -1), "got -1"),
+        (lambda: schedules.allreduce_ring(3, [0, 1, 1]), "once"),
+        (lambda: schedules.allreduce_hierarchical(6, 4), "nodes of 4"),
+        (lambda: schedules.named("star", 2), "star"),
+        (lambda: schedules.allreduce_hierarchical(6, -2), "nodes of -2"),
+        (lambda: check(schedules.allreduce_ring(2), "allreduce"), "unknown collective"),
+        (lambda: check(schedules.reduce(3), "all-reduce"), "rank 1's chunk 0"),
+        (lambda: check(Schedule("odd", 2, 1, ((Send(0, 1, 0, 1, "sum"),),)), "all-reduce"), "'reduce' or 'copy'"),
+    ],
+)
 def test_errors_say_what_was_expected(call, says):
     with pytest.raises(ValueError, match=says):
         call()
@@ -159,8 +169,13 @@ def mutants(schedule):
         for i, send in enumerate(step):
             others, at = [*step[:i], *step[i + 1 :]], f"step {t}, send {i}: "
             following = (send.start + 1) % chunks
-            changes = [{"op": {"copy": "reduce", "reduce": "copy"}[send.op]}, {"dst": send.src}, {"dst": size},
-                       {"stop": chunks + 1}, {"src": send.dst, "dst": send.src}]  # fmt: skip
+            changes = [
+                {"op": {"copy": "reduce", "reduce": "copy"}[send.op]},
+                {"dst": send.src},
+                {"dst": size},
+                {"stop": chunks + 1},
+                {"src": send.dst, "dst": send.src},
+            ]
             if chunks > 1 and (send.start, send.stop) != (0, chunks):
                 changes.append({"start": following, "stop": following + 1})
             for change in changes:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from served import FileServer, idx
 
-from d2lmini import sim
+import simgpu
 from d2lmini.data import datasets
 from d2lmini.data.datasets import Batches, load_data_digits, load_data_fashion_mnist, load_data_mnist
 
@@ -107,10 +107,10 @@ def test_to_moves_a_copy_that_makes_its_batches_there_from_the_same_epoch(shuffl
 
 
 def test_an_epoch_on_a_gpu_copies_one_order_and_never_waits():
-    sim.enable(1)
+    simgpu.enable(1)
     there = Batches(*examples(640), 8, shuffle=True).to("sim:0")
     list(there)
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         for _ in there:
             pass
     (copy,) = (span for span in trace.spans if span.kind == "copy")
@@ -132,12 +132,19 @@ def test_a_bad_size_is_told_before_anything_is_read(value, load):
         load(8, resize=value)
 
 
-@pytest.mark.parametrize(("images", "labels", "keyword"), [
-    (U8.float(), torch.arange(4), "float32"), (U8[:, 0], torch.arange(4), "images"),
-    (U8.numpy(), torch.arange(4), "ndarray"), (U8, [0, 1, 2, 3], "list"), (U8, torch.arange(3), "3 labels"),
-    (U8, torch.arange(4).reshape(4, 1), "labels"), (U8, torch.arange(4.0), "float32"),
-    (U8[:0], torch.arange(0), "got 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("images", "labels", "keyword"),
+    [
+        (U8.float(), torch.arange(4), "float32"),
+        (U8[:, 0], torch.arange(4), "images"),
+        (U8.numpy(), torch.arange(4), "ndarray"),
+        (U8, [0, 1, 2, 3], "list"),
+        (U8, torch.arange(3), "3 labels"),
+        (U8, torch.arange(4).reshape(4, 1), "labels"),
+        (U8, torch.arange(4.0), "float32"),
+        (U8[:0], torch.arange(0), "got 0"),
+    ],
+)
 def test_bad_data_is_one_line(images, labels, keyword):
     with pytest.raises(ValueError, match=keyword) as error:
         Batches(images, labels, 2)

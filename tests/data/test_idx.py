@@ -39,13 +39,25 @@ def test_a_default_device_does_not_matter_and_the_result_is_writable(tmp_path):
 PLAIN, PACKED = idx(IMAGES), gzip.compress(idx(IMAGES), mtime=0)  # no date: the tests are named after it
 
 
-@pytest.mark.parametrize(("data", "keyword"), [
-    (b"", "magic"), (idx(IMAGES[0]), "0x00000802"), (idx(IMAGES, 0x0D), "0x00000d03"),
-    (b"\1" + PLAIN[1:], "0x01000803"), (PLAIN[:15], "truncated"), (PLAIN[:16], "truncated"), (PLAIN[:-1], "truncated"),
-    (PLAIN + b"\0", "trailing"), (PLAIN[:4] + b"\xff" * 12, "at most"), (PACKED[:2], "corrupted"),
-    (PACKED[: len(PACKED) // 2], "corrupted"), (PACKED[:20] + bytes([PACKED[20] ^ 0xFF]) + PACKED[21:], "corrupted"),
-    (PACKED[:-8] + b"\0" * 8, "corrupted"), (gzip.compress(PLAIN[:-1], mtime=0), "truncated"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("data", "keyword"),
+    [
+        (b"", "magic"),
+        (idx(IMAGES[0]), "0x00000802"),
+        (idx(IMAGES, 0x0D), "0x00000d03"),
+        (b"\1" + PLAIN[1:], "0x01000803"),
+        (PLAIN[:15], "truncated"),
+        (PLAIN[:16], "truncated"),
+        (PLAIN[:-1], "truncated"),
+        (PLAIN + b"\0", "trailing"),
+        (PLAIN[:4] + b"\xff" * 12, "at most"),
+        (PACKED[:2], "corrupted"),
+        (PACKED[: len(PACKED) // 2], "corrupted"),
+        (PACKED[:20] + bytes([PACKED[20] ^ 0xFF]) + PACKED[21:], "corrupted"),
+        (PACKED[:-8] + b"\0" * 8, "corrupted"),
+        (gzip.compress(PLAIN[:-1], mtime=0), "truncated"),
+    ],
+)
 def test_a_bad_file_is_one_line_that_names_it(tmp_path, data, keyword):
     path = write(tmp_path / "bad.gz", data)
     with pytest.raises(ValueError, match=keyword) as error:
@@ -77,10 +89,15 @@ def test_what_is_unpacked_lies_in_memory_once(tmp_path):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(("images", "labels", "keyword"), [
-    (IMAGES, LABELS[:-1], "4 labels"), (IMAGES, torch.tensor([0, 10, 3, 255, 1], dtype=torch.uint8), "index 1"),
-    (LABELS, LABELS, "0x00000803"), (IMAGES, IMAGES, "0x00000801"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("images", "labels", "keyword"),
+    [
+        (IMAGES, LABELS[:-1], "4 labels"),
+        (IMAGES, torch.tensor([0, 10, 3, 255, 1], dtype=torch.uint8), "index 1"),
+        (LABELS, LABELS, "0x00000803"),
+        (IMAGES, IMAGES, "0x00000801"),
+    ],
+)
 def test_files_that_do_not_belong_together_are_told(tmp_path, images, labels, keyword):
     with pytest.raises(ValueError, match=keyword):
         read_examples(write(tmp_path / "i", idx(images)), write(tmp_path / "l", idx(labels)))

@@ -95,8 +95,9 @@ def test_accuracy_counts_and_puts_a_module_in_evaluation_mode():
 def test_train_learns_and_reports_every_epoch(k):
     X, y = batch(24)
     data, seen, params = [(X[:12], y[:12]), (X[12:], y[12:])], [], lenet_params()
-    replica, accuracies, timer = by_hand.train(params, [CPU] * k, data, data, 12, lr=0.5,
-                                               on_epoch=lambda *a: seen.append(a))  # fmt: skip
+    replica, accuracies, timer = by_hand.train(
+        params, [CPU] * k, data, data, 12, lr=0.5, on_epoch=lambda *a: seen.append(a)
+    )
     assert seen == list(enumerate(accuracies, start=1))
     assert len(accuracies) == len(timer.times) == 12
     loss = [F.cross_entropy(lenet(X, p), y).item() for p in (params, replica)]

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from d2lmini import sim
+import simgpu
 from d2lmini.data_parallel import Compressor, Signs, TopK, compressed_mean
 from d2lmini.data_parallel.compression import pack_bits, unpack_bits
 
@@ -53,15 +53,15 @@ def step(rank, codec, feedback, steps, buckets):
 
 @pytest.fixture
 def three_gpus():
-    sim.enable(3)
+    simgpu.enable(3)
 
 
 @pytest.mark.parametrize("buckets", [25, 0.00005])
 @pytest.mark.parametrize("codec", [TopK(0.1), Signs()], ids=["top-k", "signs"])
 def test_with_feedback_nothing_is_lost(three_gpus, codec, buckets):
     """What was applied over three steps and the mean of what is left are the mean of the gradients."""
-    exact = sim.spawn(step, (TopK(1), False, 3, buckets))
-    ranks = sim.spawn(step, (codec, True, 3, buckets))
+    exact = simgpu.spawn(step, (TopK(1), False, 3, buckets))
+    ranks = simgpu.spawn(step, (codec, True, 3, buckets))
     sums = ([sum(parts) for parts in zip(*found[0][0])] for found in (exact, ranks))
     for whole, applied, *left in zip(*sums, *(left for _, left in ranks), strict=True):
         torch.testing.assert_close(applied + sum(left) / 3, whole)
@@ -70,7 +70,7 @@ def test_with_feedback_nothing_is_lost(three_gpus, codec, buckets):
 
 
 def test_all_of_a_bucket_is_ddps_mean(three_gpus):
-    (gradients, _), *_ = sim.spawn(step, (TopK(1), False, 1, 25))
+    (gradients, _), *_ = simgpu.spawn(step, (TopK(1), False, 1, 25))
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 3))
     for rank in range(3):
@@ -84,8 +84,13 @@ def test_all_of_a_bucket_is_ddps_mean(three_gpus):
 def test_each_rank_sends_a_message_to_all_others(three_gpus, codec, message):
     sent = []
     for steps in (1, 2):  # DDP gathers too, when it is made
-        with sim.trace() as trace:
-            sim.spawn(step, (codec, True, steps, 25))
-        sent.append(sum(span.nbytes for span in trace.spans if span.kind == "communication" and span.place == "gpu0"
-                        and span.name.startswith("all_gather")))  # fmt: skip
+        with simgpu.trace() as trace:
+            simgpu.spawn(step, (codec, True, steps, 25))
+        sent.append(
+            sum(
+                span.nbytes
+                for span in trace.spans
+                if span.kind == "communication" and span.place == "gpu0" and span.name.startswith("all_gather")
+            )
+        )
     assert sent[1] - sent[0] == 2 * message

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from d2lmini import sim
+import simgpu
 from d2lmini.data_parallel.module import DataParallel, gather, replicate, split
 from d2lmini.data_parallel.sync_batch_norm import SyncBatchNorm
 
@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def gpus():
-    sim.enable(4, accelerator=True)  # torch's own DataParallel means these
+    simgpu.enable(4, accelerator=True)  # torch's own DataParallel means these
     return [torch.device("sim", i) for i in range(4)]
 
 
@@ -57,14 +57,15 @@ def test_it_is_torchs_and_that_of_one_device(gpus, n, ids):
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two real GPUs")
 @pytest.mark.parametrize("n", [1, 5, 8])
 def test_it_is_torchs_on_real_gpus(n):
-    sim.enable(2, accelerator=False)
+    simgpu.enable(2, accelerator=False)
     devices, X = [torch.device("cuda", i) for i in range(2)], images(n).to("cuda:0")
     theirs = gradients(nn.DataParallel(small_net().to("cuda:0"), device_ids=[0, 1]), X)
     assert_same(gradients(DataParallel(small_net(), devices), X), theirs)
 
 
-@pytest.mark.parametrize(("n", "k", "sizes"), [(50, 2, [25, 25]), (10, 4, [3, 3, 2, 2]), (5, 4, [2, 1, 1, 1]),
-                                               (2, 4, [1, 1]), (0, 2, [0])])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n", "k", "sizes"), [(50, 2, [25, 25]), (10, 4, [3, 3, 2, 2]), (5, 4, [2, 1, 1, 1]), (2, 4, [1, 1]), (0, 2, [0])]
+)
 def test_what_forward_sees(gpus, n, k, sizes):
     seen = []
 
@@ -95,11 +96,14 @@ def test_nests_are_split_and_gathered(gpus):
     assert first[0].device == gpus[0]
 
 
-@pytest.mark.parametrize(("call", "kind", "word"), [
-    (lambda gpus: split((torch.ones(3), torch.ones(4)), gpus), ValueError, "one length"),
-    (lambda gpus: gather(["a", "b"], gpus[0]), TypeError, "str"),
-    (lambda gpus: DataParallel(nn.Flatten(), []), ValueError, "device"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "kind", "word"),
+    [
+        (lambda gpus: split((torch.ones(3), torch.ones(4)), gpus), ValueError, "one length"),
+        (lambda gpus: gather(["a", "b"], gpus[0]), TypeError, "str"),
+        (lambda gpus: DataParallel(nn.Flatten(), []), ValueError, "device"),
+    ],
+)
 def test_bad_input_is_named(gpus, call, kind, word):
     with pytest.raises(kind, match=word):
         call(gpus)
@@ -123,8 +127,9 @@ def test_buffers_of_the_first_replica_last_and_modes_reach_the_others(gpus):
 
         def forward(self, X):
             self.calls += len(X)
-            modes.append((torch.sim.current_device(), self.training, torch.is_grad_enabled(),
-                          torch.is_autocast_enabled("sim")))  # fmt: skip
+            modes.append(
+                (torch.sim.current_device(), self.training, torch.is_grad_enabled(), torch.is_autocast_enabled("sim"))
+            )
             return X
 
     modes, module = [], DataParallel(Counts(), gpus[:2]).eval()

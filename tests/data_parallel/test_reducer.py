@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from d2lmini import sim
+import simgpu
 from d2lmini.collectives import on_devices
 from d2lmini.data_parallel import by_hand
 from d2lmini.data_parallel.reducer import OverlappedAllreduce
@@ -45,7 +45,7 @@ def sums(devices, steps=1):
 @pytest.mark.parametrize("bucket_bytes", [1, 100, 2**20])
 @pytest.mark.parametrize("allreduce", [on_devices.allreduce, by_hand.allreduce], ids=["ring", "first"])
 def test_every_replica_gets_the_sum(where, k, bucket_bytes, allreduce):
-    sim.enable(3)
+    simgpu.enable(3)
     devices = [torch.device(where, i) if where == "sim" else torch.device("cpu") for i in range(k)]
     made = nets(devices)
     reducer = OverlappedAllreduce([net.parameters() for net in made], bucket_bytes, allreduce)
@@ -77,7 +77,7 @@ def test_buckets_go_from_the_last_parameter_and_each_goes_once():
 
 
 def test_parameters_without_gradients():
-    sim.enable(2)
+    simgpu.enable(2)
     made = nets([torch.device("sim", i) for i in range(2)])
     reducer = OverlappedAllreduce([net.parameters() for net in made], 2**20)
     made[0][1](torch.ones(1, 5, dtype=torch.float64, device="sim:0")).sum().backward()  # one layer, of one replica

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from d2lmini import sim
+import simgpu
 from d2lmini.data_parallel.rank_threads import exchange, together
 from d2lmini.data_parallel.sync_batch_norm import SyncBatchNorm
 
@@ -18,13 +18,15 @@ NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNor
 
 @pytest.fixture(autouse=True)
 def gpus():
-    sim.enable(4)
+    simgpu.enable(4)
 
 
 @pytest.mark.parametrize("kind", ["cpu", "sim"])
 @pytest.mark.parametrize("options", [{}, {"momentum": None}, {"affine": False}, {"track_running_stats": False}])
-@pytest.mark.parametrize(("shape", "sizes"), [((7, 3), (4, 3)), ((5, 3, 2), (2, 2, 1)), ((6, 3, 4, 4), (3, 1, 1, 1)),
-                                              ((2, 3, 2, 2, 2), (1, 1))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "sizes"),
+    [((7, 3), (4, 3)), ((5, 3, 2), (2, 2, 1)), ((6, 3, 4, 4), (3, 1, 1, 1)), ((2, 3, 2, 2, 2), (1, 1))],
+)
 def test_it_is_batch_norm_on_the_whole_batch(shape, sizes, options, kind):
     torch.manual_seed(0)
     norm = NORMS[len(shape)](3, **options).double()
@@ -116,11 +118,16 @@ def test_an_error_in_one_ends_all(before, failing):
         together([partial(work, rank) for rank in range(3)])
 
 
-@pytest.mark.parametrize(("calls", "told"), [
-    ((1, 0, 1), "rank 1 has returned, and rank 0 waits"), ((0, 1, 1), "rank 0 has returned, and rank 1 waits"),
-    ((3, 3, 2), "rank 2 has returned, and rank 0 waits"), ((2, 2, 3), "rank 0 has returned, and rank 2 waits"),
-    ((0, 0, 5), "rank 0 has returned, and rank 2 waits"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("calls", "told"),
+    [
+        ((1, 0, 1), "rank 1 has returned, and rank 0 waits"),
+        ((0, 1, 1), "rank 0 has returned, and rank 1 waits"),
+        ((3, 3, 2), "rank 2 has returned, and rank 0 waits"),
+        ((2, 2, 3), "rank 0 has returned, and rank 2 waits"),
+        ((0, 0, 5), "rank 0 has returned, and rank 2 waits"),
+    ],
+)
 def test_a_rank_that_exchanges_less_often_is_named(before, calls, told):
     done = []
 

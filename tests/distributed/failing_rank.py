@@ -16,8 +16,11 @@ from d2lmini.distributed import failures, join
 from d2lmini.models import LeNet
 from d2lmini.trainer import cli
 
-ACTS = {"goes on": lambda: None, "is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
-        "hangs": lambda: time.sleep(1000)}  # fmt: skip
+ACTS = {
+    "goes on": lambda: None,
+    "is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "hangs": lambda: time.sleep(1000),
+}
 
 
 def images(batch_size, seed=0):

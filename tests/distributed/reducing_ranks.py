@@ -94,16 +94,24 @@ def heedless(size):
     """Return schedules in which what rank 0 receives may come before what it sends has left, or has been added."""
     to, fro, add = (schedules.Send(*who, 0, 1, op) for *who, op in ((0, 1, "copy"), (2, 0, "copy"), (2, 0, "reduce")))
     back = schedules.Send(1, 0, 0, 1, "reduce")
-    steps = {"at once": [[to, fro]], "after": [[to], [fro]], "added": [[to], [add]],
-             "again": [[to], [fro], [back], [fro], [to], [add]]}  # fmt: skip
+    steps = {
+        "at once": [[to, fro]],
+        "after": [[to], [fro]],
+        "added": [[to], [add]],
+        "again": [[to], [fro], [back], [fro], [to], [add]],
+    }
     return [schedules.Schedule(name, size, 1, tuple(map(tuple, parts))) for name, parts in steps.items()]
 
 
 def refused(rank):
     """Return what is said of what cannot be reduced, and where the last rank, or each, does something else."""
-    calls = [("allreduce", torch.ones(2).to("meta")), ("execute", schedules.allreduce_ring(2), torch.ones(2)),
-             ("allreduce", torch.ones(2), "star"), ("allreduce", torch.ones(5 if rank == 2 else 4)),
-             ("execute", schedules.broadcast(3, root=rank), torch.ones(3))]  # fmt: skip
+    calls = [
+        ("allreduce", torch.ones(2).to("meta")),
+        ("execute", schedules.allreduce_ring(2), torch.ones(2)),
+        ("allreduce", torch.ones(2), "star"),
+        ("allreduce", torch.ones(5 if rank == 2 else 4)),
+        ("execute", schedules.broadcast(3, root=rank), torch.ones(3)),
+    ]
     messages, said = Messages(), []
     for name, *arguments in calls:
         try:

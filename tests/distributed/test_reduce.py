@@ -21,18 +21,25 @@ def test_every_sum_is_gloos_and_every_schedule_gives_the_bits_that_it_gives_betw
 
 def test_what_cannot_be_reduced_is_refused_and_ranks_that_disagree_are_named():
     marks = [f"{schedules.broadcast(3, root).mark:08x}" for root in range(3)]
-    words = ["on meta", "the schedule is for 2 ranks", "algorithm 'star'",
-             "call 0: ranks 0, 1 ring of [4] float32; rank 2 ring of [5] float32",
-             "; ".join(f"rank {rank} broadcast {mark} of [3] float32" for rank, mark in enumerate(marks))]  # fmt: skip
+    words = [
+        "on meta",
+        "the schedule is for 2 ranks",
+        "algorithm 'star'",
+        "call 0: ranks 0, 1 ring of [4] float32; rank 2 ring of [5] float32",
+        "; ".join(f"rank {rank} broadcast {mark} of [3] float32" for rank, mark in enumerate(marks)),
+    ]
     for said in run(ranks.refused, 3):
         assert all(word in line for word, line in zip(words, said, strict=True)), said
 
 
-@pytest.mark.parametrize(("how", "known", "told"), [
-    ("another order", True, r"disagree in call 2: ranks 0, 1 .*; rank 2 ring of \[2, 3\]"),
-    ("missing", False, r"TimeoutError: call 0 \(ring of \[4\] float32\) waited 3 s for rank 2"),
-    ("missing", True, r"LostRankError: call 2 \(ring of \[4\] float32\): rank \d (timed out .*|lost) rank 2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("how", "known", "told"),
+    [
+        ("another order", True, r"disagree in call 2: ranks 0, 1 .*; rank 2 ring of \[2, 3\]"),
+        ("missing", False, r"TimeoutError: call 0 \(ring of \[4\] float32\) waited 3 s for rank 2"),
+        ("missing", True, r"LostRankError: call 2 \(ring of \[4\] float32\): rank \d (timed out .*|lost) rank 2"),
+    ],
+)
 def test_a_rank_that_disagrees_or_is_missing_is_named_also_where_no_kind_of_call_is_new(how, known, told):
     with pytest.raises(RankError, match=told):
         run(ranks.disagree, 3, how, known)

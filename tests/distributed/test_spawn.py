@@ -13,8 +13,8 @@ import psutil
 import pytest
 from rank_functions import hello, misbehave, returns_a_generator, settings
 
+from d2lmini import host
 from d2lmini.distributed import RankError, run
-from d2lmini.hardware import host
 
 pytestmark = pytest.mark.process
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,11 +97,15 @@ def test_what_a_new_process_cannot_import_is_said_in_one_line(monkeypatch):
     monkeypatch.setattr(module_level, "__module__", "__main__")
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)  # as in a notebook
     for arguments, says in [
-        ((local, 2), "inside another function"), ((lambda rank: rank, 2), "inside another function"),
-        ((hello, 2, [lambda: 0]), "can be pickled"), (("rank_functions:hello", 2), "function"),
-        ((hello, 0), "1 or more"), ((hello, -1), "1 or more"), ((hello, 1.5), "1 or more"),
+        ((local, 2), "inside another function"),
+        ((lambda rank: rank, 2), "inside another function"),
+        ((hello, 2, [lambda: 0]), "can be pickled"),
+        (("rank_functions:hello", 2), "function"),
+        ((hello, 0), "1 or more"),
+        ((hello, -1), "1 or more"),
+        ((hello, 1.5), "1 or more"),
         ((module_level, 2), "notebook"),
-    ]:  # fmt: skip
+    ]:
         with pytest.raises(ValueError, match=says):
             run(*arguments)
 
@@ -128,8 +132,13 @@ def test_no_rank_outlives_an_interrupt_and_no_process_a_script_that_is_killed(tm
     path, paths = tmp_path / "script.py", os.pathsep.join(map(str, (ROOT, Path(__file__).parent)))
     path.write_text(SCRIPT)
     with tempfile.TemporaryDirectory() as folder:  # whose name leaves room for that of a socket in it
-        process = subprocess.Popen([sys.executable, path], stdout=subprocess.PIPE, text=True, start_new_session=True,
-                                   env={**os.environ, "PYTHONPATH": paths, "TMPDIR": folder})  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, path],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": paths, "TMPDIR": folder},
+        )
         assert process.stdout.readline() == "[0, 2]\n"
         interrupted = two_ranks(process.pid, folder)
         process.send_signal(signal.SIGINT)

@@ -23,8 +23,14 @@ from d2lmini.distributed import join as group
 from d2lmini.trainer import cli, options
 
 pytestmark = pytest.mark.process
-ENVIRONMENT = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "here",
-               "MASTER_PORT": "1"}  # fmt: skip
+ENVIRONMENT = {
+    "RANK": "1",
+    "LOCAL_RANK": "1",
+    "WORLD_SIZE": "2",
+    "LOCAL_WORLD_SIZE": "2",
+    "MASTER_ADDR": "here",
+    "MASTER_PORT": "1",
+}
 HERE = Path(__file__).parent
 PROGRAM = "python -m d2lmini.train: error: "
 
@@ -32,8 +38,13 @@ PROGRAM = "python -m d2lmini.train: error: "
 def torchrun(folder, *words):
     """Start torchrun with two processes of one thread each; it leaves files in `folder`."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", *map(str, words)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parents[1]), "TQDM_DISABLE": "1",
-                   "TMPDIR": str(folder)}  # fmt: skip
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(HERE.parents[1]),
+        "TQDM_DISABLE": "1",
+        "TMPDIR": str(folder),
+    }
     environment.pop("D2LMINI_DEVICES", None)
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
@@ -56,8 +67,20 @@ def test_leaving_is_a_failure_too(monkeypatch, capfd):
 
 def test_a_run_whose_rank_hangs_names_it_and_started_again_ends_as_one_process_does(tmp_path):
     words = ["--epochs", "2", "--batch-size", "50", "--accumulate", "2", "--clip", "1", "--checkpoint"]
-    process = torchrun(tmp_path, "--max-restarts=1", HERE / "failing_rank.py", 1, "hangs,goes on", *words,
-                       tmp_path / "two.pt", "--resume", "--json", tmp_path / "r.json", "--timeout", "4")  # fmt: skip
+    process = torchrun(
+        tmp_path,
+        "--max-restarts=1",
+        HERE / "failing_rank.py",
+        1,
+        "hangs,goes on",
+        *words,
+        tmp_path / "two.pt",
+        "--resume",
+        "--json",
+        tmp_path / "r.json",
+        "--timeout",
+        "4",
+    )
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     [said] = [line.removeprefix(PROGRAM) for line in err.splitlines() if line.startswith(PROGRAM)]
@@ -78,17 +101,27 @@ def test_a_run_whose_rank_hangs_names_it_and_started_again_ends_as_one_process_d
     assert one["history"]["accuracy"] == two["history"]["accuracy"]
 
 
-@pytest.mark.parametrize(("group", "words", "line"), [
-    (True, ["--engine", "replicas"], "argument --engine: replicas are all in one process: leave out torchrun"),
-    (False, ["--engine", "ddp"],
-     "argument --engine: ddp has a replica in each process: start them with torchrun --nproc-per-node=2 "),
-    (True, ["--devices", "1"], "argument --devices: under torchrun a process has one device; choose --nproc-per-node"),
-    (True, ["--kind", "sim"], "argument --kind: simulated GPUs live in one process: leave out torchrun"),
-    (True, ["--allreduce", "ring"], "argument --allreduce: ddp"),
-    (True, ["--overlap"], "argument --overlap: ddp"),
-    (True, ["--engine", "allreduce", "--kind", "real"], "argument --kind: allreduce exchanges tensors of the CPU"),
-    (True, ["--timeout", "0"], "argument --timeout: expected a whole number of at least 1, got '0'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("group", "words", "line"),
+    [
+        (True, ["--engine", "replicas"], "argument --engine: replicas are all in one process: leave out torchrun"),
+        (
+            False,
+            ["--engine", "ddp"],
+            "argument --engine: ddp has a replica in each process: start them with torchrun --nproc-per-node=2 ",
+        ),
+        (
+            True,
+            ["--devices", "1"],
+            "argument --devices: under torchrun a process has one device; choose --nproc-per-node",
+        ),
+        (True, ["--kind", "sim"], "argument --kind: simulated GPUs live in one process: leave out torchrun"),
+        (True, ["--allreduce", "ring"], "argument --allreduce: ddp"),
+        (True, ["--overlap"], "argument --overlap: ddp"),
+        (True, ["--engine", "allreduce", "--kind", "real"], "argument --kind: allreduce exchanges tensors of the CPU"),
+        (True, ["--timeout", "0"], "argument --timeout: expected a whole number of at least 1, got '0'"),
+    ],
+)
 def test_combinations_that_make_no_sense_are_refused(monkeypatch, capsys, group, words, line):
     if group:
         be_rank(monkeypatch)
@@ -111,14 +144,19 @@ def test_rank_0_alone_explains_and_looks_at_files(monkeypatch, capsys):
         options.parse(["--json", "no/such/r.json"])
 
 
-@pytest.mark.parametrize(("changed", "line"), [
-    ({"RANK": "abc"}, "RANK: expected a whole number up to 1000000, got 'abc'"),
-    ({"WORLD_SIZE": "9" * 20}, "WORLD_SIZE: expected a whole number up to 1000000, got"),
-    ({"RANK": "2"}, "expected a rank below 2, got 2"),
-    ({"MASTER_PORT": "-1"}, "MASTER_PORT: expected a whole number up to 1000000, got '-1'"),
-    ({"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_MAX_RESTARTS": "3", "GROUP_WORLD_SIZE": "2"},
-     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"RANK": "abc"}, "RANK: expected a whole number up to 1000000, got 'abc'"),
+        ({"WORLD_SIZE": "9" * 20}, "WORLD_SIZE: expected a whole number up to 1000000, got"),
+        ({"RANK": "2"}, "expected a rank below 2, got 2"),
+        ({"MASTER_PORT": "-1"}, "MASTER_PORT: expected a whole number up to 1000000, got '-1'"),
+        (
+            {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_MAX_RESTARTS": "3", "GROUP_WORLD_SIZE": "2"},
+            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1",
+        ),
+    ],
+)
 def test_variables_that_make_no_sense_are_one_line(monkeypatch, capfd, changed, line):
     be_rank(monkeypatch, **changed)
     assert cli.main([]) == 1
@@ -147,12 +185,22 @@ def test_a_rank_has_the_gpu_of_its_local_rank_where_all_can_have_one(monkeypatch
         group.device("real")
 
 
-@pytest.mark.parametrize(("words", "forced", "there", "chosen"), [
-    ([], None, 2, "cuda:1"), ([], None, 1, "cpu"), ([], "real", 2, "cuda:1"), ([], "real", 1, RuntimeError),
-    ([], "cpu", 2, "cpu"), ([], "sim", 2, "cpu"), (["--kind", "real"], "cpu", 2, "cuda:1"),
-    (["--kind", "cpu"], "real", 2, "cpu"), (["--engine", "allreduce"], None, 2, "cpu"),
-    (["--engine", "allreduce"], "real", 2, "cpu"), ([], "bogus", 2, ValueError),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "forced", "there", "chosen"),
+    [
+        ([], None, 2, "cuda:1"),
+        ([], None, 1, "cpu"),
+        ([], "real", 2, "cuda:1"),
+        ([], "real", 1, RuntimeError),
+        ([], "cpu", 2, "cpu"),
+        ([], "sim", 2, "cpu"),
+        (["--kind", "real"], "cpu", 2, "cuda:1"),
+        (["--kind", "cpu"], "real", 2, "cpu"),
+        (["--engine", "allreduce"], None, 2, "cpu"),
+        (["--engine", "allreduce"], "real", 2, "cpu"),
+        ([], "bogus", 2, ValueError),
+    ],
+)
 def test_a_ranks_device_is_of_the_kind_that_was_asked_for(monkeypatch, words, forced, there, chosen):
     be_rank(monkeypatch, **{"D2LMINI_DEVICES": forced} if forced else {})
     monkeypatch.setattr(torch.cuda, "set_device", Mock())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from d2lmini import sim
+import simgpu
 from d2lmini.figures import copy_figures, plots, timeline_figures
 from d2lmini.measuring import line_fit, transfers
 from d2lmini.timing import Measurement
@@ -20,14 +20,14 @@ def labels(axis):
 
 @pytest.fixture
 def copies():
-    sim.enable(2)
+    simgpu.enable(2)
     return transfers.measure_route(transfers.Route(torch.device("cpu"), torch.device("sim:0")), most=2**20)
 
 
 @pytest.fixture
 def shown(monkeypatch):
     """The calls that would show a figure; two GPUs."""
-    sim.enable(2)
+    simgpu.enable(2)
     calls = []
     monkeypatch.setattr(plots, "show", lambda *call: calls.append(call))
     return calls
@@ -94,10 +94,10 @@ def test_timelines_share_one_axis_of_time_and_one_legend(shown):
 
 
 def test_a_part_of_a_trace_is_what_happens_between_two_moments(shown):
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         torch.ones(2**18).to("sim:0")
         torch.sim.synchronize()
-        begin = sim.now()
+        begin = simgpu.now()
         torch.ones(4, device="sim:1").sum()
         torch.ones(2**18).to("sim:1")
     later = timeline_figures.part(trace, begin)
@@ -113,11 +113,12 @@ def test_a_part_of_a_trace_is_what_happens_between_two_moments(shown):
 
 
 def test_streams_are_counted_by_what_they_did(shown):
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         torch.ones(4, device="sim:1").sum()
     [*_, last] = trace.spans
-    trace.spans += [last._replace(place=place, row=row) for place, row in
-                    [("gpu0", 3), ("gpu1", 2), ("gpu1", 5), ("gpu1", 6)]]  # fmt: skip
+    trace.spans += [
+        last._replace(place=place, row=row) for place, row in [("gpu0", 3), ("gpu1", 2), ("gpu1", 5), ("gpu1", 6)]
+    ]
     timeline_figures.show_traces({"all": trace}, "")
     names = [label.get_text() for label in shown[0][0].axes[0].get_yticklabels()]
     streams = ["gpu0 2nd stream", "gpu1", "gpu1 2nd stream", "gpu1 3rd stream", "gpu1 4th stream"]
@@ -127,9 +128,9 @@ def test_streams_are_counted_by_what_they_did(shown):
 def test_the_hosts_of_ranks_are_named_after_their_gpus(monkeypatch):
     shown = []
     monkeypatch.setattr(timeline_figures.plots, "show", lambda *call: shown.append(call))
-    sim.enable(2)
-    with sim.trace() as trace:
-        sim.spawn(lambda rank: torch.ones(4, device="sim").sum(), nprocs=2)
+    simgpu.enable(2)
+    with simgpu.trace() as trace:
+        simgpu.spawn(lambda rank: torch.ones(4, device="sim").sum(), nprocs=2)
     timeline_figures.show_traces({"all": timeline_figures.part(trace, trace.begin_s, links=False)}, "")
     names = [label.get_text() for label in shown[0][0].axes[0].get_yticklabels()]
     assert names == ["host of gpu0", "host of gpu1", "gpu0", "gpu1"]

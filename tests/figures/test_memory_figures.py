@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from d2lmini.figures import memory_figures as figures
-from d2lmini.hardware.host import Cache
+from d2lmini.host import Cache
 from d2lmini.measuring.memory_hierarchy import Point
 from d2lmini.measuring.roofline import Roof
 from d2lmini.timing import Measurement

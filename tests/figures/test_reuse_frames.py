@@ -58,8 +58,10 @@ class Recorded(CountedMatrix):
 def test_tiling_draws_the_tiles_that_the_product_fetches_and_stores(n, tile):
     record, depth = [], n if tile == 1 else tile
     tiled_product(*(Recorded(n, name, record) for name in "ABC"), tile, tile, depth)
-    drawn = [{name: np.array([i * n + j for i, j in places]) for name, places in step.items()}
-             for step in reuse_frames._tile_steps(n, tile)]  # fmt: skip
+    drawn = [
+        {name: np.array([i * n + j for i, j in places]) for name, places in step.items()}
+        for step in reuse_frames._tile_steps(n, tile)
+    ]
     each = -(-n // depth)  # steps before a tile of C is stored
     told = [(name, step[name]) for k, step in enumerate(drawn, 1) for name in ("ABC" if k % each == 0 else "AB")]
     assert [name for name, _ in told] == [name for name, _ in record]

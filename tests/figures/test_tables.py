@@ -23,11 +23,20 @@ def test_html_has_the_same_cells_escaped():
     assert ["right" in cell.get("style") for cell in root.find("tbody")[0]] == [False, True, True]
 
 
-@pytest.mark.parametrize(("cells", "side"), [
-    (["-3%", "+1,024 ", "−1.5e-07"], "right"), (["16 KiB", "1.5 µs (+2%)"], "right"), (["3B", ""], "right"),
-    (["–", "2"], "right"), (["–", "yes"], "left"),
-    (["1", "one"], "left"), (["2 nodes: 8 GPUs", "4"], "left"), (["0 to 3", "12 to 15"], "left"), ([""], "left"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cells", "side"),
+    [
+        (["-3%", "+1,024 ", "−1.5e-07"], "right"),
+        (["16 KiB", "1.5 µs (+2%)"], "right"),
+        (["3B", ""], "right"),
+        (["–", "2"], "right"),
+        (["–", "yes"], "left"),
+        (["1", "one"], "left"),
+        (["2 nodes: 8 GPUs", "4"], "left"),
+        (["0 to 3", "12 to 15"], "left"),
+        ([""], "left"),
+    ],
+)
 def test_a_column_of_numbers_with_units_stands_to_the_right_and_text_that_begins_with_one_does_not(cells, side):
     assert f"text-align: {side}" in table(["a"], [[cell] for cell in cells])._repr_html_()
 

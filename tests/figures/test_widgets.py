@@ -57,8 +57,11 @@ def test_controls_are_native_labelled_and_show_the_unit():
     assert slider[1] == "1e-07 ms"
     assert '<label for="' + ids[0] + '">step &lt;size&gt;</label>' in html
     assert re.findall(r"<option value=(\d)( selected)?>([^<]*)<", html) == [
-        ("0", " selected", "a"), ("1", "", "b"), ("0", " selected", "off"), ("1", "", "on"),
-    ]  # fmt: skip
+        ("0", " selected", "a"),
+        ("1", "", "b"),
+        ("0", " selected", "off"),
+        ("1", "", "on"),
+    ]
 
 
 def test_an_argument_is_its_label_and_an_array_a_list_of_plain_numbers():
@@ -120,15 +123,22 @@ def fail(size):
     return "fine"
 
 
-@pytest.mark.parametrize(("make", "keyword"), [
-    (lambda: explore(name_values), "at least one argument"), (lambda: explore(3, size=[1]), "function"),
-    (lambda: explore(name_values, size=[]), "none"), (lambda: explore(name_values, size="abc"), "abc"),
-    (lambda: choice([1], start=2), "start"), (lambda: explore(name_values, size=[1], sise=[1]), "sise"),
-    (lambda: explore(name_values, kind=["a"]), "size"), (lambda: explore(name_values, size=range(201)), "201"),
-    (lambda: explore(fail, size=choice([1, 2], unit="m"))._repr_html_(), "2 m: ZeroDivisionError"),
-    (lambda: explore(lambda a: None, a=[1])._repr_html_(), "None"),
-    (lambda: explore(lambda a: "x" * 300_000, a=range(9))._repr_html_(), "4 of 9"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "keyword"),
+    [
+        (lambda: explore(name_values), "at least one argument"),
+        (lambda: explore(3, size=[1]), "function"),
+        (lambda: explore(name_values, size=[]), "none"),
+        (lambda: explore(name_values, size="abc"), "abc"),
+        (lambda: choice([1], start=2), "start"),
+        (lambda: explore(name_values, size=[1], sise=[1]), "sise"),
+        (lambda: explore(name_values, kind=["a"]), "size"),
+        (lambda: explore(name_values, size=range(201)), "201"),
+        (lambda: explore(fail, size=choice([1, 2], unit="m"))._repr_html_(), "2 m: ZeroDivisionError"),
+        (lambda: explore(lambda a: None, a=[1])._repr_html_(), "None"),
+        (lambda: explore(lambda a: "x" * 300_000, a=range(9))._repr_html_(), "4 of 9"),
+    ],
+)
 def test_mistakes_get_one_line(make, keyword):
     with pytest.raises(ValueError, match=keyword) as caught:
         make()

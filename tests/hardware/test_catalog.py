@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from d2lmini.hardware import catalog
-from d2lmini.hardware.catalog import LINKS, NVLINKS_PER_GPU, find, host_link, nvlink
-from d2lmini.hardware.gpus import GIB, GPUS, MIB
-from d2lmini.hardware.machines import MACHINES, build
+from simgpu.hardware import catalog
+from simgpu.hardware.catalog import LINKS, NVLINKS_PER_GPU, find, host_link, nvlink
+from simgpu.hardware.gpus import GIB, GPUS, MIB
+from simgpu.hardware.machines import MACHINES, build
 
 EVERYTHING = [*GPUS.values(), *LINKS.values(), *MACHINES.values()]
 
@@ -16,11 +16,16 @@ def test_figures_agree_with_one_another():
     assert catalog.check() == []
 
 
-@pytest.mark.parametrize(("table", "name", "field"), [
-    *((GPUS, "GTX 980", field) for field in (
-        "cores", "clock_hz", "peak_fp32_flops_per_s", "memory_bits", "memory_bytes_per_s")),
-    (LINKS, "PCIe3-x16", "bytes_per_s_per_direction"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("table", "name", "field"),
+    [
+        *(
+            (GPUS, "GTX 980", field)
+            for field in ("cores", "clock_hz", "peak_fp32_flops_per_s", "memory_bits", "memory_bytes_per_s")
+        ),
+        (LINKS, "PCIe3-x16", "bytes_per_s_per_direction"),
+    ],
+)
 def test_check_finds_a_wrong_figure(table, name, field, monkeypatch):
     monkeypatch.setitem(table, name, replace(table[name], **{field: getattr(table[name], field) * 1.05}))
     (told,) = catalog.check()
@@ -45,9 +50,19 @@ def test_units_are_plausible(gpu):
 
 def test_links_carry_what_their_standards_and_names_promise():
     gigabytes = {name: link.bytes_per_s_per_direction / 1e9 for name, link in LINKS.items()}
-    expected = {"PCIe2-x16": 8, "PCIe3-x16": 15.754, "PCIe4-x16": 31.508, "PCIe5-x16": 63.015, "NVLink1": 20,
-                "NVLink2": 25, "InfiniBand-QDR": 4, "InfiniBand-FDR": 6.818, "InfiniBand-EDR": 12.5,
-                "InfiniBand-HDR": 25, "InfiniBand-NDR": 50}  # fmt: skip
+    expected = {
+        "PCIe2-x16": 8,
+        "PCIe3-x16": 15.754,
+        "PCIe4-x16": 31.508,
+        "PCIe5-x16": 63.015,
+        "NVLink1": 20,
+        "NVLink2": 25,
+        "InfiniBand-QDR": 4,
+        "InfiniBand-FDR": 6.818,
+        "InfiniBand-EDR": 12.5,
+        "InfiniBand-HDR": 25,
+        "InfiniBand-NDR": 50,
+    }
     expected |= {f"Ethernet-{gigabits}G": gigabits / 8 for gigabits in (1, 10, 25, 40, 100, 200, 400)}
     assert {name: gigabytes[name] for name in expected} == pytest.approx(expected, abs=5e-4)
 
@@ -60,10 +75,17 @@ def test_published_peaks_at_base_clock(name, teraflops):
     assert slow.memory_bytes_per_s == GPUS[name].memory_bytes_per_s
 
 
-@pytest.mark.parametrize(("name", "teraflops"), [
-    ("M2070", 0.515), ("K40", 1.43), ("K80 (one of two chips)", 2.91 / 2), ("V100-SXM2-16GB", 7.8),
-    ("A100-SXM4-40GB", 9.7), ("H100-SXM5-80GB", 33.5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "teraflops"),
+    [
+        ("M2070", 0.515),
+        ("K40", 1.43),
+        ("K80 (one of two chips)", 2.91 / 2),
+        ("V100-SXM2-16GB", 7.8),
+        ("A100-SXM4-40GB", 9.7),
+        ("H100-SXM5-80GB", 33.5),
+    ],
+)
 def test_published_float64_peaks(name, teraflops):
     gpu = GPUS[name]
     assert gpu.peak_fp32_flops_per_s * gpu.fp64_ratio == pytest.approx(teraflops * 1e12, rel=0.01)
@@ -72,19 +94,32 @@ def test_published_float64_peaks(name, teraflops):
 # Of one multiprocessor: ordinary cores, tensor cores, products of each tensor core a clock in float16 and in TF32, and
 # the clock in MHz that the tensor cores' peak is given for. From the white papers' descriptions of the chips.
 CHIPS = {
-    (32,): "GTX 580, GTX 580 3GB, M2070", (192,): "K40, K80 (one of two chips)",
-    (128,): "GTX 980, GTX 1080, GTX 1080 Ti", (64,): "P100-SXM2-16GB, P100-PCIe-16GB",
-    (64, 8, 64, None, 1370): "V100-PCIe-16GB, V100-PCIe-32GB", (64, 8, 64, None, 1590): "T4",
-    (64, 8, 64, None, 1530): "V100-SXM2-16GB, V100-SXM2-32GB", (64, 8, 32, None, 1635): "RTX 2080 Ti",
-    (64, 8, 64, None, 1770): "Titan RTX, Quadro RTX 6000, Quadro RTX 8000", (128, 4, 64, 32, 1695): "RTX 3090",
-    (128, 4, 64, 32, 1710): "RTX 3080", (128, 4, 64, 32, 1725): "RTX 3070", (128, 4, 64, 32, 2520): "RTX 4090",
-    (128, 4, 128, 64, 1560): "RTX A4000", (128, 4, 128, 64, 1695): "RTX A5000, A10", (128, 4, 128, 64, 1740): "A40",
-    (128, 4, 128, 64, 1800): "RTX A6000", (128, 4, 128, 64, 2040): "L4", (128, 4, 128, 64, 2505): "RTX 6000 Ada",
-    (128, 4, 128, 64, 2520): "L40S", (64, 4, 256, 128, 1440): "A30", (128, 4, 512, 256, 1620): "H100-PCIe-80GB",
+    (32,): "GTX 580, GTX 580 3GB, M2070",
+    (192,): "K40, K80 (one of two chips)",
+    (128,): "GTX 980, GTX 1080, GTX 1080 Ti",
+    (64,): "P100-SXM2-16GB, P100-PCIe-16GB",
+    (64, 8, 64, None, 1370): "V100-PCIe-16GB, V100-PCIe-32GB",
+    (64, 8, 64, None, 1590): "T4",
+    (64, 8, 64, None, 1530): "V100-SXM2-16GB, V100-SXM2-32GB",
+    (64, 8, 32, None, 1635): "RTX 2080 Ti",
+    (64, 8, 64, None, 1770): "Titan RTX, Quadro RTX 6000, Quadro RTX 8000",
+    (128, 4, 64, 32, 1695): "RTX 3090",
+    (128, 4, 64, 32, 1710): "RTX 3080",
+    (128, 4, 64, 32, 1725): "RTX 3070",
+    (128, 4, 64, 32, 2520): "RTX 4090",
+    (128, 4, 128, 64, 1560): "RTX A4000",
+    (128, 4, 128, 64, 1695): "RTX A5000, A10",
+    (128, 4, 128, 64, 1740): "A40",
+    (128, 4, 128, 64, 1800): "RTX A6000",
+    (128, 4, 128, 64, 2040): "L4",
+    (128, 4, 128, 64, 2505): "RTX 6000 Ada",
+    (128, 4, 128, 64, 2520): "L40S",
+    (64, 4, 256, 128, 1440): "A30",
+    (128, 4, 512, 256, 1620): "H100-PCIe-80GB",
     (64, 4, 256, 128, 1410): "A100-SXM4-40GB, A100-SXM4-80GB, A100-PCIe-40GB, A100-PCIe-80GB",
     (128, 4, 512, 256, 1830): "H100-SXM5-80GB, H200-SXM5-141GB, GH200-96GB",
     (128, 4, 1024, 512, 1856): "B200-SXM-180GB",
-}  # fmt: skip
+}
 CHIPS = {name: chip for chip, names in CHIPS.items() for name in names.split(", ")}
 
 
@@ -101,9 +136,19 @@ def test_every_gpu_has_its_multiprocessors_and_the_dense_tensor_peaks_follow_fro
 
 def test_second_level_caches_follow_from_the_memory_controllers():
     # One slice for each memory controller: the controller's bits, the slice's MiB.
-    slices = {"GTX 580": (64, 0.125), "M2070": (64, 0.125), "K40": (64, 0.25), "K80 (one of two chips)": (64, 0.25),
-              "GTX 980": (64, 0.5), "GTX 1080": (32, 0.25), "V100-SXM2-16GB": (512, 0.75), "RTX 3090": (32, 0.5),
-              "A100-SXM4-40GB": (512, 4), "H100-SXM5-80GB": (512, 5), "H200-SXM5-141GB": (512, 5)}  # fmt: skip
+    slices = {
+        "GTX 580": (64, 0.125),
+        "M2070": (64, 0.125),
+        "K40": (64, 0.25),
+        "K80 (one of two chips)": (64, 0.25),
+        "GTX 980": (64, 0.5),
+        "GTX 1080": (32, 0.25),
+        "V100-SXM2-16GB": (512, 0.75),
+        "RTX 3090": (32, 0.5),
+        "A100-SXM4-40GB": (512, 4),
+        "H100-SXM5-80GB": (512, 5),
+        "H200-SXM5-141GB": (512, 5),
+    }
     for name, (bits, mebibytes) in slices.items():
         assert GPUS[name].l2_bytes == GPUS[name].memory_bits // bits * mebibytes * MIB
 
@@ -112,8 +157,9 @@ def test_published_nvlink_totals_are_of_both_directions():
     # NVIDIA prints 160, 300, 600, 900 and 1800 GB/s for a P100, V100, A100, H100 and B200; 4.8 TB/s for eight A100,
     # 7.2 for eight H200.
     port = MACHINES["8xH200"].port.bytes_per_s_per_direction
-    assert [2 * count * LINKS[f"NVLink{g}"].bytes_per_s_per_direction / 1e9
-            for g, (_, count) in NVLINKS_PER_GPU.items()] == [160, 300, 600, 900, 1800]  # fmt: skip
+    assert [
+        2 * count * LINKS[f"NVLink{g}"].bytes_per_s_per_direction / 1e9 for g, (_, count) in NVLINKS_PER_GPU.items()
+    ] == [160, 300, 600, 900, 1800]
     assert 8 * 2 * port == 7.2e12
     assert 8 * 2 * build(8, "A100-SXM4-40GB", "NVLink3").port.bytes_per_s_per_direction == 4.8e12
 
@@ -125,14 +171,21 @@ def test_several_links_side_by_side_stay_consistent(monkeypatch):
     assert catalog.check() == []
 
 
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda: find(GPUS, "V100", "GPU"), "'V100': choose one of GTX 580, .*V100-SXM2-16GB"),
-    (lambda: build(2, "GTX 980", "PCIe9"), "'PCIe9'"), (lambda: build(2, "GTX 980", "Ethernet-10G"), "PCIe or NVLink"),
-    (lambda: GPUS["V100-SXM2-16GB"].at_base_clock(), "base clock"),
-    *((lambda count=count: build(count, "GTX 980"), "at least 1") for count in (0, -1, 1.0, "2")),
-    *((lambda a=a, b=b: build(2, "GTX 980").route(a, b), "0 to 1") for a, b in ((2, 0), (0, 2), (-1, None), (None, 5))),
-    *((lambda end=end: build(2, "GTX 980").route(end, end), "different") for end in (None, 0)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: find(GPUS, "V100", "GPU"), "'V100': choose one of GTX 580, .*V100-SXM2-16GB"),
+        (lambda: build(2, "GTX 980", "PCIe9"), "'PCIe9'"),
+        (lambda: build(2, "GTX 980", "Ethernet-10G"), "PCIe or NVLink"),
+        (lambda: GPUS["V100-SXM2-16GB"].at_base_clock(), "base clock"),
+        *((lambda count=count: build(count, "GTX 980"), "at least 1") for count in (0, -1, 1.0, "2")),
+        *(
+            (lambda a=a, b=b: build(2, "GTX 980").route(a, b), "0 to 1")
+            for a, b in ((2, 0), (0, 2), (-1, None), (None, 5))
+        ),
+        *((lambda end=end: build(2, "GTX 980").route(end, end), "different") for end in (None, 0)),
+    ],
+)
 def test_what_cannot_be_is_named(call, says):
     with pytest.raises(ValueError, match=says):
         call()
@@ -171,13 +224,23 @@ def test_cube_mesh_as_a_dgx_1_reports_it():
     assert 2 * sum(rates) == 300e9  # the white paper's figure for one V100, both directions
 
 
-@pytest.mark.parametrize(("gpu", "host", "own"), [
-    ("M2070", "PCIe2-x16", None), ("K40", "PCIe3-x16", None), ("V100-SXM2-16GB", "PCIe3-x16", "NVLink2"),
-    ("RTX A6000", "PCIe4-x16", None), ("H100-PCIe-80GB", "PCIe5-x16", None), ("T4", "PCIe3-x16", None),
-    ("P100-SXM2-16GB", "PCIe3-x16", "NVLink1"), ("P100-PCIe-16GB", "PCIe3-x16", None),
-    ("RTX 3090", "PCIe4-x16", None), ("A100-SXM4-40GB", "PCIe4-x16", "NVLink3"),
-    ("H100-SXM5-80GB", "PCIe5-x16", "NVLink4"), ("H200-SXM5-141GB", "PCIe5-x16", "NVLink4"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("gpu", "host", "own"),
+    [
+        ("M2070", "PCIe2-x16", None),
+        ("K40", "PCIe3-x16", None),
+        ("V100-SXM2-16GB", "PCIe3-x16", "NVLink2"),
+        ("RTX A6000", "PCIe4-x16", None),
+        ("H100-PCIe-80GB", "PCIe5-x16", None),
+        ("T4", "PCIe3-x16", None),
+        ("P100-SXM2-16GB", "PCIe3-x16", "NVLink1"),
+        ("P100-PCIe-16GB", "PCIe3-x16", None),
+        ("RTX 3090", "PCIe4-x16", None),
+        ("A100-SXM4-40GB", "PCIe4-x16", "NVLink3"),
+        ("H100-SXM5-80GB", "PCIe5-x16", "NVLink4"),
+        ("H200-SXM5-141GB", "PCIe5-x16", "NVLink4"),
+    ],
+)
 def test_a_machine_is_joined_by_what_its_cards_have(gpu, host, own):
     assert (host_link(GPUS[gpu]), nvlink(GPUS[gpu])) == (host, own)
     machine = build(2, gpu)
@@ -190,7 +253,11 @@ def test_a_machine_is_joined_by_what_its_cards_have(gpu, host, own):
 def test_nvlink_adds_in_the_switch_from_hopper_on():
     assert [build(8, gpu).sharp for gpu in ("A100-SXM4-80GB", "H100-SXM5-80GB", "GTX 1080")] == [False, True, False]
     assert [name for name, machine in MACHINES.items() if machine.sharp] == [
-        "DGX-H100", "8xH200", "8xB200", "p5.48xlarge"]  # fmt: skip
+        "DGX-H100",
+        "8xH200",
+        "8xB200",
+        "p5.48xlarge",
+    ]
 
 
 def test_the_nodes_of_today_as_their_data_sheets_give_them():

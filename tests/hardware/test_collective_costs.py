@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import pytest
 
-from d2lmini.hardware.collective_costs import OPERATIONS, estimate, seconds
-from d2lmini.hardware.costs import payload_bytes_per_s
-from d2lmini.hardware.machines import MACHINES, build, cluster
-from d2lmini.hardware.ring_rates import group
+from simgpu.hardware.collective_costs import OPERATIONS, estimate, seconds
+from simgpu.hardware.costs import payload_bytes_per_s
+from simgpu.hardware.machines import MACHINES, build, cluster
+from simgpu.hardware.ring_rates import group
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 A100, H100, DGX1 = MACHINES["DGX-A100"], MACHINES["DGX-H100"], MACHINES["DGX-1-V100"]
@@ -19,10 +19,13 @@ def busbw(machine, gpus, nbytes):
     return 2 * (gpus - 1) / gpus * nbytes / seconds("all_reduce", machine, gpus, nbytes)
 
 
-@pytest.mark.parametrize(("machine", "gpus", "nbytes", "gigabytes"), [
-    (H100, 8, 8 * GIB, 476),  # NVIDIA/nccl-tests#290, "in the expected range for H100"
-    (build(2, "A100-SXM4-80GB"), 2, 8 * GIB, 208),  # NVIDIA/nccl-tests#178, two A100 with 12 NVLinks
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("machine", "gpus", "nbytes", "gigabytes"),
+    [
+        (H100, 8, 8 * GIB, 476),  # NVIDIA/nccl-tests#290, "in the expected range for H100"
+        (build(2, "A100-SXM4-80GB"), 2, 8 * GIB, 208),  # NVIDIA/nccl-tests#178, two A100 with 12 NVLinks
+    ],
+)
 def test_published_bus_bandwidth(machine, gpus, nbytes, gigabytes):
     assert busbw(machine, gpus, nbytes) / 1e9 == pytest.approx(gigabytes, rel=0.1)
 
@@ -88,6 +91,7 @@ def test_algorithms_follow_machine_and_size():
 @pytest.mark.parametrize(("nodes", "share"), [(2, 1 / 2), (4, 1), (8, 1)])
 def test_over_two_nodes_trees_send_half_of_what_they_send_over_more(nodes, share):
     """There each node is the root of one of two trees, so one buffer leaves it, not two; see NVIDIA/nccl-tests#196."""
+
     def slope(nodes):
         machine = cluster(MACHINES["p4d.24xlarge"], nodes)  # its network is far slower than its NVLink
         small, large = (estimate("all_reduce", machine, 8 * nodes, n, algorithm="tree") for n in (GIB, 2 * GIB))
@@ -107,8 +111,10 @@ def test_trees_over_nodes_grow_with_the_logarithm():
 def test_a_slow_networks_latency_comes_to_every_hop_between_nodes(operation, rounds):
     """A p5 has the GPUs and links of a DGX H100; its network takes 75 µs, where NCCL's tables hold 2.7 for a ring."""
     for nodes in (2, 16):
-        near, far = (estimate(operation, cluster(MACHINES[name], nodes), 8 * nodes, 512, algorithm="ring")
-                     for name in ("DGX-H100", "p5.48xlarge"))  # fmt: skip
+        near, far = (
+            estimate(operation, cluster(MACHINES[name], nodes), 8 * nodes, 512, algorithm="ring")
+            for name in ("DGX-H100", "p5.48xlarge")
+        )
         assert near.protocol == far.protocol == "LL"
         assert far.seconds - near.seconds == pytest.approx(rounds * (nodes - 1) * 72.3e-6, rel=0.01)
 
@@ -168,14 +174,20 @@ def test_an_algorithm_can_be_forced():
     for algorithm in ("ring", "sharp"):
         assert estimate("all_reduce", H100, 8, GIB, algorithm=algorithm).algorithm == algorithm
     assert estimate("all_reduce", cluster(A100, 2), 16, 8, algorithm="ring").seconds > seconds(
-        "all_reduce", cluster(A100, 2), 16, 8)  # fmt: skip
+        "all_reduce", cluster(A100, 2), 16, 8
+    )
 
 
-@pytest.mark.parametrize(("operation", "gpus", "nbytes", "options", "says"), [
-    *(("all_reduce", gpus, 8, {}, "0 to 7") for gpus in ((), (0, 0), (0, 8), (-1, 2))), ("all_reduce", 9, 8, {}, "got"),
-    ("all_shout", 8, 8, {}, "'all_shout': choose one of all_reduce"), ("all_reduce", 8, -1, {}, "-1"),
-    ("all_reduce", 8, GIB, {"algorithm": "sharp"}, "'sharp': choose one of ring"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("operation", "gpus", "nbytes", "options", "says"),
+    [
+        *(("all_reduce", gpus, 8, {}, "0 to 7") for gpus in ((), (0, 0), (0, 8), (-1, 2))),
+        ("all_reduce", 9, 8, {}, "got"),
+        ("all_shout", 8, 8, {}, "'all_shout': choose one of all_reduce"),
+        ("all_reduce", 8, -1, {}, "-1"),
+        ("all_reduce", 8, GIB, {"algorithm": "sharp"}, "'sharp': choose one of ring"),
+    ],
+)
 def test_what_cannot_be_is_refused(operation, gpus, nbytes, options, says):
     with pytest.raises(ValueError, match=says):
         estimate(operation, A100, gpus, nbytes, **options)

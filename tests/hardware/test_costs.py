@@ -2,11 +2,11 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from d2lmini.hardware import costs
-from d2lmini.hardware.catalog import GPUS, LINKS
-from d2lmini.hardware.costs import copy_seconds, operation_seconds, peak_flops_per_s
-from d2lmini.hardware.products import Product
-from d2lmini.hardware.shares import GENERATIONS, SHARES, shares
+from simgpu.hardware import costs
+from simgpu.hardware.catalog import GPUS, LINKS
+from simgpu.hardware.costs import copy_seconds, operation_seconds, peak_flops_per_s
+from simgpu.hardware.products import Product
+from simgpu.hardware.shares import GENERATIONS, SHARES, shares
 
 V100, A100, GTX = GPUS["V100-SXM2-16GB"], GPUS["A100-SXM4-40GB"], GPUS["GTX 980"]
 KINDS = [*costs.ARITHMETIC, *costs.MEMORY]
@@ -14,9 +14,12 @@ KINDS = [*costs.ARITHMETIC, *costs.MEMORY]
 
 def test_the_longer_of_arithmetic_and_traffic_decides():
     flops, nbytes, share = 15.7e12, 898.6e9, shares(V100)  # of a second each, at peak
-    for kind, work, seconds in (("gemm", (flops, 1), 1 / share.arithmetic), ("gemm", (1, nbytes), 1 / share.traffic),
-                                ("pointwise", (1, nbytes), 1 / share.stream),
-                                ("gemm", (flops, nbytes), max(1 / share.arithmetic, 1 / share.traffic))):  # fmt: skip
+    for kind, work, seconds in (
+        ("gemm", (flops, 1), 1 / share.arithmetic),
+        ("gemm", (1, nbytes), 1 / share.traffic),
+        ("pointwise", (1, nbytes), 1 / share.stream),
+        ("gemm", (flops, nbytes), max(1 / share.arithmetic, 1 / share.traffic)),
+    ):
         assert operation_seconds(*work, V100, kind) == pytest.approx(costs.KERNEL_S + seconds)
 
 
@@ -25,8 +28,10 @@ def test_the_longer_of_arithmetic_and_traffic_decides():
 def test_nothing_costs_the_fixed_part_and_more_never_costs_less(gpu, kind):
     sizes = [0, 1, 1e6, 1e12]
     assert operation_seconds(0, 0, gpu, kind) == costs.KERNEL_S
-    for series in ([operation_seconds(n, 1e6, gpu, kind) for n in sizes],
-                   [operation_seconds(1e6, n, gpu, kind) for n in sizes]):  # fmt: skip
+    for series in (
+        [operation_seconds(n, 1e6, gpu, kind) for n in sizes],
+        [operation_seconds(1e6, n, gpu, kind) for n in sizes],
+    ):
         assert series == sorted(series)
 
 
@@ -38,13 +43,26 @@ def test_shares_are_shares_and_say_what_they_were_fitted_on():
         assert all(0 < value <= 1 for value in values.values())
 
 
-@pytest.mark.parametrize(("name", "dtype", "tera"), [
-    ("V100-SXM2-16GB", "float32", 14.5), ("V100-SXM2-16GB", "float16", 97.4), ("T4", "float32", 4.3),
-    ("A100-SXM4-80GB", "float32", 19.2), ("A100-SXM4-80GB", "bfloat16", 264.5), ("RTX 3090", "float32", 24.6),
-    ("RTX 3090", "float16", 75.6), ("RTX A6000", "float32", 23.9), ("RTX A6000", "float16", 120.5),
-    ("RTX 4090", "float32", 54.8), ("RTX 4090", "float16", 167.3), ("H100-SXM5-80GB", "float32", 52.1),
-    ("H100-SXM5-80GB", "bfloat16", 786), ("H200-SXM5-141GB", "float32", 51.3), ("B200-SXM-180GB", "bfloat16", 1696),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "dtype", "tera"),
+    [
+        ("V100-SXM2-16GB", "float32", 14.5),
+        ("V100-SXM2-16GB", "float16", 97.4),
+        ("T4", "float32", 4.3),
+        ("A100-SXM4-80GB", "float32", 19.2),
+        ("A100-SXM4-80GB", "bfloat16", 264.5),
+        ("RTX 3090", "float32", 24.6),
+        ("RTX 3090", "float16", 75.6),
+        ("RTX A6000", "float32", 23.9),
+        ("RTX A6000", "float16", 120.5),
+        ("RTX 4090", "float32", 54.8),
+        ("RTX 4090", "float16", 167.3),
+        ("H100-SXM5-80GB", "float32", 52.1),
+        ("H100-SXM5-80GB", "bfloat16", 786),
+        ("H200-SXM5-141GB", "float32", 51.3),
+        ("B200-SXM-180GB", "bfloat16", 1696),
+    ],
+)
 def test_long_products_reach_what_was_measured(name, dtype, tera):
     """The most of squares of 1,024 to 10,240 in PyTorch: zzc0721/torch-performance-test-data, and its issue 140.
 
@@ -57,17 +75,39 @@ def test_long_products_reach_what_was_measured(name, dtype, tera):
     assert 2 * n**3 / took / 1e12 == pytest.approx(tera, rel=0.17)
 
 
-@pytest.mark.parametrize(("gpu", "kind", "dtype", "tera"), [
-    (V100, "gemm", "float32", 15.7), (V100, "gemm", "float16", 125), (V100, "conv", "float16", 125),
-    (V100, "gemm", "bfloat16", 15.7), (V100, "pointwise", "float16", 15.7), (V100, "gemm", "float64", 7.85),
-    (A100, "gemm", "float32", 19.49), (A100, "conv", "tf32", 156),
-    (A100, "gemm", "tf32", 156), (GTX, "conv", "tf32", 4.981), (A100, "gemm", "bfloat16", 312),
-    (GTX, "gemm", "float16", 4.981), (GTX, "conv", "float32", 4.981), (GTX, "gemm", "float64", 4.981 / 32),
-    *((GPUS[name], "gemm", dtype, tera) for name, dtype, tera in (  # 8 bits, as data sheets print them, dense
-        ("H100-SXM5-80GB", "float8_e4m3fn", 1978.9), ("H100-SXM5-80GB", "int8", 1978.9), ("L40S", "float8_e5m2", 733),
-        ("A100-SXM4-40GB", "int8", 624), ("T4", "int8", 130), ("RTX 3090", "int8", 284), ("RTX 4090", "int8", 660.6),
-        ("RTX 4090", "float8_e4m3fn", 330.3), ("B200-SXM-180GB", "float8_e4m3fn", 4500))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("gpu", "kind", "dtype", "tera"),
+    [
+        (V100, "gemm", "float32", 15.7),
+        (V100, "gemm", "float16", 125),
+        (V100, "conv", "float16", 125),
+        (V100, "gemm", "bfloat16", 15.7),
+        (V100, "pointwise", "float16", 15.7),
+        (V100, "gemm", "float64", 7.85),
+        (A100, "gemm", "float32", 19.49),
+        (A100, "conv", "tf32", 156),
+        (A100, "gemm", "tf32", 156),
+        (GTX, "conv", "tf32", 4.981),
+        (A100, "gemm", "bfloat16", 312),
+        (GTX, "gemm", "float16", 4.981),
+        (GTX, "conv", "float32", 4.981),
+        (GTX, "gemm", "float64", 4.981 / 32),
+        *(
+            (GPUS[name], "gemm", dtype, tera)
+            for name, dtype, tera in (  # 8 bits, as data sheets print them, dense
+                ("H100-SXM5-80GB", "float8_e4m3fn", 1978.9),
+                ("H100-SXM5-80GB", "int8", 1978.9),
+                ("L40S", "float8_e5m2", 733),
+                ("A100-SXM4-40GB", "int8", 624),
+                ("T4", "int8", 130),
+                ("RTX 3090", "int8", 284),
+                ("RTX 4090", "int8", 660.6),
+                ("RTX 4090", "float8_e4m3fn", 330.3),
+                ("B200-SXM-180GB", "float8_e4m3fn", 4500),
+            )
+        ),
+    ],
+)
 def test_peak_by_type_and_kind(gpu, kind, dtype, tera):
     assert peak_flops_per_s(gpu, kind, dtype) == pytest.approx(tera * 1e12, rel=2e-3 if "8" in dtype else 1e-6)
 
@@ -88,12 +128,17 @@ def test_convolutions_gain_nothing_from_cores_that_patches_cannot_feed():
     assert shares_of[0] == pytest.approx(shares_of[1])
 
 
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda: operation_seconds(1, 1, GTX, "matmul"), "matmul"), (lambda: copy_seconds(-1, LINKS["PCIe2-x16"]), "-1"),
-    (lambda: operation_seconds(-1, 0, GTX, "gemm"), "-1"), (lambda: operation_seconds(0, -1, GTX, "gemm"), "-1"),
-    (lambda: operation_seconds(1, 1, A100, "gemm", "float8_e4m3fn"), "float8"),
-    (lambda: operation_seconds(1, 1, V100, "gemm", "int8"), "int8"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: operation_seconds(1, 1, GTX, "matmul"), "matmul"),
+        (lambda: copy_seconds(-1, LINKS["PCIe2-x16"]), "-1"),
+        (lambda: operation_seconds(-1, 0, GTX, "gemm"), "-1"),
+        (lambda: operation_seconds(0, -1, GTX, "gemm"), "-1"),
+        (lambda: operation_seconds(1, 1, A100, "gemm", "float8_e4m3fn"), "float8"),
+        (lambda: operation_seconds(1, 1, V100, "gemm", "int8"), "int8"),
+    ],
+)
 def test_what_cannot_be_is_refused(call, says):
     with pytest.raises(ValueError, match=says):
         call()

@@ -1,7 +1,7 @@
 import pytest
 
-from d2lmini.hardware.gpus import GPUS
-from d2lmini.hardware.products import Product, product_seconds
+from simgpu.hardware.gpus import GPUS
+from simgpu.hardware.products import Product, product_seconds
 
 A100, H100, B200 = GPUS["A100-SXM4-80GB"], GPUS["H100-SXM5-80GB"], GPUS["B200-SXM-180GB"]
 

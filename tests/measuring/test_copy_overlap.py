@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from d2lmini import sim
+import simgpu
 from d2lmini.measuring import copy_overlap
 
 
 @pytest.fixture
 def gpus():
-    sim.enable(2, gpu="V100-SXM2-16GB", link="PCIe3-x16")
+    simgpu.enable(2, gpu="V100-SXM2-16GB", link="PCIe3-x16")
     return [torch.device("sim", i) for i in range(2)]
 
 
@@ -34,7 +34,7 @@ def test_the_loop_is_faster_and_no_batch_is_used_before_it_came(gpus):
 
     def run(moved):
         torch.sim.synchronize(0)
-        with sim.trace() as trace:
+        with simgpu.trace() as trace:
             for batch in moved:
                 batch @ weight
         copies = [s for s in trace.spans if s.kind == "copy"]

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from d2lmini import sim
+import simgpu
 from d2lmini.measuring.layer_costs import layer_macs, profile
 from d2lmini.models.alexnet import WIDTHS_2014, alexnet
 from d2lmini.models.lenet import LeNet
@@ -18,23 +18,34 @@ def meta(*shape):
     return torch.empty(*shape, device="meta")
 
 
-@pytest.mark.parametrize(("layer", "shape"), [
-    (nn.Linear(7, 5), (7,)), (nn.Linear(7, 5, bias=False), (3, 7)), (nn.Linear(1, 1), (1,)),
-    (nn.Conv1d(4, 6, 3, stride=2), (4, 11)), (nn.Conv2d(4, 6, (3, 5), padding=(1, 2)), (4, 9, 8)),
-    (nn.Conv2d(4, 6, 3, groups=2, bias=False), (4, 7, 7)),
-    (nn.Conv2d(4, 8, 3, groups=4, dilation=2, stride=3), (4, 13, 11)), (nn.Conv3d(2, 3, 2), (2, 4, 5, 6)),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.Linear(7, 5), (7,)),
+        (nn.Linear(7, 5, bias=False), (3, 7)),
+        (nn.Linear(1, 1), (1,)),
+        (nn.Conv1d(4, 6, 3, stride=2), (4, 11)),
+        (nn.Conv2d(4, 6, (3, 5), padding=(1, 2)), (4, 9, 8)),
+        (nn.Conv2d(4, 6, 3, groups=2, bias=False), (4, 7, 7)),
+        (nn.Conv2d(4, 8, 3, groups=4, dilation=2, stride=3), (4, 13, 11)),
+        (nn.Conv3d(2, 3, 2), (2, 4, 5, 6)),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("batch", [0, 1, 3])
 def test_macs_are_those_of_pytorchs_counter(layer, shape, batch):
     rows = profile(layer.to("meta"), meta(batch, *shape))
     assert rows[0].macs == rows.macs  # these are the counter's
 
 
-@pytest.mark.parametrize(("make", "shape", "parameters", "gmacs", "digits"), [
-    (lambda: alexnet(groups=2, norm=True, dropout=0.5), (3, 224, 224), 60_965_224, 0.724, 3),
-    (lambda: alexnet(widths=WIDTHS_2014), (3, 224, 224), 61_100_840, 0.71, 2),  # torchvision's documentation
-    (lambda: resnet50(late_stride=True), (3, 224, 224), 25_557_032, 4.09, 2),  # torchvision's documentation
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "shape", "parameters", "gmacs", "digits"),
+    [
+        (lambda: alexnet(groups=2, norm=True, dropout=0.5), (3, 224, 224), 60_965_224, 0.724, 3),
+        (lambda: alexnet(widths=WIDTHS_2014), (3, 224, 224), 61_100_840, 0.71, 2),  # torchvision's documentation
+        (lambda: resnet50(late_stride=True), (3, 224, 224), 25_557_032, 4.09, 2),  # torchvision's documentation
+    ],
+)
 def test_published_networks(make, shape, parameters, gmacs, digits):
     with torch.device("meta"):
         model = make()
@@ -127,9 +138,18 @@ def test_a_layer_without_a_formula_is_not_silently_free():
 
 def test_layers_that_multiply_no_matrices_are_free():
     layers = (
-        nn.ReLU(), nn.BatchNorm2d(4), nn.MaxPool2d(2), nn.Dropout(), nn.GroupNorm(2, 4), nn.LocalResponseNorm(3),
-        nn.Upsample(scale_factor=2), nn.ZeroPad2d(1), nn.Flatten(), nn.Identity(), nn.Softmax(dim=1),
-    )  # fmt: skip
+        nn.ReLU(),
+        nn.BatchNorm2d(4),
+        nn.MaxPool2d(2),
+        nn.Dropout(),
+        nn.GroupNorm(2, 4),
+        nn.LocalResponseNorm(3),
+        nn.Upsample(scale_factor=2),
+        nn.ZeroPad2d(1),
+        nn.Flatten(),
+        nn.Identity(),
+        nn.Softmax(dim=1),
+    )
     for layer in layers:
         rows = profile(layer, torch.ones(2, 4, 4, 4))
         assert (rows[0].macs, rows.unknown) == (0, []), type(layer).__name__
@@ -163,7 +183,7 @@ def test_saved_bytes_count_each_memory_once():
 
 @pytest.mark.parametrize("make", [LeNet, lambda: nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.Sigmoid())])
 def test_saved_bytes_are_what_a_simulated_gpu_holds(make):
-    sim.enable(2, accelerator=False)
+    simgpu.enable(2, accelerator=False)
     net, X = make().to("sim:1"), torch.rand(128, 1, 28, 28).to("sim:1")
     rows = profile(net, X)
     gc.collect()
@@ -178,7 +198,7 @@ def test_saved_bytes_are_what_a_simulated_gpu_holds(make):
 
 
 def test_nothing_stays_behind():
-    sim.enable(2, accelerator=False)
+    simgpu.enable(2, accelerator=False)
     net, X = LeNet().to("sim:0"), torch.rand(8, 1, 28, 28).to("sim:0")
     gc.collect()
     before = torch.sim.memory_allocated(0)

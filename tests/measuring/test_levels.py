@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from d2lmini.hardware import host
-from d2lmini.hardware.host import Cache
+from d2lmini import host
+from d2lmini.host import Cache
 from d2lmini.measuring.levels import answered, by_level, contrast, doubts, size
 from d2lmini.measuring.memory_hierarchy import Point
 from d2lmini.timing import Measurement
@@ -18,16 +18,27 @@ def point(nbytes, seconds, spread=0.01):
     return Point(nbytes, Measurement(tuple(seconds * (1 + spread * (i - 5) / 5) for i in range(11))))
 
 
-LADDER = [point(4 * KIB, 1e-9), point(16 * KIB, 1e-9), point(24 * KIB, 1.1e-9), point(512 * KIB, 4e-9),
-          point(2 * MIB, 9e-9), point(8 * MIB, 12e-9), point(64 * MIB, 100e-9), point(128 * MIB, 120e-9)]  # fmt: skip
+LADDER = [
+    point(4 * KIB, 1e-9),
+    point(16 * KIB, 1e-9),
+    point(24 * KIB, 1.1e-9),
+    point(512 * KIB, 4e-9),
+    point(2 * MIB, 9e-9),
+    point(8 * MIB, 12e-9),
+    point(64 * MIB, 100e-9),
+    point(128 * MIB, 120e-9),
+]
 
 
 def test_a_level_is_read_in_the_middle_of_its_step():
     """The middles are 16 KiB, √(32 KiB · 1 MiB) = 181 KiB and √(1 MiB · 16 MiB) = 4 MiB."""
     ladder = [*LADDER, point(128 * KIB, 3e-9), point(192 * KIB, 9e-9), point(4 * MIB, 10e-9), point(6 * MIB, 40e-9)]
     assert {name: p.nbytes for name, p in by_level(ladder, CACHES).items()} == {
-        "L1": 16 * KIB, "L2": 128 * KIB, "L3": 4 * MIB, "main memory": 128 * MIB,
-    }  # fmt: skip
+        "L1": 16 * KIB,
+        "L2": 128 * KIB,
+        "L3": 4 * MIB,
+        "main memory": 128 * MIB,
+    }
 
 
 def test_what_was_not_measured_is_left_out():
@@ -56,12 +67,20 @@ def ladder_of_l3(*ns):
     return [*LADDER[:4], *(point(n, t * 1e-9) for n, t in zip(sizes, ns, strict=True)), *LADDER[6:]]
 
 
-@pytest.mark.parametrize(("ns", "stands"), [
-    ((10, 11, 12, 13), 4), ((10, 10, 11, 38), 3), ((10, 10.5, 24, 38), 2),  # the last ones are on their way to memory
-    ((10, 10.5, 110, 113), 2), ((10, 10.5, 80, 80), 2),  # flat again, but in main memory
-    ((6, 10, 10.5, 11), 4),  # the first is still on the way from L2
-    ((10, 13, 17, 22), None), ((10, 16, 25, 40), None), ((90, 100, 110, 113), None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ns", "stands"),
+    [
+        ((10, 11, 12, 13), 4),
+        ((10, 10, 11, 38), 3),
+        ((10, 10.5, 24, 38), 2),  # the last ones are on their way to memory
+        ((10, 10.5, 110, 113), 2),
+        ((10, 10.5, 80, 80), 2),  # flat again, but in main memory
+        ((6, 10, 10.5, 11), 4),  # the first is still on the way from L2
+        ((10, 13, 17, 22), None),
+        ((10, 16, 25, 40), None),
+        ((90, 100, 110, 113), None),
+    ],
+)
 def test_a_cache_is_read_on_its_plateau(ns, stands):
     """On curves of which it is known where the loads of L3 begin to be mixed with those of memory."""
     found = answered(ladder_of_l3(*ns), CACHES).get("L3")
@@ -72,13 +91,23 @@ def pair(near, far, spread=0.01):
     return [point(16 * KIB, near, spread), point(64 * MIB, far, spread)]
 
 
-@pytest.mark.parametrize(("points", "caches", "says"), [
-    (pair(1e-11, 5e-11), CACHES, "L1 moves 5.0 times .* 100.0 against 20.0 GB/s"),
-    (pair(1e-11, 1.2e-11, 0.5), CACHES, "no difference"), (pair(1e-11, 1.8e-11, 0.5), CACHES, "no difference"),
-    (pair(5e-11, 1e-11), CACHES, "no difference"), (LADDER, (), "can't tell: .* nothing"),
-    (pair(1e-11, 5e-11), (*CACHES[:2], Cache(3, 32 * MIB, 64, 2)), "L1 moves 5.0 times .* L3, 32 MiB, may hold a part"),
-    (LADDER[3:], CACHES, "can't tell: .* half of L1, 32 KiB"), (LADDER[:6], CACHES, "can't tell: .* 8 MiB, .* 16 MiB"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("points", "caches", "says"),
+    [
+        (pair(1e-11, 5e-11), CACHES, "L1 moves 5.0 times .* 100.0 against 20.0 GB/s"),
+        (pair(1e-11, 1.2e-11, 0.5), CACHES, "no difference"),
+        (pair(1e-11, 1.8e-11, 0.5), CACHES, "no difference"),
+        (pair(5e-11, 1e-11), CACHES, "no difference"),
+        (LADDER, (), "can't tell: .* nothing"),
+        (
+            pair(1e-11, 5e-11),
+            (*CACHES[:2], Cache(3, 32 * MIB, 64, 2)),
+            "L1 moves 5.0 times .* L3, 32 MiB, may hold a part",
+        ),
+        (LADDER[3:], CACHES, "can't tell: .* half of L1, 32 KiB"),
+        (LADDER[:6], CACHES, "can't tell: .* 8 MiB, .* 16 MiB"),
+    ],
+)
 def test_the_contrast_is_told_or_why_it_cant_be(points, caches, says):
     assert re.match(says, contrast(points, caches))
 
@@ -87,8 +116,11 @@ def test_the_contrast_is_told_or_why_it_cant_be(points, caches, says):
 def test_a_cache_that_is_as_slow_as_memory_or_larger_than_all_sets_is_doubted(monkeypatch, virtual):
     monkeypatch.setattr(host, "virtual", lambda: virtual)
     slow = [*LADDER[:5], point(8 * MIB, 90e-9), *LADDER[6:]]
-    for points, caches, says in ((slow, CACHES, "L3 .* 16 MiB, .* 8 MiB .* 75%"), (LADDER, (), "nothing"),
-                                 (LADDER, (*CACHES[:2], Cache(3, 480 * MIB, 64, 2)), "L3 .* 480 MiB: .* 4 times")):
+    for points, caches, says in (
+        (slow, CACHES, "L3 .* 16 MiB, .* 8 MiB .* 75%"),
+        (LADDER, (), "nothing"),
+        (LADDER, (*CACHES[:2], Cache(3, 480 * MIB, 64, 2)), "L3 .* 480 MiB: .* 4 times"),
+    ):
         said, *further = doubts(points, caches)
         assert re.search(says, said)
         assert len(further) == (1 if virtual else 0)
@@ -97,5 +129,11 @@ def test_a_cache_that_is_as_slow_as_memory_or_larger_than_all_sets_is_doubted(mo
 
 def test_sizes_read_well():
     assert [size(n) for n in (1, 1023, 1024, 48 * KIB, 1536 * KIB, 32 * MIB, 3 * 2**30)] == [
-        "1 bytes", "1023 bytes", "1 KiB", "48 KiB", "1.5 MiB", "32 MiB", "3 GiB",
-    ]  # fmt: skip
+        "1 bytes",
+        "1023 bytes",
+        "1 KiB",
+        "48 KiB",
+        "1.5 MiB",
+        "32 MiB",
+        "3 GiB",
+    ]

@@ -57,11 +57,17 @@ def test_points_that_set_no_bound_give_infinite_intervals():
     assert line.beta_interval[1] == float("inf")
 
 
-@pytest.mark.parametrize(("sizes", "seconds", "says"), [
-    ([1, 2, 3], [1, 2], "3 sizes and 2 times"), ([1, 2], [1, 2], "got 2 of 2"), ([5, 5, 5], [1, 2, 3], "got 3 of 1"),
-    ([1, 2, 3], [1, 0, 2], "0.0 s at place 1"), ([1, 2, 3], [1, float("nan"), 2], "nan s at place 1"),
-    ([1, 2, 3], [3, 2, 1], "do not grow"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sizes", "seconds", "says"),
+    [
+        ([1, 2, 3], [1, 2], "3 sizes and 2 times"),
+        ([1, 2], [1, 2], "got 2 of 2"),
+        ([5, 5, 5], [1, 2, 3], "got 3 of 1"),
+        ([1, 2, 3], [1, 0, 2], "0.0 s at place 1"),
+        ([1, 2, 3], [1, float("nan"), 2], "nan s at place 1"),
+        ([1, 2, 3], [3, 2, 1], "do not grow"),
+    ],
+)
 def test_bad_points_are_named(sizes, seconds, says):
     with pytest.raises(ValueError, match=says):
         fit(sizes, seconds)

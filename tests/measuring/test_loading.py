@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from d2lmini import sim
+import simgpu
 from d2lmini.measuring import loading
 
 LOAD, MATRIX = 10e-3, 512
@@ -11,7 +11,7 @@ LOAD, MATRIX = 10e-3, 512
 
 @pytest.fixture
 def weight():
-    sim.enable(1, gpu="GTX 1080", shapes_only=True)
+    simgpu.enable(1, gpu="GTX 1080", shapes_only=True)
     return torch.ones(MATRIX, MATRIX, device="sim:0")
 
 
@@ -19,7 +19,7 @@ def epoch(loader, weight, products=1):
     """Run an epoch with some products a batch; return the trace and the batches."""
     torch.sim.synchronize()
     seen = []
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         for batch in loader:
             seen.append(batch)
             for _ in range(products):
@@ -59,7 +59,7 @@ def test_enough_workers_keep_the_device_busy_and_fewer_do_not(weight):
 
 def test_no_more_batches_are_ordered_ahead_than_asked_for(weight):
     torch.sim.synchronize()
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         batches = iter(loading.SimulatedLoader(range(20), LOAD, workers=2, prefetch=3))
         next(batches)
     assert sum(span.kind == "work" for span in trace.spans) == 2 * 3 + 1
@@ -69,26 +69,34 @@ def test_a_slow_program_finds_the_batches_ready(weight):
     loader = loading.SimulatedLoader(range(6), LOAD, workers=1, prefetch=2)
     torch.sim.synchronize()
     waits = []
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         for _ in loader:
             waits.append(sum(span.kind == "wait" for span in trace.spans))
-            sim.clock().advance(10 * LOAD)
+            simgpu.clock().advance(10 * LOAD)
     assert waits == [1] * 6  # only for the first
 
 
-@pytest.mark.parametrize(("load", "step", "workers", "share"), [
-    (4, 1, 1, 0.25), (4, 1, 3, 0.75), (4, 1, 4, 1), (4, 1, 9, 1), (1, 4, 1, 1), (0, 1, 1, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("load", "step", "workers", "share"),
+    [
+        (4, 1, 1, 0.25),
+        (4, 1, 3, 0.75),
+        (4, 1, 4, 1),
+        (4, 1, 9, 1),
+        (1, 4, 1, 1),
+        (0, 1, 1, 1),
+    ],
+)
 def test_utilisation(load, step, workers, share):
     assert loading.utilisation(load, step, workers) == share
     assert (loading.workers_needed(load, step) <= workers) == (share == 1)
 
 
 def test_without_a_clock_nothing_is_loaded():
-    sim.enable(1, clock=False)
+    simgpu.enable(1, clock=False)
     with pytest.raises(RuntimeError, match="clock"):
         iter(loading.SimulatedLoader([1], LOAD))
-    sim.enable(1)
+    simgpu.enable(1)
 
 
 def test_waiting_examples_are_numbers_and_take_their_time():

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from d2lmini import devices
-from d2lmini.hardware import host
-from d2lmini.hardware.host import Cache, MainMemory
+from d2lmini import devices, host
+from d2lmini.host import Cache, MainMemory
 from d2lmini.measuring import memory_hierarchy
 from d2lmini.measuring.memory_hierarchy import LINE, WORDS, cycle, working_sets
 from d2lmini.measuring.operations import Reporting
@@ -62,11 +61,16 @@ def clock(monkeypatch):
     return install
 
 
-@pytest.mark.parametrize(("caches", "free", "largest"), [
-    ((48 * KIB, MIB, 32 * MIB), 2**40, 256 * MIB), ((), 2**40, 256 * MIB),
-    ((32 * KIB, 256 * KIB), 2**40, 64 * MIB), ((32 * KIB, 480 * MIB), 2**40, 512 * MIB),  # at least, at most
-    ((48 * KIB, MIB, 32 * MIB), 512 * MIB, 128 * MIB),  # a quarter of what is free
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("caches", "free", "largest"),
+    [
+        ((48 * KIB, MIB, 32 * MIB), 2**40, 256 * MIB),
+        ((), 2**40, 256 * MIB),
+        ((32 * KIB, 256 * KIB), 2**40, 64 * MIB),
+        ((32 * KIB, 480 * MIB), 2**40, 512 * MIB),  # at least, at most
+        ((48 * KIB, MIB, 32 * MIB), 512 * MIB, 128 * MIB),  # a quarter of what is free
+    ],
+)
 def test_working_sets_end_in_main_memory(machine, caches, free, largest):
     machine(*caches, free=free)
     sizes = working_sets()
@@ -194,10 +198,11 @@ def test_stream_is_a_triad_of_the_same_bytes_on_one_core(machine):
 
 
 MEASURES = {
-    "latency": memory_hierarchy.latency, "bandwidth": memory_hierarchy.bandwidth,
+    "latency": memory_hierarchy.latency,
+    "bandwidth": memory_hierarchy.bandwidth,
     "stream": lambda sizes: memory_hierarchy.stream(*sizes),
     "chains": lambda sizes: memory_hierarchy.latency_of_chains([1], *sizes),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
@@ -219,10 +224,14 @@ def test_nothing_to_measure_and_no_room_for_a_chases_order_are_refused(machine):
         memory_hierarchy.latency([80 * MIB])
 
 
-@pytest.mark.parametrize(("measure", "options", "says"), [
-    ("latency", {"visits": "backwards"}, "page by page"), ("bandwidth", {"kernel": "copy"}, "copy"),
-    *(("bandwidth", {"threads": threads}, f"got {threads}") for threads in (0, 2, -1)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("measure", "options", "says"),
+    [
+        ("latency", {"visits": "backwards"}, "page by page"),
+        ("bandwidth", {"kernel": "copy"}, "copy"),
+        *(("bandwidth", {"threads": threads}, f"got {threads}") for threads in (0, 2, -1)),
+    ],
+)
 def test_what_is_not_to_be_had_is_named(machine, measure, options, says):
     machine(cores=1)
     with pytest.raises(ValueError, match=says):

@@ -5,9 +5,9 @@ import re
 import pytest
 import torch
 
-from d2lmini.hardware import catalog, costs
 from d2lmini.measuring import memory_hierarchy, roofline
 from d2lmini.measuring.roofline import Operation, Roof, count
+from simgpu.hardware import catalog, costs
 
 V100 = catalog.GPUS["V100-SXM2-16GB"]
 
@@ -22,13 +22,22 @@ def test_the_roof_has_a_slope_a_ridge_and_a_flat_part():
     assert [roof.attainable(x) for x in (0, 1, 2, 4, 5, 100)] == [0, 50, 100, 200, 200, 200]
 
 
-@pytest.mark.parametrize(("function", "shapes", "flops", "numbers", "kind"), [
-    (torch.mm, [(3, 5), (5, 7)], 2 * 3 * 5 * 7, 15 + 35 + 21, "gemm"),
-    (torch.add, [(100,), (100,)], 100, 300, "pointwise"), (torch.Tensor.add_, [(100,), (100,)], 100, 300, "pointwise"),
-    (torch.sum, [(100,)], 100, 101, "reduction"),
-    (torch.conv2d, [(2, 3, 10, 12), (5, 3, 3, 3)], 2 * (2 * 5 * 8 * 10) * (3 * 3 * 3),
-     2 * 3 * 10 * 12 + 5 * 3 * 3 * 3 + 2 * 5 * 8 * 10, "conv"),  # without rounding up to tiles
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "shapes", "flops", "numbers", "kind"),
+    [
+        (torch.mm, [(3, 5), (5, 7)], 2 * 3 * 5 * 7, 15 + 35 + 21, "gemm"),
+        (torch.add, [(100,), (100,)], 100, 300, "pointwise"),
+        (torch.Tensor.add_, [(100,), (100,)], 100, 300, "pointwise"),
+        (torch.sum, [(100,)], 100, 101, "reduction"),
+        (
+            torch.conv2d,
+            [(2, 3, 10, 12), (5, 3, 3, 3)],
+            2 * (2 * 5 * 8 * 10) * (3 * 3 * 3),
+            2 * 3 * 10 * 12 + 5 * 3 * 3 * 3 + 2 * 5 * 8 * 10,
+            "conv",
+        ),  # without rounding up to tiles
+    ],
+)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
 def test_operations_are_counted(function, shapes, flops, numbers, kind, dtype):
     found = count("an operation", function, *(meta(*shape, dtype=dtype) for shape in shapes))

@@ -6,16 +6,16 @@ from functools import partial
 import pytest
 import torch
 
-from d2lmini import sim
-from d2lmini.hardware.host_costs import HOST_COSTS
+import simgpu
 from d2lmini.measuring import line_fit, throughput
 from d2lmini.models import LeNet
 from d2lmini.timing import Measurement
+from simgpu.hardware.host_costs import HOST_COSTS
 
 
 @pytest.fixture
 def gpu():
-    sim.enable(1, gpu="V100-SXM2-16GB")
+    simgpu.enable(1, gpu="V100-SXM2-16GB")
     yield torch.device("sim", 0)
     torch.sim.synchronize()
 
@@ -66,7 +66,7 @@ def test_step_of_training_is_plain_sgd_and_leaves_no_gradient_behind():
 
 def test_seconds_of_the_host_are_those_of_its_calls(gpu):
     x = torch.empty(1, device=gpu)
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         for _ in range(10):
             x.add_(1)
         torch.sim.synchronize()
@@ -81,10 +81,19 @@ def test_counts_of_threads_take_turns():
     assert {count: len(m.seconds) for count, m in found.items()} == {2: 6, 1: 6}
 
 
-@pytest.mark.parametrize(("serial", "workers", "times"), [
-    (0, 8, 8), (1, 8, 1), (0.5, 1, 1), (0.1, 10, 1 / 0.19), (0.05, 10**9, 20),
-    (-0.1, 2, None), (1.1, 2, None), (0.5, 0, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("serial", "workers", "times"),
+    [
+        (0, 8, 8),
+        (1, 8, 1),
+        (0.5, 1, 1),
+        (0.1, 10, 1 / 0.19),
+        (0.05, 10**9, 20),
+        (-0.1, 2, None),
+        (1.1, 2, None),
+        (0.5, 0, None),
+    ],
+)
 def test_amdahl(serial, workers, times):
     with pytest.raises(ValueError, match="share from 0 to 1") if times is None else contextlib.nullcontext():
         assert throughput.amdahl(serial, workers) == pytest.approx(times, rel=1e-6)

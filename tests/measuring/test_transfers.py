@@ -3,14 +3,15 @@
 import pytest
 import torch
 
-from d2lmini import sim
+import simgpu
+from d2lmini import host
 from d2lmini.devices import cpu, threads
-from d2lmini.hardware import costs, host
-from d2lmini.hardware.catalog import LINKS
-from d2lmini.hardware.host_costs import HOST_COSTS
 from d2lmini.measuring import transfers
 from d2lmini.measuring.operations import Reporting
 from d2lmini.measuring.transfers import Route
+from simgpu.hardware import costs
+from simgpu.hardware.catalog import LINKS
+from simgpu.hardware.host_costs import HOST_COSTS
 
 KIB, MIB = 2**10, 2**20
 FEW = (4 * KIB, 16 * KIB, 256 * KIB, MIB)
@@ -19,16 +20,19 @@ WITHIN = Route(cpu(), cpu())
 
 @pytest.fixture
 def gpus():
-    sim.enable(2, gpu="V100-SXM2-16GB", link="PCIe3-x16")
+    simgpu.enable(2, gpu="V100-SXM2-16GB", link="PCIe3-x16")
     return [torch.device("sim", i) for i in range(2)]
 
 
 def test_routes_of_no_one_and_two_devices(gpus, monkeypatch):
     assert transfers.routes("cpu") == [WITHIN]
     assert list(map(str, transfers.routes(gpus[0]))) == [
-        "cpu → sim:0, pageable", "cpu → sim:0, pinned", "sim:0 → cpu, pageable", "sim:0 → cpu, pinned",
+        "cpu → sim:0, pageable",
+        "cpu → sim:0, pinned",
+        "sim:0 → cpu, pageable",
+        "sim:0 → cpu, pinned",
         "sim:0 → sim:0",
-    ]  # fmt: skip
+    ]
     assert len(transfers.routes()) == 2 * 5 + 2
     assert list(map(str, transfers.routes(*gpus)))[-2:] == ["sim:0 → sim:1", "sim:0 → sim:1, staged"]
     monkeypatch.setenv("D2LMINI_DEVICES", "cpu")
@@ -50,7 +54,7 @@ def test_simulated_copies_take_what_the_model_says_and_the_fit_finds_its_constan
         assert copies.origin == "simulated on 2 × V100-SXM2-16GB, PCIe3-x16"
         assert copies.sizes == FEW
         if copies.route.src == copies.route.dst:  # within a GPU a copy is an operation: it reads and writes
-            gpu = sim.machine().gpu
+            gpu = simgpu.machine().gpu
             rate = gpu.memory_bytes_per_s * costs.memory_share(gpu, "pointwise") / 2
             setup = HOST_COSTS["eager"].forward_s + costs.KERNEL_S
         else:
@@ -63,14 +67,19 @@ def test_simulated_copies_take_what_the_model_says_and_the_fit_finds_its_constan
         assert line.alpha_interval == pytest.approx((setup, setup), rel=1e-4)
 
 
-@pytest.mark.parametrize(("route", "wires"), [
-    (("cpu", "sim:1"), {"PCIe gpu1 in": 1}), (("sim:1", "cpu"), {"PCIe gpu1 out": 1}),
-    (("sim:0", "sim:1"), {"PCIe gpu0 out": 1, "PCIe gpu1 in": 1}), (("sim:0", "sim:0"), {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("route", "wires"),
+    [
+        (("cpu", "sim:1"), {"PCIe gpu1 in": 1}),
+        (("sim:1", "cpu"), {"PCIe gpu1 out": 1}),
+        (("sim:0", "sim:1"), {"PCIe gpu0 out": 1, "PCIe gpu1 in": 1}),
+        (("sim:0", "sim:0"), {}),
+    ],
+)
 @pytest.mark.parametrize("staged", [False, True])
 def test_every_byte_crosses_the_wires_of_its_route(gpus, route, wires, staged):
     given = Route(*map(torch.device, route), staged=staged and route == ("sim:0", "sim:1"))
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         transfers.measure_route(given, sizes=FEW)
     assert trace.link_bytes() == {wire: count * 6 * sum(FEW) for wire, count in wires.items()}
     waits = sum(span.kind == "wait" and span.name.startswith("copy") for span in trace.spans)
@@ -104,8 +113,9 @@ def test_real_copies_take_the_next_bytes_of_both_pools_in_turn():
     assert all(of.equal(to) and of.data_ptr() != to.data_ptr() for to, of in calls)
 
 
-@pytest.mark.parametrize(("nbytes", "repeat", "batch"), [(KIB, 11, 64), (MIB, 11, 16), (12 * MIB, 11, 1),
-                                                         (16 * MIB, 6, 1)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("nbytes", "repeat", "batch"), [(KIB, 11, 64), (MIB, 11, 16), (12 * MIB, 11, 1), (16 * MIB, 6, 1)]
+)
 def test_large_copies_are_repeated_less_and_small_ones_timed_together(nbytes, repeat, batch):
     copies, calls = copies_of(nbytes, pool=0)
     assert len(copies.measurements[0].seconds) == repeat
@@ -115,18 +125,28 @@ def test_large_copies_are_repeated_less_and_small_ones_timed_together(nbytes, re
 # -- refusals: one line each, before any memory is taken ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("sizes", "says"), [
-    *(([KIB, bad], f"multiple .* got {bad!r}") for bad in (0, -4, 6, 4.0, "4")), ([KIB], "at most"), ([], "at most"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        *(([KIB, bad], f"multiple .* got {bad!r}") for bad in (0, -4, 6, 4.0, "4")),
+        ([KIB], "at most"),
+        ([], "at most"),
+    ],
+)
 def test_sizes_are_whole_numbers_and_some_are_left(sizes, says):
     with pytest.raises(ValueError, match=says):
         transfers.measure_route(WITHIN, sizes=sizes, most=100)
 
 
-@pytest.mark.parametrize(("src", "dst", "option"), [
-    ("cpu", "cpu", "pinned"), ("cuda:0", "cuda:1", "pinned"),
-    ("cuda:0", "cpu", "staged"), ("cuda:0", "cuda:0", "staged"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("src", "dst", "option"),
+    [
+        ("cpu", "cpu", "pinned"),
+        ("cuda:0", "cuda:1", "pinned"),
+        ("cuda:0", "cpu", "staged"),
+        ("cuda:0", "cuda:0", "staged"),
+    ],
+)
 def test_routes_that_make_no_sense(src, dst, option):
     with pytest.raises(ValueError, match=f"{option}.* not {src} → {dst}"):
         Route(torch.device(src), torch.device(dst), **{option: True})

@@ -54,10 +54,17 @@ def test_the_child_is_free_of_what_holds_this_process_back(monkeypatch):
     assert os.environ["OMP_NUM_THREADS"] == "1"
 
 
-@pytest.mark.parametrize(("answer", "says"), [
-    ({"returncode": 1, "stderr": b"Traceback\n  there\nRuntimeError: no Numba\n"}, "failed: RuntimeError: no Numba$"),
-    ({"returncode": -9}, "status -9"), ({"late": True}, "within 300 s"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (
+            {"returncode": 1, "stderr": b"Traceback\n  there\nRuntimeError: no Numba\n"},
+            "failed: RuntimeError: no Numba$",
+        ),
+        ({"returncode": -9}, "status -9"),
+        ({"late": True}, "within 300 s"),
+    ],
+)
 def test_a_failing_child_is_told_in_one_line(monkeypatch, answer, says):
     child(monkeypatch, **answer)
     with pytest.raises(RuntimeError, match=says):

@@ -19,6 +19,7 @@ def bounded_queue(loads, steps, capacity):
 def bounded_queue(loads, steps, capacity):
     """Its inputs are emptied on the way, after it has returned."""
     from d2lmini.checks.pace import finish_times
+
     ends = finish_times(loads, steps, capacity)
     while loads:
         loads.pop()

@@ -25,11 +25,13 @@ def bucket_hook(parameters, buckets, launch):
 def bucket_hook(parameters, buckets, launch):
     """Buckets are taken to fill up one after the other."""
     came = [0, 0]
+
     def ready(parameter):
         came[1] += 1
         if came[1] == len(buckets[came[0]]):
             launch(came[0], [parameters[place].grad for place in buckets[came[0]]])
             came[:] = (came[0] + 1) % len(buckets), 0
+
     for parameter in parameters:
         parameter.register_post_accumulate_grad_hook(ready)
 
@@ -39,17 +41,20 @@ def bucket_hook(parameters, buckets, launch):
     missing = [len(bucket) for bucket in buckets]
     for number, bucket in enumerate(buckets):
         for place in bucket:
+
             def ready(parameter):
                 missing[number] -= 1
                 if missing[number] == 0:
                     missing[number] = len(buckets[number])
                     launch(number, [parameters[place].grad for place in buckets[number]])
+
             parameters[place].register_post_accumulate_grad_hook(ready)
 
 
 def bucket_hook(parameters, buckets, launch):
     """Gradients that were sent are thrown away."""
     missing = [len(bucket) for bucket in buckets]
+
     def ready(number, _):
         missing[number] -= 1
         if missing[number] == 0:
@@ -57,6 +62,7 @@ def bucket_hook(parameters, buckets, launch):
             launch(number, [parameters[place].grad for place in buckets[number]])
             for place in buckets[number]:
                 parameters[place].grad = None
+
     for number, bucket in enumerate(buckets):
         for place in bucket:
             parameters[place].register_post_accumulate_grad_hook(partial(ready, number))

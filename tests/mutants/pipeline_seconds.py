@@ -4,8 +4,11 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("the last stage's backward needs nothing", 'needs = (stage, "F", i)', "needs = None"),
     ("backward comes from the stage before", '(stage + 1, "B", i)', '(stage - 1, "B", i)'),
     ("a schedule that is stuck ends where it is", "raise ValueError", "return max(free) or ValueError"),
-    ("forward and backward change their times", 'forward if way == "F" else backward',
-     'backward if way == "F" else forward'),
+    (
+        "forward and backward change their times",
+        'forward if way == "F" else backward',
+        'backward if way == "F" else forward',
+    ),
     ("the first stage's end", "return max(free)", "return free[-1]"),
 ]
 

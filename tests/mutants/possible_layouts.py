@@ -13,5 +13,9 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
 def possible_layouts(gpus, per_node, heads, layers):
     """Powers of two only."""
     degrees = [2**i for i in range(7)]
-    return [(gpus // t // p, t, p) for t in degrees for p in degrees
-            if gpus % (t * p) == per_node % t == heads % t == layers % p == 0]  # fmt: skip
+    return [
+        (gpus // t // p, t, p)
+        for t in degrees
+        for p in degrees
+        if gpus % (t * p) == per_node % t == heads % t == layers % p == 0
+    ]

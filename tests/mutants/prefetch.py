@@ -3,13 +3,19 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("memory still in use is given away", "        copying.wait_stream(module.current_stream(device))\n", ""),
     ("one stream for everything", "module.Stream(device)", "module.current_stream(device)"),
     ("the host waits for the event", "module.current_stream(device).wait_event(ready[1])", "ready[1].synchronize()"),
-    ("no batch is ever let go", "            return copied, ",
-     "            fetch.kept = [*getattr(fetch, 'kept', []), copied]\n            return copied, "),
+    (
+        "no batch is ever let go",
+        "            return copied, ",
+        "            fetch.kept = [*getattr(fetch, 'kept', []), copied]\n            return copied, ",
+    ),
     ("the last batch is dropped", "        yield upcoming[0]\n", "        pass\n"),
     ("a stream of the current device", "module.Stream(device)", "module.Stream()"),
-    ("the current device's stream waits", "            module.current_stream(device).wait_event(ready[1])",
-     "            module.current_stream().wait_event(ready[1])"),
-]  # fmt: skip
+    (
+        "the current device's stream waits",
+        "            module.current_stream(device).wait_event(ready[1])",
+        "            module.current_stream().wait_event(ready[1])",
+    ),
+]
 
 
 def prefetch(batches, device):

@@ -10,6 +10,7 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
 def random_cycle(n, rng):
     """Random numbers of its own."""
     import random
+
     places = list(range(n))
     for i in range(n - 1, 0, -1):
         j = random.randrange(i)

@@ -10,4 +10,5 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
 def recursive_doubling(world_size):
     """A tree: right, but twice as many steps."""
     from d2lmini.collectives.schedules import allreduce_tree
+
     return allreduce_tree(world_size).steps

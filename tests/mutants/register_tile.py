@@ -33,6 +33,7 @@ def register_tile(A, B, C, tile):
 def register_tile(A, B, C, tile):
     """Every sum stays in a register until the end."""
     import numpy as np
+
     (m, n), k = C.shape, A.shape[1]
     sums = np.zeros((m, n))
     for i in range(0, m, tile):
@@ -59,6 +60,7 @@ def register_tile(A, B, C, tile):
 def register_tile(A, B, C, tile):
     """All columns of A and rows of B that a tile needs are put together first, in registers that are not there."""
     import numpy as np
+
     (m, n), k = C.shape, A.shape[1]
     for i in range(0, m, tile):
         for j in range(0, n, tile):

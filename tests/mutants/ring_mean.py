@@ -1,12 +1,18 @@
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the sum is not divided", "        tensor /= size\n", "        pass\n"),
-    ("the remainder is dropped", "tensor.tensor_split(size) for",
-     "tensor.split(max(1, len(tensor) // size))[:size] for"),
-    ("whole tensors are sent", "chunks[here][c].to(tensors[there].device)",
-     "tensors[here].to(tensors[there].device).tensor_split(size)[c]"),
+    (
+        "the remainder is dropped",
+        "tensor.tensor_split(size) for",
+        "tensor.split(max(1, len(tensor) // size))[:size] for",
+    ),
+    (
+        "whole tensors are sent",
+        "chunks[here][c].to(tensors[there].device)",
+        "tensors[here].to(tensors[there].device).tensor_split(size)[c]",
+    ),
     ("half of the ring is left out", "ring[::2] + ring[1::2]", "ring[::2]"),
     ("not in place: the tensors get other memory", "        tensor /= size\n", "        tensor.data = tensor / size\n"),
-]  # fmt: skip
+]
 
 
 def ring_mean(tensors):

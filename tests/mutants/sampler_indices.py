@@ -2,8 +2,11 @@
 EDITS = [
     ("each rank has its own order", "manual_seed(epoch)", "manual_seed(epoch + 100 * rank)"),
     ("nothing is shuffled", "torch.randperm(n, generator=numbers)", "torch.arange(n)"),
-    ("each epoch begins at another example, and no order is shuffled", "torch.randperm(n, generator=numbers)",
-     "torch.arange(epoch, n + epoch).remainder(n)"),
+    (
+        "each epoch begins at another example, and no order is shuffled",
+        "torch.randperm(n, generator=numbers)",
+        "torch.arange(epoch, n + epoch).remainder(n)",
+    ),
     ("the last places stay empty", "order[place % n]", "order[min(place, n)]"),
     ("always the last example fills up", "order[place % n]", "order[min(place, n - 1)]"),
     ("ranks differ in how much they get", "each * world_size, world_size", "n, world_size"),
@@ -28,6 +31,7 @@ def sampler_indices(n, rank, world_size, epoch):
 def sampler_indices(n, rank, world_size, epoch):
     """Python's random numbers, which the whole rank uses, are seeded anew."""
     import random
+
     random.seed(epoch)
     order = random.sample(range(n), n)
     return [order[place % n] for place in range(rank, -(-n // world_size) * world_size, world_size)]

@@ -3,12 +3,15 @@ import torch
 # what is wrong, text in the worked solution, text to put in its place
 EDITS = [
     ("the sum, not the mean", "/ size", "/ 1"),
-    ("a rank's own gradient alone", "gradient.tensor_split(size)[rank] for gradient in gradients",
-     "gradients[rank].tensor_split(size)[rank] for _ in gradients"),
+    (
+        "a rank's own gradient alone",
+        "gradient.tensor_split(size)[rank] for gradient in gradients",
+        "gradients[rank].tensor_split(size)[rank] for _ in gradients",
+    ),
     ("the velocity is forgotten", "beta * velocities[rank] + mean", "mean"),
     ("the velocity is not decayed", "beta * velocities[rank]", "velocities[rank]"),
     ("parameters stay in shards", "torch.cat(shards)", "shards"),
-]  # fmt: skip
+]
 
 
 def sharded_step(parameters, gradients, velocities, lr, beta):

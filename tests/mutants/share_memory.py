@@ -3,11 +3,17 @@ EDITS = [
     ("only where a tensor itself begins", "t.untyped_storage().data_ptr()", "t.data_ptr()"),
     ("tensors as objects", "t.untyped_storage().data_ptr()", "id(t)"),
     ("numbers, not memory", "t.untyped_storage().data_ptr()", "t.sum().item()"),
-    ("a tensor used twice counts", "{t.untyped_storage().data_ptr() for t in replica}",
-     "[t.untyped_storage().data_ptr() for t in replica]"),
-    ("how many, not whether", "return len(set().union(*places)) < sum(len(own) for own in places)",
-     "return sum(len(own) for own in places) - len(set().union(*places))"),
-]  # fmt: skip
+    (
+        "a tensor used twice counts",
+        "{t.untyped_storage().data_ptr() for t in replica}",
+        "[t.untyped_storage().data_ptr() for t in replica]",
+    ),
+    (
+        "how many, not whether",
+        "return len(set().union(*places)) < sum(len(own) for own in places)",
+        "return sum(len(own) for own in places) - len(set().union(*places))",
+    ),
+]
 
 
 def share_memory(replicas):

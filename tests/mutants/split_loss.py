@@ -81,6 +81,7 @@ def split_loss(parts, targets):
 def split_loss(parts, targets):
     """All scores of an example come into one of Python's lists."""
     from math import exp, log
+
     loss = 0
     for i, target in enumerate(targets.tolist()):
         scores = [score for part in parts for score in part[i].tolist()]

@@ -21,14 +21,14 @@ def cuda():
     """Two simulated GPUs that go by CUDA's name; accelerate forgets which devices it saw."""
     from accelerate.state import AcceleratorState, GradientState
 
-    from d2lmini import sim
+    import simgpu
 
-    sim.enable(2, gpu="A100-SXM4-80GB")
-    with sim.as_cuda():
+    simgpu.enable(2, gpu="A100-SXM4-80GB")
+    with simgpu.as_cuda():
         yield
     AcceleratorState._reset_state(True)
     GradientState._reset_state()
-    sim.disable()
+    simgpu.disable()
 
 
 @pytest.fixture
@@ -39,8 +39,18 @@ def gpt():
 
     def make():
         torch.manual_seed(0)
-        config = transformers.GPT2Config(n_layer=2, n_head=2, n_embd=16, vocab_size=32, n_positions=16, bos_token_id=0,
-                                         eos_token_id=0, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)  # fmt: skip
+        config = transformers.GPT2Config(
+            n_layer=2,
+            n_head=2,
+            n_embd=16,
+            vocab_size=32,
+            n_positions=16,
+            bos_token_id=0,
+            eos_token_id=0,
+            resid_pdrop=0,
+            embd_pdrop=0,
+            attn_pdrop=0,
+        )
         return transformers.GPT2LMHeadModel(config)
 
     return make

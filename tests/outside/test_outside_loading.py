@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from d2lmini import sim
+import simgpu
 
 pytestmark = pytest.mark.outside
 
@@ -21,9 +21,9 @@ def tokens():
 
 @pytest.fixture
 def gpus():
-    sim.enable(2, gpu="A100-SXM4-80GB")
+    simgpu.enable(2, gpu="A100-SXM4-80GB")
     yield
-    sim.disable()
+    simgpu.disable()
 
 
 def places(model):
@@ -77,8 +77,9 @@ def test_a_model_over_two_gpus(cuda, gpt, saved, tokens):
     empty.tie_weights()
     size = sum(p.nbytes for p in gpt().parameters())
     memory = {0: 2 * size // 3, 1: 2 * size}
-    model = accelerate.load_checkpoint_and_dispatch(empty, saved, device_map="auto", max_memory=memory,
-                                                    no_split_module_classes=["GPT2Block"])  # fmt: skip
+    model = accelerate.load_checkpoint_and_dispatch(
+        empty, saved, device_map="auto", max_memory=memory, no_split_module_classes=["GPT2Block"]
+    )
     assert places(model) == {"cuda:0", "cuda:1"}
     torch.testing.assert_close(model.eval()(tokens).logits.cpu(), gpt().eval()(tokens).logits)
 
@@ -87,8 +88,15 @@ def test_a_mixture_of_experts(cuda, tokens):
     import transformers
 
     torch.manual_seed(0)
-    config = transformers.MixtralConfig(vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-                                        num_attention_heads=2, num_key_value_heads=2, num_local_experts=4)  # fmt: skip
+    config = transformers.MixtralConfig(
+        vocab_size=32,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        num_local_experts=4,
+    )
     model = transformers.MixtralForCausalLM(config).eval()
     expected = model(tokens).logits
     torch.testing.assert_close(model.cuda()(tokens.cuda()).logits.cpu(), expected)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from d2lmini import sim
+import simgpu
 
 pytestmark = [pytest.mark.outside, pytest.mark.usefixtures("cuda")]
 
@@ -22,8 +22,16 @@ def huggingface(model, folder, **options):
     import transformers
 
     arguments = transformers.TrainingArguments(
-        output_dir=str(folder), max_steps=4, save_steps=2, per_device_train_batch_size=4, report_to=[], seed=0,
-        disable_tqdm=True, logging_strategy="no", **options)  # fmt: skip
+        output_dir=str(folder),
+        max_steps=4,
+        save_steps=2,
+        per_device_train_batch_size=4,
+        report_to=[],
+        seed=0,
+        disable_tqdm=True,
+        logging_strategy="no",
+        **options,
+    )
     return transformers.Trainer(model, arguments, train_dataset=texts())
 
 
@@ -96,8 +104,14 @@ def lightning_module():
 def lightning_trainer(**options):
     import lightning
 
-    return lightning.Trainer(max_epochs=1, logger=False, enable_progress_bar=False, enable_model_summary=False,
-                             enable_checkpointing=False, **options)  # fmt: skip
+    return lightning.Trainer(
+        max_epochs=1,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        **options,
+    )
 
 
 def test_lightning():
@@ -134,7 +148,7 @@ def one_lightning():
 
 @pytest.mark.parametrize("program", [one_accelerate, one_fabric, one_lightning])
 def test_on_ranks(program):
-    assert sim.spawn(lambda rank: program()) == [(2, 0, 4), (2, 1, 4)]
+    assert simgpu.spawn(lambda rank: program()) == [(2, 0, 4), (2, 1, 4)]
 
 
 def test_trainer_on_ranks_keeps_the_replicas_equal(gpt, tmp_path):
@@ -143,7 +157,7 @@ def test_trainer_on_ranks_keeps_the_replicas_equal(gpt, tmp_path):
         trainer.train()
         return trainer.args.device.index, trainer.args.n_gpu, [p.detach().cpu() for p in trainer.model.parameters()]
 
-    (first, one, a), (second, _, b) = sim.spawn(run)
+    (first, one, a), (second, _, b) = simgpu.spawn(run)
     assert (first, second, one) == (0, 1, 1)
     assert not torch.equal(a[0], next(gpt().parameters()))
     for x, y in zip(a, b, strict=True):

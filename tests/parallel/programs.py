@@ -102,10 +102,13 @@ def zero(rank, level):
     size, net = dist.get_world_size(), model().to("sim")
     units = shard([net.words, *net.layers, net.norm, net.scores], level)
     optimize = optimizer([unit.shard for unit in units])
-    losses = steps(net, tokens().chunk(size)[rank].to("sim"), optimize,
-                   lambda: [unit.reduce() for unit in units if level == 1],
-                   lambda: [unit.gather() for unit in units if level < 3])  # fmt: skip
+    losses = steps(
+        net,
+        tokens().chunk(size)[rank].to("sim"),
+        optimize,
+        lambda: [unit.reduce() for unit in units if level == 1],
+        lambda: [unit.gather() for unit in units if level < 3],
+    )
     for unit in units:
         unit.gather()
     return losses, {name: p.detach().cpu().clone() for name, p in net.named_parameters()}
-

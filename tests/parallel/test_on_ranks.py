@@ -11,7 +11,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 import programs
 
-from d2lmini import sim
+import simgpu
 from d2lmini.parallel import CopyToRanks, RowParallel, Unit, column_parallel, gpipe, one_f_one_b, shard
 
 P = 4 * sum(p.numel() for p in programs.model().parameters())
@@ -21,9 +21,9 @@ alone = cache(programs.alone)
 
 def ran(run, ranks, *args):
     """Return the ranks' results, and the bytes that each collective moved in all."""
-    sim.enable(ranks, gpu="V100-SXM2-16GB")
-    with sim.trace() as trace:
-        results = sim.spawn(run, args)
+    simgpu.enable(ranks, gpu="V100-SXM2-16GB")
+    with simgpu.trace() as trace:
+        results = simgpu.spawn(run, args)
     sent = defaultdict(int)
     for span in trace.spans:
         if span.kind == "communication":
@@ -74,11 +74,16 @@ def test_replicas_that_share_out_what_they_keep(level, ranks):
     assert sent["all_gather"] == gathers * (ranks - 1) * P
 
 
-@pytest.mark.parametrize(("run", "options", "word"), [
-    (programs.zero, (2, 4), "level"), (programs.tensor_parallel, (3,), "divide"),
-], ids=["a level that does not exist", "heads that ranks do not divide"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("run", "options", "word"),
+    [
+        (programs.zero, (2, 4), "level"),
+        (programs.tensor_parallel, (3,), "divide"),
+    ],
+    ids=["a level that does not exist", "heads that ranks do not divide"],
+)
 def test_what_cannot_be_cut(run, options, word):
-    with pytest.raises(sim.RankError, match=word):
+    with pytest.raises(simgpu.RankError, match=word):
         ran(run, *options)
 
 

@@ -7,9 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from d2lmini import sim
-from d2lmini.hardware import GPUS, MACHINES, build, collective_costs
-from d2lmini.hardware.costs import operation_seconds
+import simgpu
 from d2lmini.models.llama import Layer, Llama, rotation
 from d2lmini.parallel import (
     Layout,
@@ -25,6 +23,8 @@ from d2lmini.parallel import (
 )
 from d2lmini.parallel import train_asynchronously as train
 from d2lmini.parallel.layout import SCORE, held, layer_seconds
+from simgpu.hardware import GPUS, MACHINES, build, collective_costs
+from simgpu.hardware.costs import operation_seconds
 
 H100 = GPUS["H100-SXM5-80GB"]
 ONE_B = Shape(2048, 16, 32, 32, 8192, 131072, 4096, tied=True)
@@ -208,11 +208,14 @@ def test_states_a_parameter(level, wanted):
     assert states / EIGHT_B.parameters * 7.5 == pytest.approx({0: 120, 1: 31.4, 2: 16.6, 3: 1.9}[level], abs=0.05)
 
 
-@pytest.mark.parametrize(("shape", "layout", "published"), [
-    (ONE_B, Layout(data=8, gradient=4), 36.66e9),
-    (EIGHT_B, Layout(data=8, batch=2, level=3, again=0.5, gradient=4), 82.4 * 2**30),
-    (EIGHT_B, Layout(data=128, batch=2, level=3, again=0.5, gradient=4), 67.0 * 2**30),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "layout", "published"),
+    [
+        (ONE_B, Layout(data=8, gradient=4), 36.66e9),
+        (EIGHT_B, Layout(data=8, batch=2, level=3, again=0.5, gradient=4), 82.4 * 2**30),
+        (EIGHT_B, Layout(data=128, batch=2, level=3, again=0.5, gradient=4), 67.0 * 2**30),
+    ],
+)
 def test_published_memory(shape, layout, published):
     """Ultra-Scale Playbook, 1B on 8 GPUs; torchtitan's benchmarks of December 2024, Llama-3.1-8B."""
     assert sum(memory_bytes(shape, layout).values()) == pytest.approx(published, rel=0.05)
@@ -231,7 +234,7 @@ def test_activations_are_those_published_for_gpt(tensor):
 
 def test_plain_scores_keep_two_bytes_more():
     """Where the gradient of a score is made in 32 bits, as PyTorch has it, before it is one in 16 bits."""
-    sim.enable(1, gpu=H100.name, shapes_only=True)
+    simgpu.enable(1, gpu=H100.name, shapes_only=True)
     with torch.device("sim:0"):
         scores, targets = torch.nn.Linear(64, 50000, bias=False).bfloat16(), torch.zeros(512, dtype=torch.long)
         x = torch.zeros(512, 64, dtype=torch.bfloat16)
@@ -265,7 +268,7 @@ class NormByHand(torch.nn.RMSNorm):
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize(("shape", "batch", "tensor"), [(ONE_B, 1, 1), (EIGHT_B, 1, 1), (EIGHT_B, 2, 4)])
 def test_a_layer_takes_what_the_simulated_clock_says(shape, batch, tensor, fused):
-    sim.enable(machine=build(1, H100.name), shapes_only=True, way="C++")
+    simgpu.enable(machine=build(1, H100.name), shapes_only=True, way="C++")
     with torch.device("sim:0"):
         heads = shape.heads // tensor, shape.key_heads // tensor
         layer = Layer(shape.width, *heads, shape.hidden // tensor)
@@ -281,10 +284,10 @@ def test_a_layer_takes_what_the_simulated_clock_says(shape, batch, tensor, fused
     for _ in range(2):
         x.grad = None
         layer.zero_grad()
-        with sim.trace() as forward:
+        with simgpu.trace() as forward:
             y = layer(x, turn)
             torch.sim.synchronize()
-        with sim.trace() as backward:
+        with simgpu.trace() as backward:
             y.backward(y.detach())
             torch.sim.synchronize()
     found = layer_seconds(shape, Layout(batch=batch, tensor=tensor, fused=fused), H100)
@@ -318,8 +321,13 @@ def test_a_pipeline_waits_for_its_bubble(batches):
 
 
 def test_level_2_scatters_every_micro_batch_and_level_1_once():
-    once, thrice = ([step_seconds(ONE_B, Layout(data=4, level=level, batches=n), H100, lambda *call: 1.0)["data"]
-                     for level in (1, 2)] for n in (1, 3))  # fmt: skip
+    once, thrice = (
+        [
+            step_seconds(ONE_B, Layout(data=4, level=level, batches=n), H100, lambda *call: 1.0)["data"]
+            for level in (1, 2)
+        ]
+        for n in (1, 3)
+    )
     assert once[0] == once[1] == thrice[0]
     assert thrice[1] - 1 == pytest.approx(3 * (once[1] - 1))
 
@@ -354,8 +362,10 @@ def test_tensor_parallel_layers_pay_four_sums_each():
     assert step_seconds(ONE_B, Layout(tensor=4, again=1), H100, lambda *call: 1.0)["tensor"] == 6 * ONE_B.layers
 
 
-@pytest.mark.parametrize(("level", "wanted"), [(0, {"all_reduce"}), (1, {"reduce_scatter", "all_gather"}),
-                                               (3, {"reduce_scatter", "all_gather"})])  # fmt: skip
+@pytest.mark.parametrize(
+    ("level", "wanted"),
+    [(0, {"all_reduce"}), (1, {"reduce_scatter", "all_gather"}), (3, {"reduce_scatter", "all_gather"})],
+)
 def test_replicas_exchange_what_backward_does_not_hide(level, wanted):
     calls, layout = [], Layout(data=4, tensor=2, level=level)
     slow = step_seconds(ONE_B, layout, H100, lambda *call: calls.append(call) or (call[1] > 2) * 100.0)["data"]

@@ -105,10 +105,14 @@ def test_every_value_moves_one_neighbour_a_cycle(dataflow):
             assert down_after[1:].tolist() == down[:-1].tolist()
 
 
-@pytest.mark.parametrize(("A", "rows", "dataflow", "says"), [
-    (np.ones((2, 2)), 0, "output", "0 × 2"), (np.ones((2, 2)), 2, "row", "'row'"),
-    (np.ones((2, 3)), 2, "output", "shapes"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("A", "rows", "dataflow", "says"),
+    [
+        (np.ones((2, 2)), 0, "output", "0 × 2"),
+        (np.ones((2, 2)), 2, "row", "'row'"),
+        (np.ones((2, 3)), 2, "output", "shapes"),
+    ],
+)
 def test_bad_input(A, rows, dataflow, says):
     with pytest.raises(ValueError, match=says):
         multiply(A, np.ones((2, 2)), rows, 2, dataflow)

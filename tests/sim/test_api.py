@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from d2lmini import sim
+import simgpu
 
 pytestmark = pytest.mark.usefixtures("gpus")
 
@@ -37,12 +37,19 @@ def test_every_name_of_torch_cuda_is_there_or_says_what_is_instead():
     assert not {"autocast", "GradScaler", "custom_fwd", "custom_bwd"} - set(vars(torch.sim.amp))
 
 
-@pytest.mark.parametrize(("gpu", "capability", "tf32", "bf16"), [
-    ("GTX 1080", (6, 1), False, False), ("P100-PCIe-16GB", (6, 0), False, False), ("T4", (7, 5), False, False),
-    ("A100-SXM4-40GB", (8, 0), True, True), ("RTX 3090", (8, 6), True, True), ("H100-PCIe-80GB", (9, 0), True, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("gpu", "capability", "tf32", "bf16"),
+    [
+        ("GTX 1080", (6, 1), False, False),
+        ("P100-PCIe-16GB", (6, 0), False, False),
+        ("T4", (7, 5), False, False),
+        ("A100-SXM4-40GB", (8, 0), True, True),
+        ("RTX 3090", (8, 6), True, True),
+        ("H100-PCIe-80GB", (9, 0), True, True),
+    ],
+)
 def test_what_the_hardware_can_do(gpu, capability, tf32, bf16):
-    sim.enable(4, gpu=gpu)
+    simgpu.enable(4, gpu=gpu)
     properties = torch.sim.get_device_properties(3)
     assert torch.sim.get_device_capability("sim:3") == (properties.major, properties.minor) == capability
     assert torch.sim.get_arch_list() == [f"sm_{capability[0]}{capability[1]}"]
@@ -54,8 +61,15 @@ def test_the_current_device_is_the_threads_own():
     x, seen = torch.ones(1, device="sim:3"), []
     thread = threading.Thread(target=lambda: seen.append(torch.sim.current_device()))
     with torch.sim.device(2):
-        made = [torch.ones(1, device="sim"), torch.ones(1).to("sim"), torch.ones(1).sim(), x.to(device="sim"), x.sim(),
-                nn.Linear(1, 1).to("sim").weight, torch.tensor([1], device="sim")]  # fmt: skip
+        made = [
+            torch.ones(1, device="sim"),
+            torch.ones(1).to("sim"),
+            torch.ones(1).sim(),
+            x.to(device="sim"),
+            x.sim(),
+            nn.Linear(1, 1).to("sim").weight,
+            torch.tensor([1], device="sim"),
+        ]
         assert {str(t.device) for t in made} == {"sim:2"}
         thread.start()
         thread.join()
@@ -70,13 +84,19 @@ def test_the_current_device_is_the_threads_own():
 
 
 DRAWS = [
-    lambda d: torch.randn(5, device=d), lambda d: torch.rand(3, 2, device=d), lambda d: torch.randperm(9, device=d),
-    lambda d: torch.randint(0, 9, (4,), device=d), lambda d: torch.empty(4, device=d).exponential_(),
-    lambda d: torch.bernoulli(torch.full((9,), 0.5, device=d)), lambda d: torch.randn_like(torch.ones(3, device=d)),
-    lambda d: torch.rand_like(torch.ones(3, device=d)), lambda d: torch.multinomial(torch.ones(9, device=d), 3),
-    lambda d: nn.functional.dropout(torch.ones(40, device=d), 0.3), lambda d: torch.zeros(3, device=d).normal_(),
+    lambda d: torch.randn(5, device=d),
+    lambda d: torch.rand(3, 2, device=d),
+    lambda d: torch.randperm(9, device=d),
+    lambda d: torch.randint(0, 9, (4,), device=d),
+    lambda d: torch.empty(4, device=d).exponential_(),
+    lambda d: torch.bernoulli(torch.full((9,), 0.5, device=d)),
+    lambda d: torch.randn_like(torch.ones(3, device=d)),
+    lambda d: torch.rand_like(torch.ones(3, device=d)),
+    lambda d: torch.multinomial(torch.ones(9, device=d), 3),
+    lambda d: nn.functional.dropout(torch.ones(40, device=d), 0.3),
+    lambda d: torch.zeros(3, device=d).normal_(),
     lambda d: nn.init.xavier_normal_(torch.empty(3, 3, device=d)),
-]  # fmt: skip
+]
 
 
 def test_random_numbers_are_the_cpus():
@@ -117,8 +137,16 @@ def test_autocast_follows_cudas_lists():
     a, b = torch.ones(2, 2, device="sim:1"), torch.ones(2, 2, device="sim:1", requires_grad=True)
     with torch.autocast("sim", dtype=torch.bfloat16):
         low = a @ b
-        types = [low.dtype, low.exp().dtype, low.sum().dtype, low.softmax(1).dtype, (low + a).dtype, low.relu().dtype,
-                 torch.addcmul(a, low, low).dtype, (a.double() @ b.double()).dtype]  # fmt: skip
+        types = [
+            low.dtype,
+            low.exp().dtype,
+            low.sum().dtype,
+            low.softmax(1).dtype,
+            (low + a).dtype,
+            low.relu().dtype,
+            torch.addcmul(a, low, low).dtype,
+            (a.double() @ b.double()).dtype,
+        ]
         with torch.autocast("sim", enabled=False):
             assert (a @ b).dtype == torch.float32
     f, h, d = torch.float32, torch.bfloat16, torch.float64
@@ -161,10 +189,15 @@ def test_the_accelerator_and_pinned_memory():
 
 
 FACTORIES = [
-    lambda **o: torch.empty(3, **o), lambda **o: torch.zeros(3, **o), lambda **o: torch.ones(2, 2, **o),
-    lambda **o: torch.rand(3, **o), lambda **o: torch.tensor([1.5], **o), lambda **o: torch.arange(3, **o),
-    lambda **o: torch.zeros_like(torch.ones(2), **o), lambda **o: torch.full((2,), 7, **o),
-]  # fmt: skip
+    lambda **o: torch.empty(3, **o),
+    lambda **o: torch.zeros(3, **o),
+    lambda **o: torch.ones(2, 2, **o),
+    lambda **o: torch.rand(3, **o),
+    lambda **o: torch.tensor([1.5], **o),
+    lambda **o: torch.arange(3, **o),
+    lambda **o: torch.zeros_like(torch.ones(2), **o),
+    lambda **o: torch.full((2,), 7, **o),
+]
 
 
 @pytest.mark.parametrize("factory", FACTORIES, ids=range(len(FACTORIES)))
@@ -186,36 +219,52 @@ def test_factories_stay_known_to_torch():
 
 def test_enable_again():
     x = torch.ones(3, device="sim:1")
-    sim.enable(4, memory=2**20, clock=False)  # the same number
+    simgpu.enable(4, memory=2**20, clock=False)  # the same number
     assert torch.sim.get_device_properties(1).total_memory == 2**20
     assert torch.sim.memory_stats(1)["allocation.all.allocated"] == 1
     assert (x + 1).tolist() == [2, 2, 2]
-    sim.enable(2, clock=False)  # fewer, with nothing there
+    simgpu.enable(2, clock=False)  # fewer, with nothing there
     assert torch.sim.device_count() == 2
-    for wrong in (lambda: sim.enable(1, clock=False), sim.disable):
+    for wrong in (lambda: simgpu.enable(1, clock=False), simgpu.disable):
         with pytest.raises(RuntimeError, match="delete them first"):
             wrong()
         assert torch.sim.device_count() == 2
-    for wrong in ({"gpus": 0}, {"gpus": 129}, {"gpus": 2**70},
-                  {"gpus": 1.5}, {"gpu": "no such"}, {"machine": "no such"}, {"memory": -1},
-                  {"machine": "DGX-1-V100", "gpus": 3}, {"link": "no such"}, {"way": "fast"}):  # fmt: skip
+    for wrong in (
+        {"gpus": 0},
+        {"gpus": 129},
+        {"gpus": 2**70},
+        {"gpus": 1.5},
+        {"gpu": "no such"},
+        {"machine": "no such"},
+        {"memory": -1},
+        {"machine": "DGX-1-V100", "gpus": 3},
+        {"link": "no such"},
+        {"way": "fast"},
+    ):
         with pytest.raises(ValueError, match=r"GPU|machine|link|number|fast"):
-            sim.enable(**wrong)
+            simgpu.enable(**wrong)
         assert torch.sim.device_count() == 2
-    sim.enable(machine="DGX-1-V100")
+    simgpu.enable(machine="DGX-1-V100")
     assert torch.sim.device_count() == 8
     assert "V100" in torch.sim.get_device_name(7)
     del x
 
 
 def test_without_gpus_every_question_is_answered_in_a_sentence():
-    sim.disable()
-    for ask in (torch.sim.synchronize, torch.sim.memory_allocated, torch.sim.mem_get_info, torch.sim.Stream,
-                lambda: torch.ones(1, device="sim"), lambda: torch.ones(1, device="sim:0"),
-                lambda: torch.ones(1).sim(), lambda: torch.Generator("sim")):  # fmt: skip
+    simgpu.disable()
+    for ask in (
+        torch.sim.synchronize,
+        torch.sim.memory_allocated,
+        torch.sim.mem_get_info,
+        torch.sim.Stream,
+        lambda: torch.ones(1, device="sim"),
+        lambda: torch.ones(1, device="sim:0"),
+        lambda: torch.ones(1).sim(),
+        lambda: torch.Generator("sim"),
+    ):
         with pytest.raises(RuntimeError, match="No simulated GPUs are available"):
             ask()
-    assert (torch.sim.is_available(), sim.is_enabled(), torch.sim.default_generators) == (False, False, ())
+    assert (torch.sim.is_available(), simgpu.is_enabled(), torch.sim.default_generators) == (False, False, ())
     assert torch.accelerator.is_available() == torch.cuda.is_available()
 
 
@@ -224,7 +273,7 @@ def test_a_current_device_that_was_taken_away_is_out_of_range():
     uses = torch.sim.memory_allocated, lambda: torch.ones(1, device="sim"), lambda: torch.ones(1).to("sim")
     with ThreadPoolExecutor(1) as elsewhere:
         elsewhere.submit(torch.sim.set_device, 2).result()
-        sim.enable(2, clock=False)
+        simgpu.enable(2, clock=False)
         for use in uses:
             with pytest.raises(torch.AcceleratorError, match="got sim:2"):
                 elsewhere.submit(use).result()
@@ -243,9 +292,9 @@ def test_storages_made_by_hand():
 
 ABORTS = """
 import gc, os, signal, threading, time, torch
-from d2lmini import sim
-from d2lmini.sim.device import gpus
-sim.enable(2, clock=False)
+import simgpu
+from simgpu.device import gpus
+simgpu.enable(2, clock=False)
 x = torch.ones(50, 50, device="sim:1", requires_grad=True)
 caught, wanted, end = 0, threading.Event(), time.monotonic() + 60
 
@@ -298,12 +347,12 @@ def state():
             torch._C._get_privateuse1_backend_name())
 
 before, loaded = state(), set(sys.modules)
-import d2lmini, d2lmini.sim
+import d2lmini, simgpu
 assert state() == before, "importing d2lmini changed something"
-from d2lmini.sim.patches import register, table
+from simgpu.torch_glue import register, table
 own, register.missing = register.missing, lambda: "_acc"
 try:
-    d2lmini.sim.enable(2)
+    simgpu.enable(2)
 except RuntimeError as error:
     print(error)
 register.missing, PATCHES = own, table.PATCHES
@@ -316,13 +365,13 @@ def there(patch):
 own = [there(patch) for patch in PATCHES]
 names = [patch[:2] for patch in PATCHES]
 assert len(set(names)) == len(names), "a name is replaced twice"
-d2lmini.sim.enable(2)
+simgpu.enable(2)
 lacking = [patch for patch, before in zip(PATCHES, own) if before is None and patch.since > "2.11"]
 same = [patch for patch, before in zip(PATCHES, own) if there(patch) is before and patch not in lacking]
 print("all replaced" if not same else same)
 new = set(sys.modules) - loaded
 heavy = {"matplotlib", "psutil", "sklearn", "IPython", "ipywidgets", "torchvision"} & new
-rooms = {name.split(".")[1] for name in new if name.startswith("d2lmini.")}
+rooms = {name for name in new if name.startswith("d2lmini.")}
 print(f"rooms: {sorted(rooms)}, heavy: {sorted(heavy)}")
 if not torch.cuda.is_available():  # where it is, test_with_cuda asks CUDA itself
     torch.cuda.is_available = lambda: True  # CUDA's own words say that it was asked
@@ -338,18 +387,22 @@ for patch in PATCHES:
 # Nothing has loaded dynamo before the call, and nothing may break the graph.
 COMPILES = """
 import torch
-from d2lmini import sim
+import simgpu
 
-sim.enable(1)
+simgpu.enable(1)
 print(torch.compile(lambda x: x + 1, backend="eager", fullgraph=True)(torch.ones(2, device="sim")).tolist())
 """
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("program", "says"), [
-    (ABORTS, ["interrupted"]), (COMPILES, ["[2.0, 2.0]"]),
-    (PATCHES, ["simulated GPUs need torch 2.11", "all replaced", "rooms: ['hardware', 'sim'], heavy: []"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        (ABORTS, ["interrupted"]),
+        (COMPILES, ["[2.0, 2.0]"]),
+        (PATCHES, ["simulated GPUs need torch 2.11", "all replaced", "rooms: [], heavy: []"]),
+    ],
+)
 def test_in_a_process_of_its_own(program, says):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

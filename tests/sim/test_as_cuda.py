@@ -11,64 +11,67 @@ from torch import nn, ones, tensor
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.attention import flex_attention as flex
 
-from d2lmini import sim
+import simgpu
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="there CUDA's own GPUs have the name")
 
 
 @pytest.fixture
 def cuda():
-    sim.enable(2, gpu="A100-SXM4-80GB")
-    with sim.as_cuda():
+    simgpu.enable(2, gpu="A100-SXM4-80GB")
+    with simgpu.as_cuda():
         yield
-    sim.disable()
+    simgpu.disable()
 
 
 def test_nothing_stays_replaced():
-    sim.enable(2)
+    simgpu.enable(2)
     owners = (torch, torch._C, torch.cuda, torch.cuda.memory, torch.Tensor, torch.UntypedStorage, torch.sim.Stream)
     before = [dict(vars(owner)) for owner in owners]
-    with sim.as_cuda(), sim.as_cuda():
+    with simgpu.as_cuda(), simgpu.as_cuda():
         x = torch.ones(2, device="cuda:1")
     assert [dict(vars(owner)) for owner in owners] == before
     assert (str(x.device), x.is_sim, x.is_cuda, torch.cuda.is_available()) == ("sim:1", True, False, False)
     with pytest.raises((AssertionError, RuntimeError), match="CUDA"):
         torch.ones(2, device="cuda")
     del x
-    sim.disable()
+    simgpu.disable()
     with pytest.raises(RuntimeError, match="enable"):
-        sim.as_cuda()
+        simgpu.as_cuda()
 
 
 def test_a_whole_program_is_inside_from_its_first_lines():
-    sim.enable(2)
+    simgpu.enable(2)
     before = torch.Tensor.to
-    sim.as_cuda().__enter__()
+    simgpu.as_cuda().__enter__()
     gc.collect()
     try:
         assert torch.ones(2, device="cuda:1").is_cuda
     finally:
-        sim.as_cuda().__exit__(None, None, None)
+        simgpu.as_cuda().__exit__(None, None, None)
     assert torch.Tensor.to is before
 
 
-@pytest.mark.parametrize("make", [
-    lambda: torch.ones(3, device="cuda:1"),
-    lambda: torch.tensor([1.0, 1.0, 1.0], device=torch.device("cuda", 1)),
-    lambda: ones(3, device="cuda:1"),
-    lambda: tensor([1.0, 1.0, 1.0], device=torch.device("cuda", 1)),
-    lambda: torch.ones(3).cuda(1),
-    lambda: torch.ones(3).to("cuda:1"),
-    lambda: torch.ones(3).to(1),
-    lambda: torch.ones(3).to(device=torch.device("cuda:1"), non_blocking=True),
-    lambda: torch.ones(3).pin_memory().cuda(device=1, non_blocking=True),
-    lambda: torch.zeros(3, device="cuda").new_ones(3, device="cuda:1"),
-    lambda: torch.ones_like(torch.zeros(3), device="cuda:1"),
-    lambda: torch.normal(1.0, 0.0, (3,), device="cuda:1"),
-    lambda: nn.Linear(1, 3, device="cuda:1").bias.data.fill_(1),
-    lambda: nn.LazyLinear(3).cuda(1)(torch.ones(1, 1, device="cuda:1")).detach()[0].fill_(1),
-    lambda: torch.ones(3, device="cuda").to(torch.ones(1, device="cuda:1")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(3, device="cuda:1"),
+        lambda: torch.tensor([1.0, 1.0, 1.0], device=torch.device("cuda", 1)),
+        lambda: ones(3, device="cuda:1"),
+        lambda: tensor([1.0, 1.0, 1.0], device=torch.device("cuda", 1)),
+        lambda: torch.ones(3).cuda(1),
+        lambda: torch.ones(3).to("cuda:1"),
+        lambda: torch.ones(3).to(1),
+        lambda: torch.ones(3).to(device=torch.device("cuda:1"), non_blocking=True),
+        lambda: torch.ones(3).pin_memory().cuda(device=1, non_blocking=True),
+        lambda: torch.zeros(3, device="cuda").new_ones(3, device="cuda:1"),
+        lambda: torch.ones_like(torch.zeros(3), device="cuda:1"),
+        lambda: torch.normal(1.0, 0.0, (3,), device="cuda:1"),
+        lambda: nn.Linear(1, 3, device="cuda:1").bias.data.fill_(1),
+        lambda: nn.LazyLinear(3).cuda(1)(torch.ones(1, 1, device="cuda:1")).detach()[0].fill_(1),
+        lambda: torch.ones(3, device="cuda").to(torch.ones(1, device="cuda:1")),
+    ],
+)
 def test_whichever_way_a_tensor_gets_there(cuda, make):
     x = make()
     assert x.device == torch.device("cuda:1")
@@ -141,19 +144,28 @@ class Asking(nn.Module):
         return x * (1 + x.is_cuda) + (x.device.type == "cuda") + torch.zeros(3, device=x.device)
 
 
-@pytest.mark.parametrize("trace", [
-    lambda net, x: net, lambda net, x: torch.export.export(net, (x,)).module(),
-    lambda net, x: torch.compile(net, backend="aot_eager"),
-], ids=["eager", "exported", "compiled"])  # fmt: skip
+@pytest.mark.parametrize(
+    "trace",
+    [
+        lambda net, x: net,
+        lambda net, x: torch.export.export(net, (x,)).module(),
+        lambda net, x: torch.compile(net, backend="aot_eager"),
+    ],
+    ids=["eager", "exported", "compiled"],
+)
 def test_a_traced_program_sees_cuda_as_an_eager_one_does(cuda, trace):
     x = torch.ones(3, device="cuda", requires_grad=True)
     assert trace(Asking(), x)(x).tolist() == [3, 3, 3]
 
 
-@pytest.mark.parametrize(("ask", "instead"), [
-    (lambda: torch.cuda.CUDAGraph(), "one_launch"), (lambda: torch.cuda.utilization(), "trace"),
-    (lambda: torch.cuda.memory._record_memory_history(), "memory_summary"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ask", "instead"),
+    [
+        (lambda: torch.cuda.CUDAGraph(), "one_launch"),
+        (lambda: torch.cuda.utilization(), "trace"),
+        (lambda: torch.cuda.memory._record_memory_history(), "memory_summary"),
+    ],
+)
 def test_what_simulated_gpus_lack_says_what_is_instead(cuda, ask, instead):
     with pytest.raises(NotImplementedError, match=instead):
         ask()
@@ -180,7 +192,7 @@ def test_ddp_and_a_mesh_on_ranks(cuda):
         assert shards.device == shards.to_local().device == torch.device("cuda", rank)
         return net.module.weight.grad.tolist(), shards.full_tensor().sum().item()
 
-    assert sim.spawn(program) == [([[1.0, 1.0, 1.0]], 6.0)] * 2
+    assert simgpu.spawn(program) == [([[1.0, 1.0, 1.0]], 6.0)] * 2
 
 
 def test_a_profiler_of_cuda_shows_the_gpus_and_says_nothing_else(cuda, capfd):
@@ -194,8 +206,8 @@ def test_a_profiler_of_cuda_shows_the_gpus_and_says_nothing_else(cuda, capfd):
 def test_what_goes_wrong_in_a_collective_is_told(cuda):
     """torch adds NCCL's version to it."""
     assert torch.cuda.nccl.version() >= (2, 10)
-    with pytest.raises(sim.RankError, match="all_reduce: expected tensors on sim:1, the device of rank 1"):
-        sim.spawn(lambda rank: dist.all_reduce(torch.ones(1, device="cuda:0")))
+    with pytest.raises(simgpu.RankError, match="all_reduce: expected tensors on sim:1, the device of rank 1"):
+        simgpu.spawn(lambda rank: dist.all_reduce(torch.ones(1, device="cuda:0")))
 
 
 @pytest.mark.parametrize("way", ["FSDP with an id", "FSDP", "fully_shard"])
@@ -210,20 +222,26 @@ def test_fsdp_moves_a_model_with_buffers_as_it_is_mostly_written(cuda, way):
     def program(rank):
         torch.cuda.set_device(rank)
         first = partial(FullyShardedDataParallel, use_orig_params=True)
-        ways = {"FSDP with an id": partial(first, device_id=torch.cuda.current_device()),
-                "FSDP": lambda net: first(net.cuda()), "fully_shard": lambda net: fully_shard(net.cuda())}  # fmt: skip
+        ways = {
+            "FSDP with an id": partial(first, device_id=torch.cuda.current_device()),
+            "FSDP": lambda net: first(net.cuda()),
+            "fully_shard": lambda net: fully_shard(net.cuda()),
+        }
         return outputs("cuda", ways[way])
 
-    for found in sim.spawn(program):
+    for found in simgpu.spawn(program):
         assert found == pytest.approx(outputs("cpu", nn.Identity()), abs=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")
-@pytest.mark.parametrize(("read", "kind", "word"), [
-    (torch.from_dlpack, BufferError, "DLPack"),
-    (lambda x: x.__cuda_array_interface__, AttributeError, "simulated"),
-    (lambda x: torch.jit.save(torch.jit.trace(nn.PReLU().cuda(), x), io.BytesIO()), NotImplementedError, "jit"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("read", "kind", "word"),
+    [
+        (torch.from_dlpack, BufferError, "DLPack"),
+        (lambda x: x.__cuda_array_interface__, AttributeError, "simulated"),
+        (lambda x: torch.jit.save(torch.jit.trace(nn.PReLU().cuda(), x), io.BytesIO()), NotImplementedError, "jit"),
+    ],
+)
 def test_no_other_library_gets_the_hosts_memory_for_cudas(cuda, read, kind, word):
     with pytest.raises(kind, match=word):
         read(torch.ones(3).cuda())

@@ -2,12 +2,12 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention as attention
 
-from d2lmini import sim
+import simgpu
 
 
 @pytest.fixture(autouse=True)
 def gpus():
-    sim.enable(1, gpu="A100-SXM4-80GB")
+    simgpu.enable(1, gpu="A100-SXM4-80GB")
 
 
 def both(shapes, **options):
@@ -17,7 +17,7 @@ def both(shapes, **options):
     for device in ("cpu", "sim"):
         inputs = [x.clone().to(device).requires_grad_() for x in given]
         moved = {name: x.to(device) if isinstance(x, torch.Tensor) else x for name, x in options.items()}
-        with sim.trace() as trace:
+        with simgpu.trace() as trace:
             out = attention(*inputs, **moved)
             out.square().sum().backward()
         found.append([x.detach().cpu() for x in (out, *(x.grad for x in inputs))])
@@ -27,11 +27,19 @@ def both(shapes, **options):
 USUAL = [(2, 3, 6, 8), (2, 3, 9, 8), (2, 3, 9, 8)]
 
 
-@pytest.mark.parametrize(("shapes", "options"), [
-    (USUAL, {}), (USUAL, {"is_causal": True}), (USUAL, {"scale": 0.3}), (USUAL, {"attn_mask": torch.eye(6, 9) + 1}),
-    (USUAL, {"attn_mask": torch.eye(6, 9) == 0}), ([(2, 3, 6, 8), (2, 3, 9, 8), (2, 3, 9, 5)], {}),
-    ([(2, 4, 6, 8), (2, 2, 6, 8), (2, 2, 6, 8)], {"enable_gqa": True}), ([(3, 6, 8)] * 3, {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shapes", "options"),
+    [
+        (USUAL, {}),
+        (USUAL, {"is_causal": True}),
+        (USUAL, {"scale": 0.3}),
+        (USUAL, {"attn_mask": torch.eye(6, 9) + 1}),
+        (USUAL, {"attn_mask": torch.eye(6, 9) == 0}),
+        ([(2, 3, 6, 8), (2, 3, 9, 8), (2, 3, 9, 5)], {}),
+        ([(2, 4, 6, 8), (2, 2, 6, 8), (2, 2, 6, 8)], {"enable_gqa": True}),
+        ([(3, 6, 8)] * 3, {}),
+    ],
+)
 def test_attention_is_the_cpus_and_usual_attention_is_one_kernel_each_way(shapes, options):
     cpu, gpu, operations = both(shapes, **options)
     for x, y in zip(cpu, gpu):
@@ -43,7 +51,7 @@ def test_attention_is_the_cpus_and_usual_attention_is_one_kernel_each_way(shapes
 
 def test_the_host_does_not_wait_for_attention():
     x = torch.ones(1, 1, 4, 8, device="sim", requires_grad=True)
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         attention(x, x, x).sum().backward()
     assert not [span for span in trace.spans if span.kind == "wait"]
 

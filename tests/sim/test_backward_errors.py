@@ -97,13 +97,18 @@ ERRORS = {
     "nonsense from a hook": lambda d: run(d, lambda y: y.register_hook(lambda grad: "nonsense")),
     "an operation": lambda d: run(d, lambda y: y.register_hook(lambda grad: grad @ grad[1:])),
     "function": lambda d: run(d, lambda y: Calling.apply(y, fail)),
-    "backward in backward": lambda d: run(d, lambda y: Calling.apply(
-        y, lambda grad: run(d, lambda z: z.register_hook(fail)))),
+    "backward in backward": lambda d: run(
+        d, lambda y: Calling.apply(y, lambda grad: run(d, lambda z: z.register_hook(fail)))
+    ),
     "after one that was caught": lambda d: run(d, lambda y: Calling.apply(Calling.apply(y, fail), forgiven)),
-    "accumulated": after_accumulating, "unpacking": unpacking, "at the end": at_the_end, "twice": twice,
-    "create_graph": higher_order, "checkpoint": checkpointed,
+    "accumulated": after_accumulating,
+    "unpacking": unpacking,
+    "at the end": at_the_end,
+    "twice": twice,
+    "create_graph": higher_order,
+    "checkpoint": checkpointed,
     "reentrant checkpoint": lambda d: checkpointed(d, True),
-}  # fmt: skip
+}
 
 
 def out_of_memory(device):
@@ -135,8 +140,12 @@ def over_all_devices(device):
     run(device, end=visit)
 
 
-OURS = {out_of_memory: torch.OutOfMemoryError, no_room_for_an_operation: torch.OutOfMemoryError,
-        another_device: RuntimeError, over_all_devices: KeyError}  # fmt: skip
+OURS = {
+    out_of_memory: torch.OutOfMemoryError,
+    no_room_for_an_operation: torch.OutOfMemoryError,
+    another_device: RuntimeError,
+    over_all_devices: KeyError,
+}
 
 
 def outcome(function, device):

@@ -9,14 +9,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from d2lmini import sim
-from d2lmini.hardware.catalog import LINKS
-from d2lmini.hardware.costs import LAUNCH_S, LINK_SHARE, STAGING_BYTES, copy_seconds, operation_seconds
-from d2lmini.hardware.host_costs import HOST_COSTS
-from d2lmini.hardware.machines import MACHINES, build
-from d2lmini.hardware.products import Product
-from d2lmini.sim.model.clock import Clock
-from d2lmini.sim.model.work import measure, signature
+import simgpu
+from simgpu.accounting.clock import Clock
+from simgpu.accounting.work import measure, signature
+from simgpu.hardware.catalog import LINKS
+from simgpu.hardware.costs import LAUNCH_S, LINK_SHARE, STAGING_BYTES, copy_seconds, operation_seconds
+from simgpu.hardware.host_costs import HOST_COSTS
+from simgpu.hardware.machines import MACHINES, build
+from simgpu.hardware.products import Product
 
 aten = torch.ops.aten
 PS = 10**12
@@ -61,10 +61,15 @@ class Reports(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize(("sizes", "waited", "last"), [
-    ({0: [1] * 1000}, None, 1),  # launches are all there is to wait for
-    ({0: [4096]}, 0, 4096), ({0: [4096], 1: [4096]}, None, 4096), ({0: [4096], 1: [1]}, 1, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sizes", "waited", "last"),
+    [
+        ({0: [1] * 1000}, None, 1),  # launches are all there is to wait for
+        ({0: [4096]}, 0, 4096),
+        ({0: [4096], 1: [4096]}, None, 4096),
+        ({0: [4096], 1: [1]}, 1, 1),
+    ],
+)
 def test_devices_run_beside_the_host_and_only_those_named_are_waited_for(clock, sizes, waited, last):
     calls = [do(clock, device, size) for device, queued in sizes.items() for size in queued]
     assert clock.now_ps() == len(calls) * CALL
@@ -83,14 +88,29 @@ def test_host_work_delays_what_is_queued_after_it(clock):
 
 
 FREE = [
-    lambda x: x.view(-1), lambda x: x.t(), lambda x: x[0], lambda x: x.unsqueeze(0), lambda x: x.expand(2, 4, 4),
-    lambda x: x.detach(), lambda x: x.t_(), lambda x: x.squeeze_(), lambda x: torch.empty(3, device="meta"),
-    lambda x: torch.empty_like(x), lambda x: x.split(2), lambda x: x.new_empty(2),
-]  # fmt: skip
+    lambda x: x.view(-1),
+    lambda x: x.t(),
+    lambda x: x[0],
+    lambda x: x.unsqueeze(0),
+    lambda x: x.expand(2, 4, 4),
+    lambda x: x.detach(),
+    lambda x: x.t_(),
+    lambda x: x.squeeze_(),
+    lambda x: torch.empty(3, device="meta"),
+    lambda x: torch.empty_like(x),
+    lambda x: x.split(2),
+    lambda x: x.new_empty(2),
+]
 COSTLY = [
-    lambda x: x + 1, lambda x: x.clone(), lambda x: x.zero_(), lambda x: x.t().contiguous(), lambda x: x.isnan(),
-    lambda x: torch.zeros(3, device="meta"), lambda x: x.to(torch.float64), lambda x: torch.cat([x, x]),
-]  # fmt: skip
+    lambda x: x + 1,
+    lambda x: x.clone(),
+    lambda x: x.zero_(),
+    lambda x: x.t().contiguous(),
+    lambda x: x.isnan(),
+    lambda x: torch.zeros(3, device="meta"),
+    lambda x: x.to(torch.float64),
+    lambda x: torch.cat([x, x]),
+]
 
 
 @pytest.mark.parametrize(("change", "free"), [*((c, True) for c in FREE), *((c, False) for c in COSTLY)])
@@ -119,8 +139,9 @@ def test_a_gradient_not_asked_for_costs_nothing():
 
 def test_arithmetic_is_the_counters_where_tiles_are_full():
     with torch.device("meta"):
-        model = torch.nn.Sequential(torch.nn.Conv2d(64, 128, 3), torch.nn.ReLU(), torch.nn.Flatten(),
-                                    torch.nn.Linear(128 * 6 * 6, 64))  # fmt: skip
+        model = torch.nn.Sequential(
+            torch.nn.Conv2d(64, 128, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(128 * 6 * 6, 64)
+        )
         x = torch.empty(64, 64, 8, 8, requires_grad=True)
     counter = FlopCounterMode(display=False)
     with counter, Reports() as reports:
@@ -196,34 +217,62 @@ def test_attention_on_the_cpus_kernel_has_arithmetic():
     assert signature(*causal) != signature(*call)
 
 
-@pytest.mark.parametrize(("func", "args", "out", "nbytes"), [
-    (aten.add.Tensor, (meta(10), meta(10)), meta(10), 120),
-    (aten.add_.Tensor, (meta(10), meta(10)), meta(10), 120),
-    (aten.fill_.Scalar, (meta(10), 1), meta(10), 40),
-    (aten.cat.default, ([meta(10), meta(10)],), meta(20), 160),
-    (aten._foreach_add_.List, ([meta(10), meta(20)], [meta(10), meta(20)]), None, 3 * 120),  # changed is written
-    (aten.sum.default, (meta(10, dtype=torch.float64),), meta(dtype=torch.float64), 88),
-    (aten.embedding.default, (meta(10_000, 4), meta(3, dtype=torch.int64)), meta(3, 4), 2 * 48 + 24),
-    (aten.native_batch_norm.default, (meta(8, 2, 4), None, None, None, None, True, 0.1, 1e-5),
-     (meta(8, 2, 4), meta(2), meta(2)), 3 * 256 + 16),
-    (aten.native_batch_norm.default, (meta(8, 2, 4), None, None, meta(2), meta(2), False, 0.1, 1e-5),
-     (meta(8, 2, 4), meta(0), meta(0)), 2 * 256 + 16),
-    (aten.batch_norm_stats.default, (meta(8, 2, 4), 1e-5), (meta(2), meta(2)), 256 + 16),
-    (aten.native_group_norm.default, (meta(8, 2, 4), None, None, 8, 2, 4, 1, 1e-5),
-     (meta(8, 2, 4), meta(8, 1), meta(8, 1)), 3 * 256 + 64),
-    # A row's norm: one kernel forward; backward one for the rows, 3 tensors, and one for the weights, which reads 2.
-    (aten.native_layer_norm.default, (meta(8, 16), [16], meta(16), meta(16), 1e-5),
-     (meta(8, 16), meta(8, 1), meta(8, 1)), 2 * 512 + 2 * 64 + 2 * 32),
-    (aten.native_layer_norm_backward.default,
-     (meta(8, 16), meta(8, 16), [16], meta(8, 1), meta(8, 1), meta(16), meta(16), [True, True, True]),
-     (meta(8, 16), meta(16), meta(16)), 5 * 512 + 4 * 64 + 2 * 32),
-    (aten.native_layer_norm_backward.default,
-     (meta(8, 16), meta(8, 16), [16], meta(8, 1), meta(8, 1), None, None, [True, False, False]),
-     (meta(8, 16), None, None), 3 * 512 + 2 * 32),
-    (aten._fused_rms_norm_backward.default,
-     (meta(8, 16), meta(8, 16), [16], meta(8, 1), meta(16), [True, True]), (meta(8, 16), meta(16)),
-     5 * 512 + 2 * 64 + 32),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("func", "args", "out", "nbytes"),
+    [
+        (aten.add.Tensor, (meta(10), meta(10)), meta(10), 120),
+        (aten.add_.Tensor, (meta(10), meta(10)), meta(10), 120),
+        (aten.fill_.Scalar, (meta(10), 1), meta(10), 40),
+        (aten.cat.default, ([meta(10), meta(10)],), meta(20), 160),
+        (aten._foreach_add_.List, ([meta(10), meta(20)], [meta(10), meta(20)]), None, 3 * 120),  # changed is written
+        (aten.sum.default, (meta(10, dtype=torch.float64),), meta(dtype=torch.float64), 88),
+        (aten.embedding.default, (meta(10_000, 4), meta(3, dtype=torch.int64)), meta(3, 4), 2 * 48 + 24),
+        (
+            aten.native_batch_norm.default,
+            (meta(8, 2, 4), None, None, None, None, True, 0.1, 1e-5),
+            (meta(8, 2, 4), meta(2), meta(2)),
+            3 * 256 + 16,
+        ),
+        (
+            aten.native_batch_norm.default,
+            (meta(8, 2, 4), None, None, meta(2), meta(2), False, 0.1, 1e-5),
+            (meta(8, 2, 4), meta(0), meta(0)),
+            2 * 256 + 16,
+        ),
+        (aten.batch_norm_stats.default, (meta(8, 2, 4), 1e-5), (meta(2), meta(2)), 256 + 16),
+        (
+            aten.native_group_norm.default,
+            (meta(8, 2, 4), None, None, 8, 2, 4, 1, 1e-5),
+            (meta(8, 2, 4), meta(8, 1), meta(8, 1)),
+            3 * 256 + 64,
+        ),
+        # A row's norm: one kernel forward; backward one for the rows, 3 tensors, one for the weights, which reads 2.
+        (
+            aten.native_layer_norm.default,
+            (meta(8, 16), [16], meta(16), meta(16), 1e-5),
+            (meta(8, 16), meta(8, 1), meta(8, 1)),
+            2 * 512 + 2 * 64 + 2 * 32,
+        ),
+        (
+            aten.native_layer_norm_backward.default,
+            (meta(8, 16), meta(8, 16), [16], meta(8, 1), meta(8, 1), meta(16), meta(16), [True, True, True]),
+            (meta(8, 16), meta(16), meta(16)),
+            5 * 512 + 4 * 64 + 2 * 32,
+        ),
+        (
+            aten.native_layer_norm_backward.default,
+            (meta(8, 16), meta(8, 16), [16], meta(8, 1), meta(8, 1), None, None, [True, False, False]),
+            (meta(8, 16), None, None),
+            3 * 512 + 2 * 32,
+        ),
+        (
+            aten._fused_rms_norm_backward.default,
+            (meta(8, 16), meta(8, 16), [16], meta(8, 1), meta(16), [True, True]),
+            (meta(8, 16), meta(16)),
+            5 * 512 + 2 * 64 + 32,
+        ),
+    ],
+)
 def test_traffic(func, args, out, nbytes):
     assert measure(func, args, {}, out).nbytes == nbytes
 
@@ -234,11 +283,15 @@ def test_type_is_the_first_floating_operands():
     assert measure(aten.add.Tensor, (words, words), {}, words).dtype == "int64"
 
 
-@pytest.mark.parametrize(("ways", "nbytes", "pinned", "blocking", "waited"), [
-    ([(None, 0)], 10**9, True, [False], LAUNCH_S),
-    ([(None, 0), (0, None)], 10**9, True, [False, True], LAUNCH_S + 2 * (ALPHA + 1e9 / RATE)),
-    ([(None, 0)], 10**9, False, [False], LAUNCH_S + ALPHA + 2e9 / RATE), ([(None, 0)], 0, False, [True], 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ways", "nbytes", "pinned", "blocking", "waited"),
+    [
+        ([(None, 0)], 10**9, True, [False], LAUNCH_S),
+        ([(None, 0), (0, None)], 10**9, True, [False, True], LAUNCH_S + 2 * (ALPHA + 1e9 / RATE)),
+        ([(None, 0)], 10**9, False, [False], LAUNCH_S + ALPHA + 2e9 / RATE),
+        ([(None, 0)], 0, False, [True], 0),
+    ],
+)
 def test_the_host_waits_for_copies_that_block_and_for_pageable_ones(clock, ways, nbytes, pinned, blocking, waited):
     for way, blocks in zip(ways, blocking):
         clock.copy(*way, nbytes, pinned, blocks)
@@ -299,8 +352,8 @@ def test_devices_behind_one_switch_share_the_way_to_the_host():
 
 @pytest.fixture
 def running():
-    sim.enable(2, gpu="V100-SXM2-16GB")
-    return sim.clock()
+    simgpu.enable(2, gpu="V100-SXM2-16GB")
+    return simgpu.clock()
 
 
 def test_streams_wait_for_events_and_for_each_other(running):
@@ -414,12 +467,12 @@ def test_current_stream_is_each_threads_own(clock):
 
 @pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.AdamW])
 def test_optimizers_step_over_lists_by_default_as_on_cuda(make):
-    sim.enable(1)
+    simgpu.enable(1)
     counts = []
     for layers in (1, 5):
         net = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(layers))).to("sim:0")
         net(torch.ones(2, 4, device="sim:0")).sum().backward()
-        with sim.trace() as trace:
+        with simgpu.trace() as trace:
             make(net.parameters(), lr=0.1).step()
         counts.append(sum("_foreach" in span.name for span in trace.spans if span.kind == "operation"))
     assert counts[0] == counts[1] > 0
@@ -427,15 +480,15 @@ def test_optimizers_step_over_lists_by_default_as_on_cuda(make):
 
 @pytest.mark.parametrize("only", [False, True])
 def test_a_conversion_by_autocast_costs_the_host_what_autograds_operations_do(only):
-    sim.enable(1, gpu="A100-SXM4-80GB", shapes_only=only)
+    simgpu.enable(1, gpu="A100-SXM4-80GB", shapes_only=only)
     x, w = torch.ones(4, 4, device="sim"), torch.ones(4, 4, device="sim")
-    with torch.autocast("sim", torch.float16), sim.trace() as trace:
+    with torch.autocast("sim", torch.float16), simgpu.trace() as trace:
         x @ w
     launches = [(span.name, span.seconds) for span in trace.spans if span.kind == "launch"]
     cost = HOST_COSTS["eager"]
     assert launches == [("_to_copy", pytest.approx(cost.backward_s))] * 2 + [("mm", pytest.approx(cost.forward_s))]
     del x, w
-    sim.disable()
+    simgpu.disable()
 
 
 def test_a_host_may_be_given_by_its_cost():

@@ -6,7 +6,7 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import scaled_dot_product_attention as attention
 
-from d2lmini import sim
+import simgpu
 
 BACKENDS = ("eager", "aot_eager")
 
@@ -14,10 +14,10 @@ BACKENDS = ("eager", "aot_eager")
 @pytest.fixture(autouse=True)
 def _gpus():
     torch._dynamo.reset()
-    sim.enable(2, gpu="A100-SXM4-80GB")
+    simgpu.enable(2, gpu="A100-SXM4-80GB")
     yield
     torch._dynamo.reset()
-    sim.disable()
+    simgpu.disable()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -26,7 +26,7 @@ def test_a_compiled_step_agrees_and_is_on_the_clock(backend):
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1)).to("sim:1")
     x, grads, spans = torch.randn(5, 3, device="sim:1"), [], []
     for forward in (net, torch.compile(net, backend=backend, fullgraph=True)):
-        with sim.trace() as trace:
+        with simgpu.trace() as trace:
             loss = forward(x).square().mean()
         loss.backward()
         grads.append([p.grad.clone() for p in net.parameters()])

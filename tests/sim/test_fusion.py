@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from d2lmini import sim
+import simgpu
 from d2lmini.models import GPT2
 
 N = 2**20
@@ -14,7 +14,7 @@ BYTES = 4 * N
 
 @pytest.fixture(autouse=True)
 def _gpus():
-    sim.enable(2, gpu="A100-SXM4-40GB", shapes_only=True, way="compiled")
+    simgpu.enable(2, gpu="A100-SXM4-40GB", shapes_only=True, way="compiled")
 
 
 def ones(*shape):
@@ -24,7 +24,7 @@ def ones(*shape):
 def kernels(step, *args):
     """Return the names and the bytes of the kernels of ``step(*args)``; each costs the host one launch."""
     torch.sim.synchronize(0)
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         kept = step(*args)
         torch.sim.synchronize(0)
     del kept
@@ -40,12 +40,16 @@ def test_a_chain_reads_its_input_once_and_writes_its_last_result():
     assert kernels(lambda: (x * 2).relu_()) == [("mul+relu_", 2 * BYTES)]
 
 
-@pytest.mark.parametrize("between", [
-    lambda y: y.view(1024, 1024) @ y.view(1024, 1024),
-    lambda y: torch.sim.synchronize(0),
-    lambda y: torch.sim.Event().record(),
-    lambda y: y.to("sim:1"),
-], ids=["product", "wait", "event", "copy"])  # fmt: skip
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda y: y.view(1024, 1024) @ y.view(1024, 1024),
+        lambda y: torch.sim.synchronize(0),
+        lambda y: torch.sim.Event().record(),
+        lambda y: y.to("sim:1"),
+    ],
+    ids=["product", "wait", "event", "copy"],
+)
 def test_what_ends_a_chain(between):
     y = ones(N) + 1
     between(y)
@@ -89,7 +93,7 @@ def test_what_is_read_again_later_is_written_by_then():
 
 
 def test_a_compiled_function_is_fused_on_an_eager_machine():
-    sim.enable(1, gpu="A100-SXM4-40GB")
+    simgpu.enable(1, gpu="A100-SXM4-40GB")
     torch._dynamo.reset()
     x = ones(N).requires_grad_()
     compiled = torch.compile(lambda x: (x.exp() + 1).sin(), backend="aot_eager")
@@ -125,7 +129,7 @@ class ByHand(nn.Module):
 
 
 def seconds_of_nanogpt(way):
-    sim.enable(1, gpu="A100-SXM4-40GB", shapes_only=True, memory=2**40, way=way)
+    simgpu.enable(1, gpu="A100-SXM4-40GB", shapes_only=True, memory=2**40, way=way)
     with torch.device("sim:0"):
         model, tokens = GPT2(), torch.zeros(12, 1024, dtype=torch.int64)
     for layer in model.layers:
@@ -133,7 +137,7 @@ def seconds_of_nanogpt(way):
     update = torch.optim.AdamW(model.parameters())
     for _ in range(2):
         torch.sim.synchronize()
-        with sim.trace() as trace:
+        with simgpu.trace() as trace:
             with torch.autocast("sim", torch.bfloat16):
                 loss = cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
             loss.backward()

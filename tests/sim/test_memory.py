@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from d2lmini import sim
-from d2lmini.sim.model.memory import Memory, human
+import simgpu
+from simgpu.accounting.memory import Memory, human
 
 MIB = 2**20
 pytestmark = pytest.mark.usefixtures("gpus")
@@ -74,11 +74,15 @@ def test_out_of_memory_is_cudas_error_and_leaves_the_counts_right():
         lambda: torch.empty(6 * MIB + 1, dtype=torch.uint8, device="sim:1"),  # a factory
         lambda: torch.zeros(10**14, device="sim:1"),  # more than any host has: refused before it is taken
         lambda: torch.ones(7 * MIB, dtype=torch.uint8).to("sim:1"),  # a copy
-        lambda: held[0].clone(), lambda: held[0] + held[0],
-        lambda: torch.zeros_like(held[0]), lambda: held[0].new_empty(10**14),
-        lambda: held[0].repeat(2), lambda: torch.cat(held * 2),
-        lambda: torch.empty(0, device="sim:1").resize_(10**14), lambda: held[0].untyped_storage().resize_(10**14),
-    )  # fmt: skip
+        lambda: held[0].clone(),
+        lambda: held[0] + held[0],
+        lambda: torch.zeros_like(held[0]),
+        lambda: held[0].new_empty(10**14),
+        lambda: held[0].repeat(2),
+        lambda: torch.cat(held * 2),
+        lambda: torch.empty(0, device="sim:1").resize_(10**14),
+        lambda: held[0].untyped_storage().resize_(10**14),
+    )
     for call in calls:
         with pytest.raises(torch.OutOfMemoryError, match="sim out of memory"):
             call()
@@ -99,26 +103,51 @@ def test_the_message():
 
 LARGE = 500_000  # its square is a terabyte of float32
 OPERATIONS = [
-    lambda c, r, e: c + r, lambda c, r, e: c < r, lambda c, r, e: torch.where(c > 0, r, c), lambda c, r, e: c @ r,
-    lambda c, r, e: torch.add(c, r, out=c.new_empty(0)), lambda c, r, e: torch.bmm(c[None], r[None]),
-    lambda c, r, e: torch.addmm(c[:1], c, r), lambda c, r, e: torch.ones_like(c)[:, :0] @ torch.ones_like(r)[:0],
-    lambda c, r, e: torch.einsum("i,j->ij", c[:, 0], r[0]), lambda c, r, e: F.linear(c, c),
-    lambda c, r, e: torch.outer(r[0], r[0]), lambda c, r, e: torch.cdist(c, c), lambda c, r, e: torch.cat([e] * 2),
-    lambda c, r, e: torch.stack([e] * 2), lambda c, r, e: r.repeat(LARGE, 1), lambda c, r, e: c.tile(1, LARGE),
-    lambda c, r, e: c.repeat_interleave(LARGE), lambda c, r, e: e.clone(), lambda c, r, e: e.contiguous(),
-    lambda c, r, e: r.expand(LARGE, LARGE).reshape(-1), lambda c, r, e: e.double(), lambda c, r, e: torch.relu(e),
-    lambda c, r, e: c.expand(LARGE, LARGE).softmax(1), lambda c, r, e: F.one_hot(c[:, 0].long(), LARGE),
-    lambda c, r, e: r.T.expand(LARGE, LARGE)[c[:, 0].long()], lambda c, r, e: F.pad(c, (10**6, 10**6)),
-    lambda c, r, e: F.interpolate(c[None, None, :1000], scale_factor=(1000, 10**6)), lambda c, r, e: e.to("sim:1"),
-    lambda c, r, e: F.conv2d(c[None, None, :9], c[:1, :, None, None], padding=LARGE), lambda c, r, e: F.dropout(e),
-    lambda c, r, e: torch.ones(LARGE, LARGE, device=c.device), lambda c, r, e: torch.arange(10**12, device=c.device),
-    lambda c, r, e: torch.linspace(0, 1, 10**12, device=c.device), lambda c, r, e: torch.eye(LARGE, device=c.device),
-    lambda c, r, e: torch.randperm(10**12, device=c.device), lambda c, r, e: torch.randn_like(e),
-    lambda c, r, e: torch.tril_indices(LARGE, LARGE, device=c.device), lambda c, r, e: r.new_zeros(LARGE, LARGE),
-    lambda c, r, e: (c.requires_grad_() * r).sum(), lambda c, r, e: e.cumsum(0), lambda c, r, e: e.long().cumprod(0),
-    lambda c, r, e: e.expand(10**12).cumprod(0, dtype=torch.float64), lambda c, r, e: torch.diag(r[0]),
+    lambda c, r, e: c + r,
+    lambda c, r, e: c < r,
+    lambda c, r, e: torch.where(c > 0, r, c),
+    lambda c, r, e: c @ r,
+    lambda c, r, e: torch.add(c, r, out=c.new_empty(0)),
+    lambda c, r, e: torch.bmm(c[None], r[None]),
+    lambda c, r, e: torch.addmm(c[:1], c, r),
+    lambda c, r, e: torch.ones_like(c)[:, :0] @ torch.ones_like(r)[:0],
+    lambda c, r, e: torch.einsum("i,j->ij", c[:, 0], r[0]),
+    lambda c, r, e: F.linear(c, c),
+    lambda c, r, e: torch.outer(r[0], r[0]),
+    lambda c, r, e: torch.cdist(c, c),
+    lambda c, r, e: torch.cat([e] * 2),
+    lambda c, r, e: torch.stack([e] * 2),
+    lambda c, r, e: r.repeat(LARGE, 1),
+    lambda c, r, e: c.tile(1, LARGE),
+    lambda c, r, e: c.repeat_interleave(LARGE),
+    lambda c, r, e: e.clone(),
+    lambda c, r, e: e.contiguous(),
+    lambda c, r, e: r.expand(LARGE, LARGE).reshape(-1),
+    lambda c, r, e: e.double(),
+    lambda c, r, e: torch.relu(e),
+    lambda c, r, e: c.expand(LARGE, LARGE).softmax(1),
+    lambda c, r, e: F.one_hot(c[:, 0].long(), LARGE),
+    lambda c, r, e: r.T.expand(LARGE, LARGE)[c[:, 0].long()],
+    lambda c, r, e: F.pad(c, (10**6, 10**6)),
+    lambda c, r, e: F.interpolate(c[None, None, :1000], scale_factor=(1000, 10**6)),
+    lambda c, r, e: e.to("sim:1"),
+    lambda c, r, e: F.conv2d(c[None, None, :9], c[:1, :, None, None], padding=LARGE),
+    lambda c, r, e: F.dropout(e),
+    lambda c, r, e: torch.ones(LARGE, LARGE, device=c.device),
+    lambda c, r, e: torch.arange(10**12, device=c.device),
+    lambda c, r, e: torch.linspace(0, 1, 10**12, device=c.device),
+    lambda c, r, e: torch.eye(LARGE, device=c.device),
+    lambda c, r, e: torch.randperm(10**12, device=c.device),
+    lambda c, r, e: torch.randn_like(e),
+    lambda c, r, e: torch.tril_indices(LARGE, LARGE, device=c.device),
+    lambda c, r, e: r.new_zeros(LARGE, LARGE),
+    lambda c, r, e: (c.requires_grad_() * r).sum(),
+    lambda c, r, e: e.cumsum(0),
+    lambda c, r, e: e.long().cumprod(0),
+    lambda c, r, e: e.expand(10**12).cumprod(0, dtype=torch.float64),
+    lambda c, r, e: torch.diag(r[0]),
     lambda c, r, e: torch.diag_embed(r, 1),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=range(len(OPERATIONS)))
@@ -188,12 +217,12 @@ def test_a_collection_in_the_middle_of_counting_is_counted_too(soon):
 
 
 def test_counting_can_be_left_out_and_taken_up_again():
-    sim.enable(4, memory=MIB, clock=False, counting=False)
+    simgpu.enable(4, memory=MIB, clock=False, counting=False)
     x = torch.ones(2 * MIB, dtype=torch.uint8, device="sim:0")
     assert used(0) == 0
     with pytest.raises(RuntimeError, match="expected at most 1024"):
-        sim.enable(4, memory=MIB, clock=False)
-    sim.enable(4, memory=4 * MIB, clock=False)
+        simgpu.enable(4, memory=MIB, clock=False)
+    simgpu.enable(4, memory=4 * MIB, clock=False)
     assert used(0) == 2 * MIB
     del x
     assert used(0) == 0

@@ -2,12 +2,12 @@ import pytest
 import torch
 from torch.nn.functional import rms_norm
 
-from d2lmini import sim
+import simgpu
 
 
 @pytest.fixture(autouse=True)
 def gpus():
-    sim.enable(1, gpu="A100-SXM4-80GB")
+    simgpu.enable(1, gpu="A100-SXM4-80GB")
 
 
 def both(shape, norm, dtype, weighted, wanted=(True, True), weights=None):
@@ -17,7 +17,7 @@ def both(shape, norm, dtype, weighted, wanted=(True, True), weights=None):
     found = []
     for device in ("cpu", "sim"):
         inputs = [t if t is None else t.clone().to(device).requires_grad_(want) for t, want in zip((x, weight), wanted)]
-        with sim.trace() as trace:
+        with simgpu.trace() as trace:
             out = rms_norm(inputs[0], norm, inputs[1], 1e-5)
             out.backward(torch.ones_like(out))
         grads = (t.grad for t in inputs if t is not None and t.requires_grad)
@@ -26,11 +26,18 @@ def both(shape, norm, dtype, weighted, wanted=(True, True), weights=None):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("shape", "norm", "weighted", "wanted"), [
-    ((3, 5, 8), (8,), True, (True, True)), ((3, 5, 8), (5, 8), True, (True, True)), ((4, 8), (8,), False, (True, True)),
-    ((4, 8), (8,), True, (True, False)), ((4, 8), (8,), True, (False, True)), ((0, 8), (8,), True, (True, True)),
-    ((8,), (8,), True, (True, True)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "norm", "weighted", "wanted"),
+    [
+        ((3, 5, 8), (8,), True, (True, True)),
+        ((3, 5, 8), (5, 8), True, (True, True)),
+        ((4, 8), (8,), False, (True, True)),
+        ((4, 8), (8,), True, (True, False)),
+        ((4, 8), (8,), True, (False, True)),
+        ((0, 8), (8,), True, (True, True)),
+        ((8,), (8,), True, (True, True)),
+    ],
+)
 def test_rms_norm_is_the_cpus_and_one_operation_each_way_as_on_cuda(shape, norm, weighted, wanted, dtype):
     cpu, gpu, operations = both(shape, norm, dtype, weighted, wanted)
     for x, y in zip(cpu, gpu, strict=True):

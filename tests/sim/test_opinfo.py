@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from d2lmini import sim
+import simgpu
 
 
 @pytest.fixture
@@ -32,5 +32,5 @@ def test_a_sample_of_the_table(opinfo, capsys):
 
 @pytest.mark.long
 def test_the_whole_table(opinfo, capsys):
-    sim.enable(2, memory=2**30, clock=False)
+    simgpu.enable(2, memory=2**30, clock=False)
     check(opinfo, opinfo.operations(), None, capsys)

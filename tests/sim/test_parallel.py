@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import comm
 
-from d2lmini import sim
+import simgpu
 
 pytestmark = pytest.mark.usefixtures("gpus")
 
@@ -36,10 +36,16 @@ def test_collective_copies():
     assert comm.gather(outs, out=torch.empty(6, dtype=torch.int64)).tolist() == list(range(6))
 
 
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda: comm.scatter(torch.ones(6, device="sim:0"), [1, 2], chunk_sizes=[5, 2]), "sum up to 6"),
-    (lambda: comm.gather([torch.ones(2, 2 + i, device=f"sim:{i}") for i in range(2)], 0, 0), "invalid size.* index 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: comm.scatter(torch.ones(6, device="sim:0"), [1, 2], chunk_sizes=[5, 2]), "sum up to 6"),
+        (
+            lambda: comm.gather([torch.ones(2, 2 + i, device=f"sim:{i}") for i in range(2)], 0, 0),
+            "invalid size.* index 1",
+        ),
+    ],
+)
 def test_copies_that_do_not_fit(call, says):
     with pytest.raises(RuntimeError, match=says):
         call()
@@ -47,9 +53,9 @@ def test_copies_that_do_not_fit(call, says):
 
 @pytest.mark.parametrize(("buffer_size", "copies"), [(10**6, 1), (8, 2), (1, 3)])
 def test_small_tensors_travel_together(buffer_size, copies):
-    sim.enable(2)
+    simgpu.enable(2)
     tensors = [torch.ones(1, device="sim:0") for _ in range(3)]
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         comm.broadcast_coalesced(tensors, [0, 1], buffer_size)
     arrived = [span for span in trace.spans if span.kind == "copy" and span.place.endswith("gpu1 in")]
     assert len(arrived) == copies

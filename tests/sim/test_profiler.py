@@ -5,12 +5,12 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from d2lmini import sim
+import simgpu
 
 
 @pytest.fixture(autouse=True)
 def _gpus():
-    sim.enable(2, gpu="A100-SXM4-80GB")
+    simgpu.enable(2, gpu="A100-SXM4-80GB")
 
 
 def run(x):
@@ -21,11 +21,17 @@ def on_gpus(events):
     return [event for event in events if event.device_type == DeviceType.PrivateUse1]
 
 
-@pytest.mark.parametrize("make", [profile, lambda: profile(activities=[ProfilerActivity.PrivateUse1]),
-                                  lambda: torch.autograd.profiler.profile(use_device="sim")])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        profile,
+        lambda: profile(activities=[ProfilerActivity.PrivateUse1]),
+        lambda: torch.autograd.profiler.profile(use_device="sim"),
+    ],
+)
 def test_operations_of_a_gpu_are_events_of_simulated_length(make, capfd):
     x = torch.ones(64, 64, device="sim:1")
-    with sim.trace() as trace, make() as profiler:
+    with simgpu.trace() as trace, make() as profiler:
         run(x)
     averages = profiler.key_averages()
     events = on_gpus(profiler.events() if hasattr(profiler, "events") else profiler.function_events)
@@ -47,7 +53,7 @@ def test_each_cycle_has_its_own_events_and_the_host_alone_none():
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         run(x)
     assert not on_gpus(profiler.events())
-    sim.enable(2, clock=False)
+    simgpu.enable(2, clock=False)
     with profile() as profiler:
         run(x)
     assert not on_gpus(profiler.events())

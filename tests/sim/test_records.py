@@ -4,18 +4,23 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from d2lmini import sim
+import simgpu
 
 MIB = 2**20
 CALLS = [
-    lambda x: x + x, lambda x: torch.cat([x, x]), lambda x: F.pad(x, (1, MIB)), lambda x: x * 0.5,
-    lambda x: x[: 2**18].repeat(4), lambda x: x.sort(), lambda x: torch._foreach_add([x], [x])[0],
-]  # fmt: skip
+    lambda x: x + x,
+    lambda x: torch.cat([x, x]),
+    lambda x: F.pad(x, (1, MIB)),
+    lambda x: x * 0.5,
+    lambda x: x[: 2**18].repeat(4),
+    lambda x: x.sort(),
+    lambda x: torch._foreach_add([x], [x])[0],
+]
 
 
 @pytest.fixture
 def gpu():
-    sim.enable(1, memory=64 * MIB)
+    simgpu.enable(1, memory=64 * MIB)
     return torch.device("sim:0")
 
 
@@ -49,7 +54,7 @@ def test_it_is_refused_before_it_runs(gpu):
 
 def spent(function):
     """Return name, device's seconds and bytes of every operation that a function queues."""
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         function()
     return [(span.name, span.seconds, span.nbytes) for span in trace.spans if span.kind == "operation"]
 
@@ -58,11 +63,14 @@ def test_what_decides_a_results_shape_and_type_decides_the_cost(gpu):
     x, ints = torch.ones(1, 8, 64, 64, device=gpu), torch.ones(MIB, dtype=torch.int16, device=gpu)
     w, out = torch.ones(8, 8, 3, 3, device=gpu), torch.ones(4, device=gpu)
     pairs = [
-        (lambda: F.conv2d(x, w), lambda: F.conv2d(x, w, stride=2)), (lambda: x.sum(0), lambda: x.sum(1)),
-        (lambda: ints * 2, lambda: ints * 2.0), (lambda: ints.sum(), lambda: ints.sum(dtype=torch.int32)),
+        (lambda: F.conv2d(x, w), lambda: F.conv2d(x, w, stride=2)),
+        (lambda: x.sum(0), lambda: x.sum(1)),
+        (lambda: ints * 2, lambda: ints * 2.0),
+        (lambda: ints.sum(), lambda: ints.sum(dtype=torch.int32)),
         (lambda: torch.cat([x, x]), lambda: torch.cat([x, x, x])),
-        (lambda: out.repeat(3), lambda: out.repeat(1000)), (lambda: x[x > 2], lambda: x[x > 0]),
-    ]  # fmt: skip
+        (lambda: out.repeat(3), lambda: out.repeat(1000)),
+        (lambda: x[x > 2], lambda: x[x > 0]),
+    ]
     for one, other in pairs:
         first, second = spent(one), spent(other)
         assert [cost[2] for cost in first] != [cost[2] for cost in second]
@@ -71,11 +79,11 @@ def test_what_decides_a_results_shape_and_type_decides_the_cost(gpu):
 
 def test_a_new_clock_prices_anew():
     def product(gpu):
-        sim.enable(1, gpu=gpu)
+        simgpu.enable(1, gpu=gpu)
         x = torch.ones(512, 512, device="sim:0")
         return spent(lambda: x @ x)
 
     slow, fast, again = map(product, ("GTX 580", "V100-SXM2-16GB", "GTX 580"))
-    sim.disable()
+    simgpu.disable()
     assert again == slow
     assert fast[0][1] < slow[0][1]

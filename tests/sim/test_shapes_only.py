@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from d2lmini import sim
-from d2lmini.hardware.machines import build
+import simgpu
 from d2lmini.models import GPT2, LeNet
+from simgpu.hardware.machines import build
 
 
 def step_of(make, *inputs):
@@ -15,7 +15,7 @@ def step_of(make, *inputs):
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     for _ in range(2):
         torch.sim.reset_peak_memory_stats()
-        with sim.trace() as trace:
+        with simgpu.trace() as trace:
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(x).flatten(0, -2), y.flatten()).backward()
             optimizer.step()
@@ -25,23 +25,35 @@ def step_of(make, *inputs):
 
 def mixed():
     return nn.Sequential(
-        nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.LocalResponseNorm(3),
-        nn.Dropout(), nn.Conv2d(6, 8, 3, groups=2), nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(8),
+        nn.Conv2d(1, 6, 3),
+        nn.BatchNorm2d(6),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(2),
+        nn.LocalResponseNorm(3),
+        nn.Dropout(),
+        nn.Conv2d(6, 8, 3, groups=2),
+        nn.GELU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.LayerNorm(8),
         nn.Linear(8, 10),
-    )  # fmt: skip
+    )
 
 
-@pytest.mark.parametrize(("make", "inputs"), [
-    (LeNet, [((5, 1, 28, 28), torch.float32), ((5,), torch.int64)]),
-    (mixed, [((33, 1, 28, 28), torch.float32), ((33,), torch.int64)]),
-    (lambda: GPT2(32, 2, 2, 50, 16), [((3, 16), torch.int64), ((3, 16), torch.int64)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "inputs"),
+    [
+        (LeNet, [((5, 1, 28, 28), torch.float32), ((5,), torch.int64)]),
+        (mixed, [((33, 1, 28, 28), torch.float32), ((33,), torch.int64)]),
+        (lambda: GPT2(32, 2, 2, 50, 16), [((3, 16), torch.int64), ((3, 16), torch.int64)]),
+    ],
+)
 def test_a_step_of_shapes_costs_what_the_same_step_of_numbers_costs(make, inputs):
     found = []
     for shapes_only in (False, True):
-        sim.enable(1, gpu="V100-SXM2-16GB", shapes_only=shapes_only)
+        simgpu.enable(1, gpu="V100-SXM2-16GB", shapes_only=shapes_only)
         found.append(step_of(make, *inputs))
-        sim.disable()
+        simgpu.disable()
     assert found[1][0] == pytest.approx(found[0][0], rel=1e-9)
     assert found[1][1] == pytest.approx(found[0][1], rel=0.01)  # kernels may order their results otherwise in memory
 
@@ -49,26 +61,38 @@ def test_a_step_of_shapes_costs_what_the_same_step_of_numbers_costs(make, inputs
 @pytest.mark.parametrize("way", ["eager", "compiled"])
 def test_under_the_clock_of_another_machine_a_step_takes_what_it_takes_there(way):
     batch = [((64, 1, 28, 28), torch.float32), ((64,), torch.int64)]
-    sim.enable(1, gpu="GTX 1080", shapes_only=True, way=way)
+    simgpu.enable(1, gpu="GTX 1080", shapes_only=True, way=way)
     there = step_of(LeNet, *batch)
-    sim.enable(1, gpu="V100-SXM2-16GB", shapes_only=True)
-    own = sim.clock()
-    with sim.use_clock(sim.Clock(build(1, "GTX 1080"), way)):
+    simgpu.enable(1, gpu="V100-SXM2-16GB", shapes_only=True)
+    own = simgpu.clock()
+    with simgpu.use_clock(simgpu.Clock(build(1, "GTX 1080"), way)):
         assert step_of(LeNet, *batch) == there
-    assert sim.clock() is own
+    assert simgpu.clock() is own
     assert step_of(LeNet, *batch)[0] < there[0]
 
 
-@pytest.mark.parametrize("call", [
-    lambda x: x.t() + 1, lambda x: (x > 0) + True, lambda x: (x > 0) + 1, lambda x: x.long() + 1.5, lambda x: x.sum(1),
-    lambda x: x.sum(1, keepdim=True), lambda x: x.max(1), lambda x: torch.native_layer_norm(x, [4], None, None, 1e-5),
-    lambda x: torch._foreach_add([x, x.t()], 2.0), lambda x: x.to(memory_format=torch.preserve_format, copy=True),
-    lambda x: torch.cat([x, x], 1), lambda x: x.expand(2, 3, 4) * 2, lambda x: torch.full_like(x, 2, dtype=torch.int8),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.t() + 1,
+        lambda x: (x > 0) + True,
+        lambda x: (x > 0) + 1,
+        lambda x: x.long() + 1.5,
+        lambda x: x.sum(1),
+        lambda x: x.sum(1, keepdim=True),
+        lambda x: x.max(1),
+        lambda x: torch.native_layer_norm(x, [4], None, None, 1e-5),
+        lambda x: torch._foreach_add([x, x.t()], 2.0),
+        lambda x: x.to(memory_format=torch.preserve_format, copy=True),
+        lambda x: torch.cat([x, x], 1),
+        lambda x: x.expand(2, 3, 4) * 2,
+        lambda x: torch.full_like(x, 2, dtype=torch.int8),
+    ],
+)
 def test_results_of_shapes_are_alike_the_second_time_too(call):
     """Sizes, strides and types, before and after torch's default type changes; each time in memory of its own."""
     wanted = call(torch.ones(3, 4))
-    sim.enable(1, shapes_only=True)
+    simgpu.enable(1, shapes_only=True)
     before = torch.sim.memory_allocated()
     found = [call(torch.ones(3, 4, device="sim")) for _ in range(3)]
     wanted, *outs = map(torch.utils._pytree.tree_leaves, (wanted, *found))
@@ -85,7 +109,7 @@ def test_results_of_shapes_are_alike_the_second_time_too(call):
 
 
 def test_a_terabyte_fits_into_this_machine_but_not_onto_the_gpu():
-    sim.enable(1, gpu="V100-SXM2-16GB", shapes_only=True, memory=2**41)
+    simgpu.enable(1, gpu="V100-SXM2-16GB", shapes_only=True, memory=2**41)
     x = torch.ones(2**38, device="sim")
     assert (x + x).nbytes == 2**40
     with pytest.raises(torch.OutOfMemoryError):
@@ -93,7 +117,7 @@ def test_a_terabyte_fits_into_this_machine_but_not_onto_the_gpu():
 
 
 def test_what_reads_numbers_is_refused():
-    sim.enable(1, shapes_only=True)
+    simgpu.enable(1, shapes_only=True)
     x = torch.ones(2, device="sim")
     for read in (torch.Tensor.cpu, lambda x: x.tolist(), str, lambda x: x.sum().item(), torch.zeros(2).copy_):
         with pytest.raises(RuntimeError, match="shapes only"):
@@ -102,10 +126,10 @@ def test_what_reads_numbers_is_refused():
 
 
 def test_tensors_neither_gain_nor_lose_their_numbers():
-    sim.enable(1)
+    simgpu.enable(1)
     x = torch.ones(2, device="sim")
     with pytest.raises(RuntimeError, match="shapes_only"):
-        sim.enable(1, shapes_only=True)
+        simgpu.enable(1, shapes_only=True)
     assert x.tolist() == [1, 1]
     del x
-    sim.enable(1, shapes_only=True)
+    simgpu.enable(1, shapes_only=True)

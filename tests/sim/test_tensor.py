@@ -13,13 +13,21 @@ from torch import nn
 
 pytestmark = pytest.mark.usefixtures("gpus")
 FACTORIES = [
-    lambda d: torch.tensor([1, 2.5], device=d), lambda d: torch.arange(5, device=d), lambda d: torch.ones(2, 3).to(d),
-    lambda d: torch.zeros(0, device=d), lambda d: torch.full((2,), 7, device=d), lambda d: torch.eye(3, device=d),
-    lambda d: torch.linspace(0, 1, 5, device=d), lambda d: torch.tril_indices(3, 3, device=d),
-    lambda d: torch.as_tensor(np.ones(2), device=d), lambda d: torch.tensor(3, device=d),
-    lambda d: torch.empty_strided((2, 3), (1, 2), device=d).fill_(1), lambda d: torch.scalar_tensor(2, device=d),
-    lambda d: torch.ones(2, dtype=torch.complex64, device=d), lambda d: torch.hann_window(4, device=d),
-]  # fmt: skip
+    lambda d: torch.tensor([1, 2.5], device=d),
+    lambda d: torch.arange(5, device=d),
+    lambda d: torch.ones(2, 3).to(d),
+    lambda d: torch.zeros(0, device=d),
+    lambda d: torch.full((2,), 7, device=d),
+    lambda d: torch.eye(3, device=d),
+    lambda d: torch.linspace(0, 1, 5, device=d),
+    lambda d: torch.tril_indices(3, 3, device=d),
+    lambda d: torch.as_tensor(np.ones(2), device=d),
+    lambda d: torch.tensor(3, device=d),
+    lambda d: torch.empty_strided((2, 3), (1, 2), device=d).fill_(1),
+    lambda d: torch.scalar_tensor(2, device=d),
+    lambda d: torch.ones(2, dtype=torch.complex64, device=d),
+    lambda d: torch.hann_window(4, device=d),
+]
 
 
 def six(device="sim:1"):
@@ -71,9 +79,16 @@ def program(x):
     x[torch.tensor([0, 1]), 2] += 5
     y = x.view(-1)[1:].unsqueeze(0)
     seen = [x.tolist(), y.tolist(), y.is_contiguous(), y.storage_offset()]
-    for change in (lambda t: t.t_(), lambda t: t.squeeze_(), lambda t: t.unsqueeze_(1), lambda t: t.transpose_(0, 1),
-                   lambda t: t.swapaxes_(0, 1), lambda t: t.resize_(3, 1), lambda t: t.squeeze_(-1),
-                   lambda t: t.as_strided_((2, 1), (2, 1))):  # fmt: skip
+    for change in (
+        lambda t: t.t_(),
+        lambda t: t.squeeze_(),
+        lambda t: t.unsqueeze_(1),
+        lambda t: t.transpose_(0, 1),
+        lambda t: t.swapaxes_(0, 1),
+        lambda t: t.resize_(3, 1),
+        lambda t: t.squeeze_(-1),
+        lambda t: t.as_strided_((2, 1), (2, 1)),
+    ):
         change(y)
         seen += [tuple(y.shape), y.stride(), y.storage_offset(), y.tolist()]
     out = x.new_empty(0)
@@ -87,12 +102,19 @@ def test_in_place_views_and_changes_of_shape():
 
 
 CHANGES = [
-    lambda t: t.resize_(2), lambda t: t.resize_(3, 3).zero_(), lambda t: t.t_(), lambda t: t.unsqueeze_(0),
-    lambda t: t.set_(), lambda t: t.set_(t.new_ones(5)), lambda t: t.resize_as_(t.new_ones(1, 2)),
-    lambda t: t.as_strided_((2,), (1,)), lambda t: torch.cat([t.new_ones(2, 2)] * 2, out=t), lambda t: t.mul_(2),
+    lambda t: t.resize_(2),
+    lambda t: t.resize_(3, 3).zero_(),
+    lambda t: t.t_(),
+    lambda t: t.unsqueeze_(0),
+    lambda t: t.set_(),
+    lambda t: t.set_(t.new_ones(5)),
+    lambda t: t.resize_as_(t.new_ones(1, 2)),
+    lambda t: t.as_strided_((2,), (1,)),
+    lambda t: torch.cat([t.new_ones(2, 2)] * 2, out=t),
+    lambda t: t.mul_(2),
     lambda t: torch.max(six(t.device), 1, out=(t, t.new_empty(0, dtype=torch.int64))),
     lambda t: setattr(t, "data", t.new_ones(2)),
-]  # fmt: skip
+]
 
 
 def with_data(x):
@@ -196,11 +218,17 @@ def test_data_takes_a_tensor_of_another_device():
 
 
 OPTIMIZERS = [
-    (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}), (torch.optim.SGD, {"lr": 0.1, "foreach": False}),
-    (torch.optim.SGD, {"lr": 0.1, "fused": True}), (torch.optim.Adam, {}), (torch.optim.Adam, {"foreach": False}),
-    (torch.optim.Adam, {"fused": True}), (torch.optim.AdamW, {"lr": torch.tensor(0.01)}), (torch.optim.RMSprop, {}),
-    (torch.optim.Adagrad, {}), (torch.optim.NAdam, {"foreach": True}),
-]  # fmt: skip
+    (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+    (torch.optim.SGD, {"lr": 0.1, "foreach": False}),
+    (torch.optim.SGD, {"lr": 0.1, "fused": True}),
+    (torch.optim.Adam, {}),
+    (torch.optim.Adam, {"foreach": False}),
+    (torch.optim.Adam, {"fused": True}),
+    (torch.optim.AdamW, {"lr": torch.tensor(0.01)}),
+    (torch.optim.RMSprop, {}),
+    (torch.optim.Adagrad, {}),
+    (torch.optim.NAdam, {"foreach": True}),
+]
 
 
 def saved(x, where):
@@ -231,9 +259,13 @@ def test_optimizers_take_the_cpus_steps_also_after_their_state_was_saved(make, o
 
 
 MAPS = [
-    ("sim:1", None, "sim:1"), ("sim:1", "cpu", "cpu"), ("sim:1", "sim:0", "sim:0"), ("cpu", "sim:3", "sim:3"),
-    ("sim:1", {"sim:1": "sim:2"}, "sim:2"), ("sim:1", "sim", "sim:0"),
-]  # fmt: skip
+    ("sim:1", None, "sim:1"),
+    ("sim:1", "cpu", "cpu"),
+    ("sim:1", "sim:0", "sim:0"),
+    ("cpu", "sim:3", "sim:3"),
+    ("sim:1", {"sim:1": "sim:2"}, "sim:2"),
+    ("sim:1", "sim", "sim:0"),
+]
 
 
 @pytest.mark.parametrize(("start", "where", "end"), MAPS)
@@ -265,15 +297,20 @@ def test_state_dict_deepcopy_and_pickle():
     assert (isinstance(weight, nn.Parameter), str(weight.device), weight.requires_grad) == (True, "sim:2", True)
 
 
-@pytest.mark.parametrize(("make", "text"), [
-    (lambda: torch.ones(2, device="sim:1"), "tensor([1., 1.], device='sim:1')"),
-    (lambda: torch.ones((), dtype=torch.int32, device="sim"), "tensor(1, device='sim:0', dtype=torch.int32)"),
-    (lambda: torch.ones(0, 3, device="sim:1"), "tensor([], device='sim:1', size=(0, 3))"),
-    (lambda: six().requires_grad_()[0, 1:] * 2, "tensor([2., 4.], device='sim:1', grad_fn=<MulBackward0>)"),
-    (lambda: nn.Parameter(torch.ones(1, device="sim")),
-     "Parameter containing:\ntensor([1.], device='sim:0', requires_grad=True)"),
-    (lambda: torch.arange(5000, device="sim"), repr(torch.arange(5000)).replace(")", ", device='sim:0')")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: torch.ones(2, device="sim:1"), "tensor([1., 1.], device='sim:1')"),
+        (lambda: torch.ones((), dtype=torch.int32, device="sim"), "tensor(1, device='sim:0', dtype=torch.int32)"),
+        (lambda: torch.ones(0, 3, device="sim:1"), "tensor([], device='sim:1', size=(0, 3))"),
+        (lambda: six().requires_grad_()[0, 1:] * 2, "tensor([2., 4.], device='sim:1', grad_fn=<MulBackward0>)"),
+        (
+            lambda: nn.Parameter(torch.ones(1, device="sim")),
+            "Parameter containing:\ntensor([1.], device='sim:0', requires_grad=True)",
+        ),
+        (lambda: torch.arange(5000, device="sim"), repr(torch.arange(5000)).replace(")", ", device='sim:0')")),
+    ],
+)
 def test_printing(make, text):
     assert repr(make()) == text
     assert f"{make().sum():.2f}" == f"{make().cpu().sum():.2f}"
@@ -282,7 +319,8 @@ def test_printing(make, text):
 # Words of CUDA's own sentences (torch/csrc/utils/tensor_numpy.cpp, TensorIterator.cpp, and others)
 TWO, OTHER = "at least two devices, {}!", "is on {}, different from other tensors on {}"
 ERRORS = [
-    (lambda: six().numpy(), TypeError, "can't convert sim:1"), (lambda: np.asarray(six()), TypeError, "Tensor.cpu()"),
+    (lambda: six().numpy(), TypeError, "can't convert sim:1"),
+    (lambda: np.asarray(six()), TypeError, "Tensor.cpu()"),
     (lambda: six("sim:1") + six("sim:0"), RuntimeError, TWO.format("sim:1 and sim:0")),
     (lambda: six("cpu") + six("sim:0"), RuntimeError, TWO.format("sim:0 and cpu")),
     (lambda: six().add_(six("cpu")), RuntimeError, TWO.format("sim:1 and cpu")),
@@ -310,8 +348,11 @@ ERRORS = [
     (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]).to("sim:1"), NotImplementedError, "nested"),
     (lambda: np.from_dlpack(six()), BufferError, "DLPack"),
     (lambda: six().as_subclass(type("Mine", (torch.Tensor,), {})), NotImplementedError, "Mine"),
-    (lambda: torch.jit.save(torch.jit.trace(nn.PReLU().to("sim"), six("sim")), io.BytesIO()), NotImplementedError,
-     "jit"),
+    (
+        lambda: torch.jit.save(torch.jit.trace(nn.PReLU().to("sim"), six("sim")), io.BytesIO()),
+        NotImplementedError,
+        "jit",
+    ),
     (lambda: six().__setitem__(torch.tensor([0, 1]), torch.ones(2, 3)), RuntimeError, "but got values is on cpu"),
     (lambda: six()[torch.tensor([0], device="sim:2")], RuntimeError, "as the indexed tensor (sim:1)"),
     (lambda: six("cpu")[torch.tensor([0], device="sim:2")], RuntimeError, "as the indexed tensor (cpu)"),
@@ -319,10 +360,13 @@ ERRORS = [
     (lambda: torch.mm(six().int(), six().int().t(), out=six().int()), NotImplementedError, "addmm_cuda"),
     (lambda: six()[:, :2].int().addmm_(six()[:, :2].int(), six()[:, :2].int()), NotImplementedError, "addmm_cuda"),
     (lambda: six().long() @ six()[0].long(), NotImplementedError, "addmv_impl_cuda"),
-    (lambda: torch.einsum("bij,bjk->bik", six()[None].bool(), six().t()[None].bool()), NotImplementedError,
-     "\"baddbmm_cuda\" not implemented for 'Bool'"),
+    (
+        lambda: torch.einsum("bij,bjk->bik", six()[None].bool(), six().t()[None].bool()),
+        NotImplementedError,
+        "\"baddbmm_cuda\" not implemented for 'Bool'",
+    ),
     (lambda: ForkingPickler.dumps(nn.Parameter(six())), RuntimeError, "another process"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:`torch.jit")
@@ -361,8 +405,13 @@ def test_foreach_over_two_devices():
 def test_layers_that_torch_fuses_on_accelerators():
     torch.manual_seed(0)
     x = torch.randn(2, 5, 3)
-    for layer in (nn.LSTM(3, 4, 2, batch_first=True), nn.GRU(3, 4, batch_first=True, bidirectional=True),
-                  nn.LSTM(3, 4, bias=False, proj_size=2), nn.GRUCell(3, 4), nn.RNN(3, 4)):  # fmt: skip
+    for layer in (
+        nn.LSTM(3, 4, 2, batch_first=True),
+        nn.GRU(3, 4, batch_first=True, bidirectional=True),
+        nn.LSTM(3, 4, bias=False, proj_size=2),
+        nn.GRUCell(3, 4),
+        nn.RNN(3, 4),
+    ):
         twin, data = copy.deepcopy(layer).to("sim:1"), x[0] if isinstance(layer, nn.GRUCell) else x
         ours, theirs = (net(d)[0] for net, d in ((twin, data.to("sim:1")), (layer, data)))
         theirs.pow(2).sum().backward()

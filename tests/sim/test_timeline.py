@@ -7,9 +7,9 @@ import torch
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from d2lmini.hardware.machines import build
-from d2lmini.sim.model.clock import Clock
-from d2lmini.sim.model.timeline import COLOURS, Span, Trace
+from simgpu.accounting.clock import Clock
+from simgpu.accounting.timeline import COLOURS, Span, Trace
+from simgpu.hardware.machines import build
 
 
 def do(clock, device=0):
@@ -22,10 +22,18 @@ def clock():
     return Clock(build(2, "GTX 1080"))
 
 
-@pytest.mark.parametrize(("intervals", "length"), [
-    ([], 0), ([(5, 5)], 0), ([(1, 3)], 2), ([(1, 3), (2, 5)], 4), ([(1, 9), (2, 3)], 8), ([(4, 6), (1, 2)], 3),
-    ([(0, 1), (1, 2), (1, 2)], 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("intervals", "length"),
+    [
+        ([], 0),
+        ([(5, 5)], 0),
+        ([(1, 3)], 2),
+        ([(1, 3), (2, 5)], 4),
+        ([(1, 9), (2, 3)], 8),
+        ([(4, 6), (1, 2)], 3),
+        ([(0, 1), (1, 2), (1, 2)], 2),
+    ],
+)
 def test_a_device_is_busy_while_one_of_its_streams_runs_an_operation(clock, intervals, length):
     trace = Trace(clock)
     trace.spans = [Span("operation", "gpu1", 0, "mm", begin * 10**12, end * 10**12, 0) for begin, end in intervals]
@@ -79,9 +87,11 @@ def test_work_of_the_host_and_beside_it_is_told_from_waiting(clock, tmp_path):
         clock.advance(0)
     clock.beside(2, 1, "after the block")
     assert [(s.kind, s.row, s.name, s.start, s.end) for s in trace.spans] == [
-        ("work", 0, "reading", 0, 1_000_000), ("wait", 0, "the other", 1_000_000, 3_000_000),
-        ("work", 2, "another process", 1_000_000, 2_000_000), ("work", 2, "another process", 2_000_000, 3_000_000),
-    ]  # fmt: skip
+        ("work", 0, "reading", 0, 1_000_000),
+        ("wait", 0, "the other", 1_000_000, 3_000_000),
+        ("work", 2, "another process", 1_000_000, 2_000_000),
+        ("work", 2, "another process", 2_000_000, 3_000_000),
+    ]
     assert [(s.start_s, s.end_s, s.seconds) for s in trace.spans][1] == pytest.approx((1e-6, 3e-6, 2e-6))
     assert clock.now_ps() == 3_000_000
     trace.save(tmp_path / "trace.json")
@@ -154,8 +164,10 @@ def test_a_bar_too_short_to_see_is_made_wider_in_its_own_colour(clock):
 
 def test_what_two_ranks_send_is_called_a_message_and_what_all_do_a_collective(clock):
     trace = Trace(clock)
-    trace.spans = [Span("communication", "gpu0", row, name, 0, 1, 9) for row, name in
-                   enumerate(["send 0→1 in the default group", "all_reduce, ring Simple"])]  # fmt: skip
+    trace.spans = [
+        Span("communication", "gpu0", row, name, 0, 1, 9)
+        for row, name in enumerate(["send 0→1 in the default group", "all_reduce, ring Simple"])
+    ]
     labels = [bars.get_label() for bars in trace.draw(Figure().subplots()).collections]
     assert labels == ["message", "collective"]
 

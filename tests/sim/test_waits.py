@@ -3,21 +3,21 @@
 import pytest
 import torch
 
-from d2lmini import sim
+import simgpu
 
 ROWS = 6  # of a summary: three at each end
 
 
 @pytest.fixture(autouse=True)
 def gpu():
-    sim.enable(1, gpu="H100-SXM5-80GB")
+    simgpu.enable(1, gpu="H100-SXM5-80GB")
     return torch.device("sim", 0)
 
 
 def waits(function, *args):
     """Return how often the host waits while `function` runs, after all that was queued before."""
     torch.sim.synchronize()
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         function(*args)
     return sum(span.kind == "wait" for span in trace.spans)
 
@@ -26,23 +26,35 @@ def assign(x, place, value):
     x[place] = value
 
 
-@pytest.mark.parametrize(("function", "count"), [
-    (lambda x, mask, index: x.item(), 1), (lambda x, mask, index: bool(x > 1), 1), (lambda x, mask, index: f"{x}", 1),
-    (lambda x, mask, index: mask.nonzero(), 1), (lambda x, mask, index: mask[mask], 1),
-    (lambda x, mask, index: torch.masked_select(mask, mask), 1), (lambda x, mask, index: torch.where(mask), 1),
-    (lambda x, mask, index: torch.where(mask, x, 0.0), 0), (lambda x, mask, index: mask.logical_not(), 0),
-    (lambda x, mask, index: index[index], 0), (lambda x, mask, index: index[index.cpu()], 2),
-    (lambda x, mask, index: index[torch.tensor([1, 2])], 1), (lambda x, mask, index: index[[1, 2]], 1),
-    (lambda x, mask, index: index[1:], 0), (lambda x, mask, index: assign(index, 0, 3), 0),
-    (lambda x, mask, index: assign(index, index.clone(), 3), 0),
-    (lambda x, mask, index: assign(index, torch.tensor([1]), 3), 1),
-    (lambda x, mask, index: assign(mask, mask.clone(), False), 0),
-    (lambda x, mask, index: assign(mask, mask.clone(), ~mask[:2]), 1),
-    (lambda x, mask, index: torch.tensor([1.0, 2.0], device=x.device), 1),
-    (lambda x, mask, index: torch.full((2,), 1.0, device=x.device), 0),
-    (lambda x, mask, index: torch.ones(2, pin_memory=True).to(x.device, non_blocking=True), 0),
-    (lambda x, mask, index: index.tolist(), 1), (lambda x, mask, index: torch.equal(index, index), 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "count"),
+    [
+        (lambda x, mask, index: x.item(), 1),
+        (lambda x, mask, index: bool(x > 1), 1),
+        (lambda x, mask, index: f"{x}", 1),
+        (lambda x, mask, index: mask.nonzero(), 1),
+        (lambda x, mask, index: mask[mask], 1),
+        (lambda x, mask, index: torch.masked_select(mask, mask), 1),
+        (lambda x, mask, index: torch.where(mask), 1),
+        (lambda x, mask, index: torch.where(mask, x, 0.0), 0),
+        (lambda x, mask, index: mask.logical_not(), 0),
+        (lambda x, mask, index: index[index], 0),
+        (lambda x, mask, index: index[index.cpu()], 2),
+        (lambda x, mask, index: index[torch.tensor([1, 2])], 1),
+        (lambda x, mask, index: index[[1, 2]], 1),
+        (lambda x, mask, index: index[1:], 0),
+        (lambda x, mask, index: assign(index, 0, 3), 0),
+        (lambda x, mask, index: assign(index, index.clone(), 3), 0),
+        (lambda x, mask, index: assign(index, torch.tensor([1]), 3), 1),
+        (lambda x, mask, index: assign(mask, mask.clone(), False), 0),
+        (lambda x, mask, index: assign(mask, mask.clone(), ~mask[:2]), 1),
+        (lambda x, mask, index: torch.tensor([1.0, 2.0], device=x.device), 1),
+        (lambda x, mask, index: torch.full((2,), 1.0, device=x.device), 0),
+        (lambda x, mask, index: torch.ones(2, pin_memory=True).to(x.device, non_blocking=True), 0),
+        (lambda x, mask, index: index.tolist(), 1),
+        (lambda x, mask, index: torch.equal(index, index), 1),
+    ],
+)
 def test_what_makes_the_host_wait(gpu, function, count):
     mask, index = torch.tensor([True, False, True], device=gpu), torch.arange(3, device=gpu)
     assert waits(function, torch.tensor(1.5, device=gpu), mask, index) == count
@@ -54,11 +66,11 @@ def test_a_mask_waits_for_its_own_stream_alone(gpu):
     torch.sim.synchronize()
     with torch.sim.stream(other):
         copied = large.to(gpu, non_blocking=True)
-    begin = sim.now()
+    begin = simgpu.now()
     mask.nonzero()
-    between = sim.now()
+    between = simgpu.now()
     torch.sim.synchronize()
-    assert between - begin < sim.now() - between
+    assert between - begin < simgpu.now() - between
     assert copied.shape == large.shape
 
 

@@ -9,16 +9,17 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from d2lmini import sim
+import simgpu
 
 pytestmark = pytest.mark.usefixtures("gpus")
 
 
 CHECKPOINTS = [
-    lambda net, x: net(x), lambda net, x: checkpoint(net, x, use_reentrant=True),
+    lambda net, x: net(x),
+    lambda net, x: checkpoint(net, x, use_reentrant=True),
     lambda net, x: checkpoint(net, x, use_reentrant=False),
     lambda net, x: checkpoint_sequential(net, 2, x, use_reentrant=False),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("device", ["cpu", "sim:0", "sim:1"])
@@ -35,9 +36,12 @@ def test_a_checkpointed_dropout_drops_the_same_again(device):
 
 
 LAZY_MOVES = [
-    lambda net: net.to("sim:1"), lambda net: net.sim(1), lambda net: net.to("sim:2").to("sim:1").double().float(),
-    lambda net: net.to("sim:1").cpu().to("sim:1"), lambda net: net.cpu().to("sim:1", torch.float32),
-]  # fmt: skip
+    lambda net: net.to("sim:1"),
+    lambda net: net.sim(1),
+    lambda net: net.to("sim:2").to("sim:1").double().float(),
+    lambda net: net.to("sim:1").cpu().to("sim:1"),
+    lambda net: net.cpu().to("sim:1", torch.float32),
+]
 
 
 @pytest.mark.parametrize("move", LAZY_MOVES, ids=range(len(LAZY_MOVES)))
@@ -59,10 +63,12 @@ def test_lazy_modules_take_their_shape_on_the_device(move):
 
 
 LISTS = [
-    lambda x: torch._foreach_add_([x], 1.0), lambda x: torch._foreach_mul_([x.detach(), x * 1], [2.0, 3.0]),
-    lambda x: torch._foreach_zero_([x]), lambda x: torch._foreach_copy_([x.view(3)], [x * 2]),
+    lambda x: torch._foreach_add_([x], 1.0),
+    lambda x: torch._foreach_mul_([x.detach(), x * 1], [2.0, 3.0]),
+    lambda x: torch._foreach_zero_([x]),
+    lambda x: torch._foreach_copy_([x.view(3)], [x * 2]),
     lambda x: torch._foreach_add_([x, torch.ones(2, device="cpu" if x.is_cpu else "sim:2")], 1.0),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("change", LISTS, ids=range(len(LISTS)))
@@ -135,10 +141,21 @@ def test_the_device_of_what_old_and_generic_code_makes():
         torch.sim.set_device(0)
 
 
-@pytest.mark.parametrize("change", [
-    lambda x: x.view(6), lambda x: x.t(), lambda x: x[0], lambda x: x.detach(), lambda x: x.chunk(2)[1],
-    lambda x: x.unsqueeze(0), lambda x: x.t_(), lambda x: x + 1, lambda x: (x + 1).view(6), lambda x: x.mul_(2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.view(6),
+        lambda x: x.t(),
+        lambda x: x[0],
+        lambda x: x.detach(),
+        lambda x: x.chunk(2)[1],
+        lambda x: x.unsqueeze(0),
+        lambda x: x.t_(),
+        lambda x: x + 1,
+        lambda x: (x + 1).view(6),
+        lambda x: x.mul_(2),
+    ],
+)
 def test_views_of_an_outer_tensor_in_inference_mode_are_ordinary_ones(change):
     def looked(device):
         x = torch.arange(6.0, device=device).view(2, 3)
@@ -174,8 +191,14 @@ def test_lengths_for_ctc_may_lie_on_either_side(place):
     torch.testing.assert_close(loss("sim:1", place), loss("cpu", "cpu"))
 
 
-@pytest.mark.parametrize("pool", [lambda x: nn.functional.avg_pool3d(x[None], 2), lambda x: nn.functional.interpolate(
-    x, size=3, mode="bilinear", antialias=True)], ids=["pool", "interpolate"])  # fmt: skip
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x: nn.functional.avg_pool3d(x[None], 2),
+        lambda x: nn.functional.interpolate(x, size=3, mode="bilinear", antialias=True),
+    ],
+    ids=["pool", "interpolate"],
+)
 def test_types_that_cudas_kernels_take_and_the_cpus_do_not(pool):
     def made(device, dtype):
         x = torch.linspace(0, 1, 256).reshape(2, 2, 8, 8).to(dtype).to(device).requires_grad_()
@@ -234,14 +257,18 @@ def test_a_gradient_on_the_wrong_device_is_an_error_as_on_cuda(place):
 
 
 def test_streams_and_events_end_with_their_clock():
-    sim.enable(2)
+    simgpu.enable(2)
     stream, event = torch.sim.Stream(1), torch.sim.Event(enable_timing=True)
     event.record()
     for clock in (True, False):
-        sim.enable(2, clock=clock)
-        for use in (lambda: torch.sim.set_stream(stream), lambda: event.record(), lambda: event.wait(),
-                    lambda: torch.sim.current_stream().wait_stream(stream),
-                    lambda: event.elapsed_time(torch.sim.Event(enable_timing=True))):  # fmt: skip
+        simgpu.enable(2, clock=clock)
+        for use in (
+            lambda: torch.sim.set_stream(stream),
+            lambda: event.record(),
+            lambda: event.wait(),
+            lambda: torch.sim.current_stream().wait_stream(stream),
+            lambda: event.elapsed_time(torch.sim.Event(enable_timing=True)),
+        ):
             with pytest.raises(RuntimeError, match="last: make a new one"):
                 use()
     assert torch.sim.current_device() == 0

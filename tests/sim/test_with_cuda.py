@@ -5,10 +5,13 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from d2lmini import sim
+import simgpu
 
-pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"),
-              pytest.mark.usefixtures("gpus")]  # fmt: skip
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"),
+    pytest.mark.usefixtures("gpus"),
+]
 
 
 def test_pinned_memory_is_cudas():
@@ -30,7 +33,7 @@ def test_the_accelerator_is_cuda_unless_asked_otherwise():
     assert torch.accelerator.current_accelerator().type == "cuda"
     assert torch.accelerator.device_count() == torch.cuda.device_count()
     torch.accelerator.synchronize()
-    sim.enable(4, clock=False, accelerator=True)
+    simgpu.enable(4, clock=False, accelerator=True)
     assert torch.accelerator.current_accelerator().type == "sim"
     assert torch.accelerator.device_count() == 4
 
@@ -44,9 +47,9 @@ def test_both_kinds_in_one_process():
 
 
 def test_the_clock_counts_a_copy_from_a_real_gpu_as_one_from_the_host():
-    sim.enable(1)
+    simgpu.enable(1)
     real = torch.ones(2**20, device="cuda")
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         ours = real.to("sim:0")
         back = ours.to("cuda")
     assert [span.nbytes for span in trace.spans if span.kind == "copy"] == [2**22] * 2

@@ -4,14 +4,15 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from d2lmini import sim, testing
+import simgpu
+from simgpu import testing
 
 
 @pytest.fixture(params=["V100-SXM2-16GB", "GTX 1080"], autouse=True)  # joined by NVLink; through the host
 def four(request):
-    sim.enable(4, gpu=request.param)
+    simgpu.enable(4, gpu=request.param)
     yield
-    sim.disable()
+    simgpu.disable()
 
 
 def two_collectives(rank):
@@ -27,7 +28,7 @@ def a_message(rank):
 @pytest.mark.parametrize(("run", "collectives", "nbytes"), [(two_collectives, 2, 9 * 1024), (a_message, 0, 1024)])
 def test_bytes_and_collectives_of_ranks(run, collectives, nbytes):
     with testing.costs() as costs:
-        sim.spawn(run)
+        simgpu.spawn(run)
     costs.check(collectives=collectives, bytes_sent=nbytes)
 
 
@@ -36,8 +37,8 @@ def test_one_rank_cannot_count_for_all():
         with testing.costs():
             dist.barrier()
 
-    with pytest.raises(sim.RankError, match=r"costs\(\) around sim\.spawn"):
-        sim.spawn(run)
+    with pytest.raises(simgpu.RankError, match=r"costs\(\) around simgpu\.spawn"):
+        simgpu.spawn(run)
 
 
 def test_a_copy_between_gpus_is_counted_once_and_one_to_the_host_not():
@@ -50,18 +51,24 @@ def test_a_copy_between_gpus_is_counted_once_and_one_to_the_host_not():
 def test_memory_and_time_are_those_of_the_device():
     kept = torch.ones(1024, device="sim:1")
     with testing.costs() as costs:
-        begin = sim.now()
+        begin = simgpu.now()
         torch.ones(2048, device="sim:1") + 1
         torch.sim.synchronize(1)
-        took = sim.now() - begin
+        took = simgpu.now() - begin
     assert (costs.peak_bytes, costs.seconds) == (kept.nbytes + 2 * 2048 * 4, pytest.approx(took))
     costs.check(peak_bytes=costs.peak_bytes, seconds=costs.seconds)
 
 
-@pytest.mark.parametrize(("limits", "word"), [
-    ({"host_waits": 0}, "gpu1→host"), ({"bytes_sent": 0}, "1,024"), ({"collectives": 1}, "collectives"),
-    ({"peak_bytes": 1023}, "in use"), ({"seconds": 0.0}, "seconds"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("limits", "word"),
+    [
+        ({"host_waits": 0}, "gpu1→host"),
+        ({"bytes_sent": 0}, "1,024"),
+        ({"collectives": 1}, "collectives"),
+        ({"peak_bytes": 1023}, "in use"),
+        ({"seconds": 0.0}, "seconds"),
+    ],
+)
 def test_a_check_that_fails_says_what_came(limits, word):
     with testing.costs() as costs:
         torch.ones(256, device="sim:0").to("sim:1").sum().item()
@@ -76,6 +83,6 @@ def test_a_check_before_the_end_is_refused():
 
 
 def test_without_simulated_gpus_nothing_is_counted():
-    sim.disable()
+    simgpu.disable()
     with pytest.raises(RuntimeError, match="enable"), testing.costs():
         pass

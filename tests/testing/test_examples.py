@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from d2lmini import sim
+import simgpu
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTS = re.search(r"```python\n(.*?)```", (ROOT / "reference" / "api.md").read_text(encoding="utf-8"), re.DOTALL)[1]
@@ -16,7 +16,7 @@ KINDS = ast.Module, ast.ClassDef, ast.FunctionDef
 
 def examples():
     """Yield the docstrings that have examples, named as their files and functions."""
-    for path in sorted((ROOT / "d2lmini").rglob("*.py")):
+    for path in sorted([*(ROOT / "d2lmini").rglob("*.py"), *(ROOT / "simgpu").rglob("*.py")]):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             text = ast.get_docstring(node) if isinstance(node, KINDS) else None
             if text and ">>> " in text:
@@ -31,7 +31,7 @@ def names(monkeypatch):
     exec(IMPORTS, names)
     yield names
     names.clear()
-    sim.disable()
+    simgpu.disable()
 
 
 @pytest.mark.parametrize("text", list(examples()))

@@ -5,18 +5,18 @@ import sys
 
 import pytest
 
-from d2lmini import sim
+import simgpu
 
 pytest_plugins = ["pytester"]
-IMPORTS = "import pytest, torch\nimport torch.distributed as dist\nfrom d2lmini import sim\n"
+IMPORTS = "import pytest, torch\nimport torch.distributed as dist\nimport simgpu\n"
 
 
 @pytest.fixture(scope="module")
 def loaded():
     """Load all that is loaded late: what a pytest inside this process imports, it takes away again."""
-    sim.enable(1)
-    sim.spawn(int)
-    sim.disable()
+    simgpu.enable(1)
+    simgpu.spawn(int)
+    simgpu.disable()
 
 
 @pytest.fixture
@@ -27,10 +27,10 @@ def run(loaded, pytester, monkeypatch):
     def run(source, process=False):
         pytester.makepyfile(IMPORTS + source)
         start = pytester.runpytest_subprocess if process else pytester.runpytest_inprocess
-        return start("-q", "-p", "d2lmini.testing.plugin", "--strict-markers")
+        return start("-q", "-p", "simgpu.pytest_plugin", "--strict-markers")
 
     yield run
-    assert not sim.is_enabled()
+    assert not simgpu.is_enabled()
 
 
 def test_gpus_are_as_the_marker_says_and_gone_afterwards(run):
@@ -40,11 +40,11 @@ def test_two(sim_gpus):
     assert torch.accelerator.current_accelerator().type == "sim" or torch.cuda.is_available()
 
 def test_none():
-    assert not sim.is_enabled()
+    assert not simgpu.is_enabled()
 
 @pytest.mark.sim_gpus(3, gpu="V100-SXM2-16GB", memory=4096)
 def test_marked():
-    assert sim.machine().gpu.name == "V100-SXM2-16GB" and torch.sim.device_count() == 3
+    assert simgpu.machine().gpu.name == "V100-SXM2-16GB" and torch.sim.device_count() == 3
     with pytest.raises(torch.OutOfMemoryError):
         torch.ones(2048, device="sim:2")
 
@@ -117,12 +117,13 @@ def test_of_both_markers():
     pass
 """)
     done.assert_outcomes(skipped=1, errors=3)
-    done.stdout.fnmatch_lines(["*call sim.spawn inside the test*", "*one of the markers*got both*"])
+    done.stdout.fnmatch_lines(["*call simgpu.spawn inside the test*", "*one of the markers*got both*"])
 
 
 @pytest.mark.process
 def test_failed_tests_leave_nothing_and_who_keeps_a_tensor_is_told(run):  # in this process pytester keeps the errors
-    done = run("""
+    done = run(
+        """
 kept = []
 
 @pytest.mark.sim_gpus(4)
@@ -146,13 +147,15 @@ def test_keeps(sim_gpus):
 
 def test_lets_go():
     kept.clear()
-    sim.disable()
-""", process=True)
+    simgpu.disable()
+""",
+        process=True,
+    )
     done.assert_outcomes(failed=2, passed=3, errors=1)
     done.stdout.fnmatch_lines(["*delete them first*"])
 
 
 @pytest.mark.process
 def test_loading_the_plugin_loads_no_torch():
-    code = "import sys, d2lmini.testing.plugin; sys.exit('torch' in sys.modules)"
+    code = "import sys, simgpu.pytest_plugin; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -85,8 +85,16 @@ OURS = {  # only for the all-reduce of our own
 }
 
 
-OF_DDP = ["mean", "sum", "accumulated", "accumulated over all", "small buckets", "float16", "batch norm",
-          "frozen, clipped"]  # fmt: skip
+OF_DDP = [
+    "mean",
+    "sum",
+    "accumulated",
+    "accumulated over all",
+    "small buckets",
+    "float16",
+    "batch norm",
+    "frozen, clipped",
+]
 OF_ONE = "sync batch norm"  # in processes it is torch's own
 
 
@@ -101,9 +109,14 @@ def train(name, devices, engine="replicas", epochs=2, **more):
     trainer.step(*data[-1])
     loss = float(trainer.step(*data[0]))
     groups = [{k: v for k, v in o.param_groups[0].items() if k != "params"} for o in trainer.optimizers]
-    return {"loss": history.loss, "accuracy": history.accuracy, "step": loss, "groups": groups[0],
-            "model": {name: p.detach() for name, p in trainer.replicas[0].named_parameters()},
-            "buffers": [dict(r.named_buffers()) for r in trainer.replicas]}  # fmt: skip
+    return {
+        "loss": history.loss,
+        "accuracy": history.accuracy,
+        "step": loss,
+        "groups": groups[0],
+        "model": {name: p.detach() for name, p in trainer.replicas[0].named_parameters()},
+        "buffers": [dict(r.named_buffers()) for r in trainer.replicas],
+    }
 
 
 def train_all(rank):
@@ -152,8 +165,9 @@ def saved_trainer(devices, engine, dropout=0.5):
     torch.manual_seed(0)
     layers = nn.Linear(16, 8), nn.LayerNorm(8), nn.Dropout(dropout), nn.Linear(8, 3)
     model = nn.Sequential(nn.Flatten(), *layers).double()
-    trainer = Trainer(model, MEAN, partial(ADAM, lr=0.05), devices, engine=engine, schedule=STEP,
-                      accumulate=2, clip=0.5)  # fmt: skip
+    trainer = Trainer(
+        model, MEAN, partial(ADAM, lr=0.05), devices, engine=engine, schedule=STEP, accumulate=2, clip=0.5
+    )
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(256, (37, 1, 4, 4), generator=generator, dtype=torch.uint8)
     return trainer, InDouble(images, torch.arange(37) % 3, batch_size=5, shuffle=True)
@@ -223,15 +237,21 @@ def diverged():
 
 def refused():
     """Return, for what a trainer over processes refuses, what it says."""
-    ours = ({"devices": ["cpu", "cpu"]}, {"engine": "ddp", "allreduce": "ring"}, {"allreduce": "rign"},
-            {"model": Branch(), "engine": "ddp"}, {"overlap": True},
-            {"model": SyncBatchNorm.convert(network(norm=True))})  # fmt: skip
+    ours = (
+        {"devices": ["cpu", "cpu"]},
+        {"engine": "ddp", "allreduce": "ring"},
+        {"allreduce": "rign"},
+        {"model": Branch(), "engine": "ddp"},
+        {"overlap": True},
+        {"model": SyncBatchNorm.convert(network(norm=True))},
+    )
     made = [{"model": network(), "engine": "allreduce", "devices": ["cpu"], **arguments} for arguments in ours]
     return [error_of(lambda m=m: Trainer(m.pop("model"), MEAN, MOMENTUM, **m).step(*batches()[0])) for m in made]
 
 
 def unlike(rank):
     """Return what is said where rank 1 has another model, or trains it in another way, or on other data."""
+
     def trainer(model=network, loss=MEAN, optimizer=MOMENTUM, **options):
         return Trainer(model(), loss, optimizer, ["cpu"], **{"engine": "allreduce", **options})
 
@@ -240,9 +260,16 @@ def unlike(rank):
         return Batches(images, torch.arange(20) % labels, size, shuffle=True, seed=seed)
 
     made, other = trainer(), rank == 1
-    ways = [lambda: trainer(partial(network, norm=other)), lambda: trainer(loss=SUM if other else MEAN),
-            lambda: trainer(optimizer=partial(SGD, lr=0.1 + rank)), lambda: trainer(buckets=300 + rank),
-            lambda: trainer(engine="ddp" if other else "allreduce"), lambda: trainer(clip=1.0 + rank),
-            lambda: made.fit(data(5 + rank), 1), lambda: made.fit(data(seed=rank), 1),
-            lambda: made.fit(data(labels=3 - rank), 1), lambda: made.fit(data(), 1 + rank)]  # fmt: skip
+    ways = [
+        lambda: trainer(partial(network, norm=other)),
+        lambda: trainer(loss=SUM if other else MEAN),
+        lambda: trainer(optimizer=partial(SGD, lr=0.1 + rank)),
+        lambda: trainer(buckets=300 + rank),
+        lambda: trainer(engine="ddp" if other else "allreduce"),
+        lambda: trainer(clip=1.0 + rank),
+        lambda: made.fit(data(5 + rank), 1),
+        lambda: made.fit(data(seed=rank), 1),
+        lambda: made.fit(data(labels=3 - rank), 1),
+        lambda: made.fit(data(), 1 + rank),
+    ]
     return [error_of(way) for way in ways]

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from d2lmini import sim
+import simgpu
 from d2lmini.distributed.errors import CheckpointError
 from d2lmini.trainer import files, seal
 from d2lmini.trainer.checkpoint import Checkpoint
@@ -53,7 +53,7 @@ def test_what_was_written_is_read_here_and_by_torch_itself(tmp_path, name):
 
 
 def test_tensors_of_a_device_are_read_where_that_device_is_not(file):
-    sim.enable(2)
+    simgpu.enable(2)
     file.write({"a": torch.arange(3.0, device="sim:1")})
     found = torch.load(file.path, weights_only=True)["a"]  # no map_location: the file names no device
     assert found.device.type == "cpu"

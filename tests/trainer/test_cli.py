@@ -11,7 +11,7 @@ import sys
 import pytest
 import torch
 
-from d2lmini import sim
+import simgpu
 from d2lmini.data import datasets
 from d2lmini.trainer import cli
 from d2lmini.trainer.trainer import Trainer
@@ -31,9 +31,9 @@ def few_digits(monkeypatch):
 
     monkeypatch.setattr(datasets, "load_data_digits", load)
     monkeypatch.delenv("D2LMINI_DEVICES", raising=False)
-    sim.disable()
+    simgpu.disable()
     yield
-    sim.disable()
+    simgpu.disable()
 
 
 def run(capsys, *words):
@@ -93,12 +93,22 @@ def test_one_device_is_the_cpu_and_its_times_are_measured(capsys, tmp_path):
     assert json.loads((tmp_path / "r.json").read_text())["clock"] == "measured"
 
 
-@pytest.mark.parametrize(("count", "kind", "forced", "expected"), [
-    (None, "auto", None, "cpu"), (1, "auto", None, "cpu"), (3, "auto", None, "sim:0 sim:1 sim:2"),
-    (3, "cpu", None, "cpu cpu cpu"), (None, "sim", None, "sim:0 sim:1"), (1, "sim", None, "sim:0"),
-    (None, "auto", "sim", "sim:0 sim:1"), (1, "auto", "sim", "sim:0"), (1, "auto", "cpu", "cpu"),
-    (2, "auto", "cpu", RuntimeError), (2, "auto", "real", RuntimeError),  # not replaced by others
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("count", "kind", "forced", "expected"),
+    [
+        (None, "auto", None, "cpu"),
+        (1, "auto", None, "cpu"),
+        (3, "auto", None, "sim:0 sim:1 sim:2"),
+        (3, "cpu", None, "cpu cpu cpu"),
+        (None, "sim", None, "sim:0 sim:1"),
+        (1, "sim", None, "sim:0"),
+        (None, "auto", "sim", "sim:0 sim:1"),
+        (1, "auto", "sim", "sim:0"),
+        (1, "auto", "cpu", "cpu"),
+        (2, "auto", "cpu", RuntimeError),
+        (2, "auto", "real", RuntimeError),  # not replaced by others
+    ],
+)
 def test_devices_are_those_there_are_or_simulated_ones(monkeypatch, count, kind, forced, expected):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     if forced:
@@ -113,9 +123,31 @@ def test_devices_are_those_there_are_or_simulated_ones(monkeypatch, count, kind,
 
 
 def test_the_trainer_is_the_one_that_was_asked_for():
-    options = cli.arguments.parse(["--devices", "2", "--lr", "0.25", "--momentum", "0.5", "--weight-decay", "0.125",
-                                     "--clip", "2", "--accumulate", "3", "--amp", "float16", "--buckets", "0.5",
-                                     "--schedule", "step", "--epochs", "7", "--overlap"])  # fmt: skip
+    options = cli.arguments.parse(
+        [
+            "--devices",
+            "2",
+            "--lr",
+            "0.25",
+            "--momentum",
+            "0.5",
+            "--weight-decay",
+            "0.125",
+            "--clip",
+            "2",
+            "--accumulate",
+            "3",
+            "--amp",
+            "float16",
+            "--buckets",
+            "0.5",
+            "--schedule",
+            "step",
+            "--epochs",
+            "7",
+            "--overlap",
+        ]
+    )
     trainer = cli.make_trainer(options, [torch.device("cpu")] * 2)
     group = trainer.optimizers[1].param_groups[0]
     assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.25, 0.5, 0.125)
@@ -125,24 +157,39 @@ def test_the_trainer_is_the_one_that_was_asked_for():
     assert trainer.engine.schedulers[0].step_size == 3
 
 
-@pytest.mark.parametrize(("words", "line"), [
-    (["--data", "cifar"], "--data: .*'cifar'"), (["--devices", "0"], "--devices: .*least 1"),
-    (["--epochs", "1.5"], "--epochs: .*whole"), (["--lr", "-0.1"], "--lr: .*least 0"),
-    (["--lr", "nan"], "--lr: .*'nan'"),
-    (["--clip", "0"], "--clip: .*above 0"), (["--buckets", "1e308"], "--buckets: .*most"),
-    (["--lr=--"], "--lr: "), (["--batch-size=--"], "--batch-size: "), (["--timeout", "1e300"], "--timeout: "),
-    (["--batch-size", "-1"], "--batch-size: .*least 1"), (["--devices", "129"], "--devices: .*most 128"),
-    (["--seed", str(2**63)], "--seed: .*most 9,223"), (["--batch-size", "9" * 400], "--batch-size: .*most 9,223"),
-    (["--timeout", "9" * 30], "--timeout: .*most"), (["--allreduce", "circle"], "--allreduce: .*'circle'"),
-    (["--gpu", "Voodoo"], "--gpu: .*'Voodoo'"),
-    (["--resume"], "--resume: need"),
-    (["--json", "no/such/r.json"], "--json: .*no folder"), (["--json", "."], "--json: .*folder"),
-    (["--json", "x" * 300], "--json: .*too long"), (["--json", "/proc/x/r.json"], "--json: .*folder"),
-    (["--json", "./c.pt", "--checkpoint", "c.pt", "--resume"], "--json: .*checkpoint"),
-    (["--json", "c.pt.previous", "--checkpoint", "c.pt", "--resume"], "--json: .*checkpoint"),
-    (["--checkpoint", "no/such/c.pt"], "--checkpoint: .*no folder"), (["--colour"], "--colour"), (["digits"], "digits"),
-    (["--checkpoint", "x" * 250], "--checkpoint: .*long"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--data", "cifar"], "--data: .*'cifar'"),
+        (["--devices", "0"], "--devices: .*least 1"),
+        (["--epochs", "1.5"], "--epochs: .*whole"),
+        (["--lr", "-0.1"], "--lr: .*least 0"),
+        (["--lr", "nan"], "--lr: .*'nan'"),
+        (["--clip", "0"], "--clip: .*above 0"),
+        (["--buckets", "1e308"], "--buckets: .*most"),
+        (["--lr=--"], "--lr: "),
+        (["--batch-size=--"], "--batch-size: "),
+        (["--timeout", "1e300"], "--timeout: "),
+        (["--batch-size", "-1"], "--batch-size: .*least 1"),
+        (["--devices", "129"], "--devices: .*most 128"),
+        (["--seed", str(2**63)], "--seed: .*most 9,223"),
+        (["--batch-size", "9" * 400], "--batch-size: .*most 9,223"),
+        (["--timeout", "9" * 30], "--timeout: .*most"),
+        (["--allreduce", "circle"], "--allreduce: .*'circle'"),
+        (["--gpu", "Voodoo"], "--gpu: .*'Voodoo'"),
+        (["--resume"], "--resume: need"),
+        (["--json", "no/such/r.json"], "--json: .*no folder"),
+        (["--json", "."], "--json: .*folder"),
+        (["--json", "x" * 300], "--json: .*too long"),
+        (["--json", "/proc/x/r.json"], "--json: .*folder"),
+        (["--json", "./c.pt", "--checkpoint", "c.pt", "--resume"], "--json: .*checkpoint"),
+        (["--json", "c.pt.previous", "--checkpoint", "c.pt", "--resume"], "--json: .*checkpoint"),
+        (["--checkpoint", "no/such/c.pt"], "--checkpoint: .*no folder"),
+        (["--colour"], "--colour"),
+        (["digits"], "digits"),
+        (["--checkpoint", "x" * 250], "--checkpoint: .*long"),
+    ],
+)
 def test_bad_arguments_get_one_line_and_code_2(capsys, words, line):
     code, out, err = run(capsys, *words)
     assert (code, out, len(err)) == (2, [], 1)
@@ -177,9 +224,13 @@ def test_other_options_are_no_way_to_go_on(capsys, tmp_path):
     file = ["--checkpoint", tmp_path / "c.pt"]
     assert run(capsys, *QUICK, *file, "--schedule", "cosine")[0] == 0
     for option, value, line in (
-        ("--epochs", 3, "T_max"), ("--schedule", "none", "schedule"), ("--seed", 1, "seed"),
-        ("--batch-size", 50, "batch_size"), ("--accumulate", 2, "accumulate"), ("--lr", 0.1, "lr is 0.05"),
-    ):  # fmt: skip
+        ("--epochs", 3, "T_max"),
+        ("--schedule", "none", "schedule"),
+        ("--seed", 1, "seed"),
+        ("--batch-size", 50, "batch_size"),
+        ("--accumulate", 2, "accumulate"),
+        ("--lr", 0.1, "lr is 0.05"),
+    ):
         fails(capsys, 1, line, *file, "--schedule", "cosine", "--resume", option, value)
 
 
@@ -218,8 +269,13 @@ def test_where_nobody_reads_it_ends_in_one_line():
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w") as stream:
-        found = subprocess.run([*PROGRAM, "--epochs", "1", "--model", "softmax"], stdout=stream, text=True,
-                               stderr=subprocess.PIPE, check=False)  # fmt: skip
+        found = subprocess.run(
+            [*PROGRAM, "--epochs", "1", "--model", "softmax"],
+            stdout=stream,
+            text=True,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
     assert found.returncode == 1
     (line,) = found.stderr.splitlines()
     assert "pipe" in line
@@ -227,8 +283,13 @@ def test_where_nobody_reads_it_ends_in_one_line():
 
 @pytest.mark.process
 def test_an_interrupt_while_it_is_importing_is_one_line():
-    with subprocess.Popen([sys.executable, "-X", "importtime", *PROGRAM[1:]], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, preexec_fn=listening) as running:  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-X", "importtime", *PROGRAM[1:]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=listening,
+    ) as running:
         for line in running.stderr:
             if "torch._C" in line:
                 break
@@ -242,8 +303,9 @@ def test_an_interrupt_while_it_is_importing_is_one_line():
 @pytest.mark.parametrize("second", ["at once", "when the line is there"])
 def test_interrupts_of_a_run_are_one_line_that_says_how_to_go_on(tmp_path, second):
     words = [*PROGRAM, "--model", "softmax", "--epochs", "10000", "--checkpoint", tmp_path / "c.pt"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          preexec_fn=listening) as running:  # fmt: skip
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=listening
+    ) as running:
         for _ in range(3):
             running.stdout.readline()  # what is trained, the table's head, the first epoch
         running.send_signal(signal.SIGINT)

@@ -5,15 +5,15 @@ import torch
 from torch import nn
 
 import d2lmini as d2l
-from d2lmini import sim
+import simgpu
 
 
 @pytest.fixture(autouse=True)
 def _cuda():
-    sim.enable(2, gpu="V100-SXM2-16GB")
-    with sim.as_cuda():
+    simgpu.enable(2, gpu="V100-SXM2-16GB")
+    with simgpu.as_cuda():
         yield
-    sim.disable()
+    simgpu.disable()
 
 
 def test_devices_and_copies():
@@ -64,8 +64,10 @@ def test_two_gpus_at_once_take_less_than_one_after_the_other(capsys):
     with d2l.Benchmark("copy"):
         [y.to("cpu", non_blocking=True) for y in run(first)]
         torch.cuda.synchronize()
-    seconds = {name: float(time.removesuffix(" sec")) for name, time in
-               (line.split(": ") for line in capsys.readouterr().out.splitlines())}  # fmt: skip
+    seconds = {
+        name: float(time.removesuffix(" sec"))
+        for name, time in (line.split(": ") for line in capsys.readouterr().out.splitlines())
+    }
     assert 0 < seconds["one"] <= seconds["both"] < 2 * seconds["one"]  # on the simulated clock, which does not vary
     assert seconds["copy"] > seconds["one"]
 
@@ -76,9 +78,16 @@ def test_residual_blocks_train_in_data_parallel(given):
         return d2l.Residual(*(inputs, outputs)[2 - given :], **how)
 
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), block(4, 4),
-                        block(4, 8, use_1x1conv=True, strides=2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                        nn.Linear(8, 10))  # fmt: skip
+    net = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        block(4, 4),
+        block(4, 8, use_1x1conv=True, strides=2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 10),
+    )
     x, y = torch.rand(8, 1, 9, 9), torch.arange(8)
     assert net[:5](x).shape == (8, 8, 5, 5)
     devices, timer = d2l.try_all_gpus(), d2l.Timer()

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from d2lmini import sim
+import simgpu
 from d2lmini.distributed.errors import DivergedError
 from d2lmini.figures import plots
 from d2lmini.trainer.history import History
@@ -54,7 +54,7 @@ def test_a_history_draws_itself():
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize(("bad", "batch", "rank"), [([0], 1, 0), ([15], 4, 2), ([14, 17], 4, 1)])
 def test_a_loss_that_is_not_finite_is_named(value, bad, batch, rank):
-    sim.enable(3)
+    simgpu.enable(3)
     trainer = Trainer(nn.Linear(2, 1), nn.MSELoss(), SGD, ["sim:0", "sim:1", "sim:2"])
     words = rf"the loss is {value} in epoch 1, batch {batch}, on sim:{rank} \(rank {rank}\): lower the learning"
     with pytest.raises(DivergedError, match=words):
@@ -78,10 +78,18 @@ def test_a_parameter_that_is_not_finite_is_seen_though_no_loss_shows_it(tmp_path
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("values", "expected"), [
-    ([1, 2], True), ([3e38, 3e38], True), ([1, math.nan], False), ([math.inf, -math.inf], False), ([3e38, -3e38], True),
-    ([-math.inf, 1], False), ([], True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, 2], True),
+        ([3e38, 3e38], True),
+        ([1, math.nan], False),
+        ([math.inf, -math.inf], False),
+        ([3e38, -3e38], True),
+        ([-math.inf, 1], False),
+        ([], True),
+    ],
+)
 def test_parameters_are_finite_even_if_their_sum_is_not(values, expected):
     model = nn.Linear(2, 1)
     model.more = nn.Parameter(torch.tensor(values, dtype=torch.float32))
@@ -151,8 +159,9 @@ class Counting:
         return iter(data())
 
 
-@pytest.mark.parametrize(("terminal", "disabled", "shown"), [(True, "", True), (False, "", False), (True, "1", False),
-                                                            (None, "", False)])
+@pytest.mark.parametrize(
+    ("terminal", "disabled", "shown"), [(True, "", True), (False, "", False), (True, "1", False), (None, "", False)]
+)
 def test_the_bar_shows_on_a_terminal_only_and_can_be_turned_off(monkeypatch, capsys, terminal, disabled, shown):
     monkeypatch.setenv("TQDM_DISABLE", disabled)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)

@@ -98,10 +98,26 @@ def test_what_makes_no_sense_or_goes_wrong_is_one_line_on_every_rank():
     for engine, words in (("ddp", "engine: .*torchrun"), ("horovod", "engine: .*'horovod'")):
         with pytest.raises(ValueError, match=words):
             process_cases.Trainer(process_cases.network(), process_cases.MEAN, process_cases.MOMENTUM, engine=engine)
-    differences = ("model.*1.weight", "loss.*sum", "lr is 1.1", "buckets is 301", "name is ddp", "clip is 2",
-                   "batch_size is 6", "seed is 1", "labels", "epochs is 2")  # fmt: skip
-    refusals = ("cpu, cpu", "allreduce: ddp", "allreduce: .*'rign'", "no part in the loss", "overlap: ddp",
-                "SyncBatchNorm")  # fmt: skip
+    differences = (
+        "model.*1.weight",
+        "loss.*sum",
+        "lr is 1.1",
+        "buckets is 301",
+        "name is ddp",
+        "clip is 2",
+        "batch_size is 6",
+        "seed is 1",
+        "labels",
+        "epochs is 2",
+    )
+    refusals = (
+        "cpu, cpu",
+        "allreduce: ddp",
+        "allreduce: .*'rign'",
+        "no part in the loss",
+        "overlap: ddp",
+        "SyncBatchNorm",
+    )
     for diverged, unlike, refused in run(process_cases.complaints, 2, threads=1):
         assert re.match(r"the loss is nan in epoch 1, batch 2, on cpu \(rank 1\)", diverged)
         for line, word in zip(unlike, differences, strict=True):

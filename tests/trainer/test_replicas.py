@@ -11,7 +11,7 @@ import torch
 from process_cases import CASES, MEAN, MOMENTUM, OURS, PLATEAU, STEP, Branch, batches, equal, network
 from torch import nn
 
-from d2lmini import sim
+import simgpu
 from d2lmini.trainer.trainer import Trainer
 
 SGD = torch.optim.SGD
@@ -19,10 +19,13 @@ PLACES = ["cpu", "sim"]
 SUM = nn.CrossEntropyLoss(reduction="sum")
 WEIGHTED = nn.CrossEntropyLoss(torch.tensor([0.5, 2.0, 1.0], dtype=torch.float64), reduction="sum")
 PLAIN = {  # those that `by_hand` can do, and one whose examples count differently
-    **{name: case for name, case in {**CASES, **OURS}.items()
-       if case[0] is network and not {"amp", "schedule"} & set(case[3])},
+    **{
+        name: case
+        for name, case in {**CASES, **OURS}.items()
+        if case[0] is network and not {"amp", "schedule"} & set(case[3])
+    },
     "class weights": (network, WEIGHTED, partial(SGD, lr=0.02), {}),
-}  # fmt: skip
+}
 (X10, Y10), *_ = batches()
 ON_SIM = ("mean", "adam, clipped", "accumulated over all", "halving-doubling")
 
@@ -30,7 +33,7 @@ ON_SIM = ("mean", "adam, clipped", "accumulated over all", "halving-doubling")
 @pytest.fixture(autouse=True)
 def gpus():
     """Eight simulated GPUs, without a clock for speed."""
-    sim.enable(8, clock=False)
+    simgpu.enable(8, clock=False)
 
 
 def data():
@@ -112,9 +115,14 @@ def test_a_batch_that_waits_for_its_update_is_not_carried_into_another_run():
     assert equal(trainers[0].replicas[0], trainers[1].replicas[0])
 
 
-@pytest.mark.parametrize(("schedule", "epochs", "rate"), [
-    (STEP, 2, 0.5**2), (PLATEAU, 3, 0.1**2),  # a loss that falls by less than 10 an epoch stands still
-], ids=["step", "plateau"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("schedule", "epochs", "rate"),
+    [
+        (STEP, 2, 0.5**2),
+        (PLATEAU, 3, 0.1**2),  # a loss that falls by less than 10 an epoch stands still
+    ],
+    ids=["step", "plateau"],
+)
 def test_a_schedule_moves_all_learning_rates_alike_once_an_epoch(schedule, epochs, rate):
     trainer = Trainer(network(), MEAN, partial(SGD, lr=1.0), ["cpu"] * 2, schedule=schedule, accumulate=2)
     trainer.fit(data(), epochs)  # three batches, so two updates an epoch
@@ -231,17 +239,26 @@ def trainer(model=network, loss=MEAN, devices=("cpu", "cpu"), **options):
     return Trainer(model(), loss, MOMENTUM, list(devices), **options)
 
 
-@pytest.mark.parametrize(("words", "action"), [
-    ("clip: ", lambda: trainer(clip=0)), ("accumulate: ", lambda: trainer(accumulate=0)),
-    ("amp: ", lambda: trainer(amp=torch.float64)), ("allreduce: ", lambda: trainer(allreduce="rign")),
-    ("overlap: ", lambda: trainer(overlap="yes")), ("sparse", sparse),
-    ("none", lambda: trainer(loss=nn.CrossEntropyLoss(reduction="none"))),
-    ("weighted", lambda: trainer(loss=nn.CrossEntropyLoss(WEIGHTED.weight.cpu()))),
-    ("device", lambda: trainer(devices=[])), ("parameter", lambda: trainer(nn.Flatten)),
-    ("at least one batch", lambda: trainer().fit([], 1)), ("7 labels", lambda: trainer().step(X10, Y10[:7])),
-    ("0 examples", lambda: trainer().step(X10[:0], Y10[:0])), ("at least one example", lambda: trainer().evaluate([])),
-    *(("epochs", lambda epochs=epochs: trainer().fit(data(), epochs)) for epochs in (0, -1, 1.5)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "action"),
+    [
+        ("clip: ", lambda: trainer(clip=0)),
+        ("accumulate: ", lambda: trainer(accumulate=0)),
+        ("amp: ", lambda: trainer(amp=torch.float64)),
+        ("allreduce: ", lambda: trainer(allreduce="rign")),
+        ("overlap: ", lambda: trainer(overlap="yes")),
+        ("sparse", sparse),
+        ("none", lambda: trainer(loss=nn.CrossEntropyLoss(reduction="none"))),
+        ("weighted", lambda: trainer(loss=nn.CrossEntropyLoss(WEIGHTED.weight.cpu()))),
+        ("device", lambda: trainer(devices=[])),
+        ("parameter", lambda: trainer(nn.Flatten)),
+        ("at least one batch", lambda: trainer().fit([], 1)),
+        ("7 labels", lambda: trainer().step(X10, Y10[:7])),
+        ("0 examples", lambda: trainer().step(X10[:0], Y10[:0])),
+        ("at least one example", lambda: trainer().evaluate([])),
+        *(("epochs", lambda epochs=epochs: trainer().fit(data(), epochs)) for epochs in (0, -1, 1.5)),
+    ],
+)
 def test_what_makes_no_sense_is_refused_in_one_line(words, action):
     with pytest.raises(ValueError, match=words) as caught:
         action()

@@ -15,7 +15,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, TensorDataset
 
-from d2lmini import sim
+import simgpu
 from d2lmini.distributed.errors import CheckpointError
 from d2lmini.trainer import facts, rng
 from d2lmini.trainer.checkpoint import Checkpoint
@@ -49,7 +49,7 @@ def stopped(trainer, data, after, **options):
 
 
 def test_other_devices_go_on_where_the_first_were(tmp_path):
-    sim.enable(3)
+    simgpu.enable(3)
     file = tmp_path / "c.pt"
     whole = Trainer(network(), MEAN, ADAM, ["cpu"] * 2)
     history = whole.fit(batches(), 3)
@@ -68,7 +68,7 @@ def test_other_devices_go_on_where_the_first_were(tmp_path):
 
 @pytest.mark.parametrize("kind", ["cpu", "sim"])
 def test_replicas_that_differ_in_their_buffers_do_so_again(tmp_path, kind):
-    sim.enable(2)
+    simgpu.enable(2)
     devices, file = ["cpu", "cpu"] if kind == "cpu" else ["sim:0", "sim:1"], tmp_path / "c.pt"
     whole = Trainer(network(0.3, norm=True), MEAN, ADAM, devices)
     whole.fit(batches(11), 3)
@@ -182,22 +182,28 @@ def frozen():
     return model
 
 
-@pytest.mark.parametrize(("words", "other"), [
-    ("model.*8, 16", {"model": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 9), nn.Dropout(0), nn.Linear(9, 3))}),
-    ("model", {"model": lambda: nn.Linear(2, 2)}),
-    ("optimiser.*[4].*[3]", {"model": frozen}),
-    ("optimiser.*Adam", {"optimizer": partial(torch.optim.SGD, lr=0.1)}),
-    ("lr is 0.01", {"optimizer": partial(ADAM, lr=0.02)}),
-    ("schedule", {"schedule": None}),
-    ("schedule", {"schedule": STEP}),
-    ("T_max is 3", {"schedule": partial(COSINE, T_max=4)}),
-    ("accumulate", {"accumulate": 2}),
-    ("clip", {"clip": 0.5}),
-    ("amp", {"amp": torch.bfloat16}),
-    ("loss", {"loss": nn.CrossEntropyLoss(label_smoothing=0.1)}),
-    ("loss.*weight", {"loss": nn.CrossEntropyLoss(torch.ones(3).double())}),
-    ("model.*p=0.*p=0.5", {"model": lambda: network(0.5)}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "other"),
+    [
+        (
+            "model.*8, 16",
+            {"model": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 9), nn.Dropout(0), nn.Linear(9, 3))},
+        ),
+        ("model", {"model": lambda: nn.Linear(2, 2)}),
+        ("optimiser.*[4].*[3]", {"model": frozen}),
+        ("optimiser.*Adam", {"optimizer": partial(torch.optim.SGD, lr=0.1)}),
+        ("lr is 0.01", {"optimizer": partial(ADAM, lr=0.02)}),
+        ("schedule", {"schedule": None}),
+        ("schedule", {"schedule": STEP}),
+        ("T_max is 3", {"schedule": partial(COSINE, T_max=4)}),
+        ("accumulate", {"accumulate": 2}),
+        ("clip", {"clip": 0.5}),
+        ("amp", {"amp": torch.bfloat16}),
+        ("loss", {"loss": nn.CrossEntropyLoss(label_smoothing=0.1)}),
+        ("loss.*weight", {"loss": nn.CrossEntropyLoss(torch.ones(3).double())}),
+        ("model.*p=0.*p=0.5", {"model": lambda: network(0.5)}),
+    ],
+)
 def test_another_way_to_train_is_refused_and_changes_nothing(stopped_file, words, other):
     options = {"model": network, "loss": MEAN, "optimizer": ADAM, "schedule": COSINE, **other}
     trainer = Trainer(options.pop("model")(), options.pop("loss"), options.pop("optimizer"), ["cpu"], **options)
@@ -209,8 +215,12 @@ def test_other_data_are_refused(tmp_path):
     stopped(Trainer(network(), MEAN, ADAM, ["cpu"]), batches(), 10, checkpoint=file)
     seeded, relabelled, redrawn = batches(), batches(), batches()
     seeded.seed, relabelled.labels, redrawn.images = 3, torch.zeros(33), 255 - redrawn.images
-    for data, words in ((batches(6), "batch_size is 5"), (seeded, "seed is 0"), (relabelled, "labels"),
-                        (redrawn, "examples")):  # fmt: skip
+    for data, words in (
+        (batches(6), "batch_size is 5"),
+        (seeded, "seed is 0"),
+        (relabelled, "labels"),
+        (redrawn, "examples"),
+    ):
         with pytest.raises(CheckpointError, match=words):
             Trainer(network(), MEAN, ADAM, ["cpu"]).fit(data, 3, checkpoint=file, resume=True)
 
@@ -226,8 +236,11 @@ def test_other_examples_factors_and_arguments_of_a_loss_are_other_facts():
 
     given = [0.5, 0.25]
     found = [of(lambda epoch: given[epoch]), of(lambda epoch: 0.5 / (epoch + 1)), of(lambda epoch: 0.5**epoch)]
-    found += [of(lambda epoch: 1, label_smoothing=smoothing, weight=weight)
-              for smoothing in (0.0, 0.1) for weight in (None, torch.ones(3), torch.arange(3.0))]  # fmt: skip
+    found += [
+        of(lambda epoch: 1, label_smoothing=smoothing, weight=weight)
+        for smoothing in (0.0, 0.1)
+        for weight in (None, torch.ones(3), torch.arange(3.0))
+    ]
     assert len({str(each) for each in found}) == len(found)
 
 
@@ -245,21 +258,34 @@ def changed(state, path, value):
 
 
 NOT_A_STATE = [
-    ([], 0), ([], {"something": 1}), ([], [1, 2]),
+    ([], 0),
+    ([], {"something": 1}),
+    ([], [1, 2]),
     *(([key], value) for key in ("engine", "history", "rng", "data") for value in (..., 3, [], {"x": 1})),
     *((["engine", key], value) for key in ("facts", "model", "optimizer", "schedule", "ranks") for value in (..., 3)),
-    (["engine", "model", "1.weight"], torch.zeros(2)), (["engine", "model", "1.weight"], 3),
-    (["engine", "ranks"], []), (["engine", "ranks", 0], 3),
+    (["engine", "model", "1.weight"], torch.zeros(2)),
+    (["engine", "model", "1.weight"], 3),
+    (["engine", "ranks"], []),
+    (["engine", "ranks", 0], 3),
     (["engine", "optimizer", "state", 0, "exp_avg"], torch.zeros(2)),
-    (["engine", "optimizer", "state", 0, "exp_avg"], ...), (["engine", "optimizer", "param_groups"], []),
-    (["engine", "optimizer", "param_groups", 0, "lr"], "fast"), (["engine", "schedule", "T_max"], "x"),
-    (["engine", "schedule", "eta_min"], {}), (["engine", "schedule", "base_lrs"], ["x"]),
-    (["engine", "facts", "model", "1.weight"], torch.zeros(3)), (["history", "loss", 0], torch.ones(1)),
-    (["history", "loss"], [1.0, 2.0, 3.0]), (["history", "loss"], ["x"]), (["history", "seconds"], None),
-    (["history", "provenance"], 3), (["rng", "cpu"], torch.zeros(3)), (["rng", "python"], (3, (1, 2), None)),
-    (["rng", "numpy"], ("MT19937", torch.zeros(3), 1, 0, 0.0)), (["data", "facts"], 3),
+    (["engine", "optimizer", "state", 0, "exp_avg"], ...),
+    (["engine", "optimizer", "param_groups"], []),
+    (["engine", "optimizer", "param_groups", 0, "lr"], "fast"),
+    (["engine", "schedule", "T_max"], "x"),
+    (["engine", "schedule", "eta_min"], {}),
+    (["engine", "schedule", "base_lrs"], ["x"]),
+    (["engine", "facts", "model", "1.weight"], torch.zeros(3)),
+    (["history", "loss", 0], torch.ones(1)),
+    (["history", "loss"], [1.0, 2.0, 3.0]),
+    (["history", "loss"], ["x"]),
+    (["history", "seconds"], None),
+    (["history", "provenance"], 3),
+    (["rng", "cpu"], torch.zeros(3)),
+    (["rng", "python"], (3, (1, 2), None)),
+    (["rng", "numpy"], ("MT19937", torch.zeros(3), 1, 0, 0.0)),
+    (["data", "facts"], 3),
     (["data", "epoch"], "x"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("path", "value"), NOT_A_STATE, ids=str)
@@ -272,7 +298,7 @@ def test_whatever_else_lies_under_the_seal_is_refused_and_changes_nothing(stoppe
 
 def test_seconds_are_those_of_training_without_saving_and_without_the_break(tmp_path):
     def trainer():
-        sim.enable(2)
+        simgpu.enable(2)
         return Trainer(network(), MEAN, ADAM, ["sim:0", "sim:1"])
 
     file, plain = tmp_path / "c.pt", trainer().fit(batches(), 3).seconds
@@ -290,11 +316,16 @@ def test_arguments_that_make_no_sense():
 
 
 def test_random_numbers_of_all_kinds_go_on_where_they_were():
-    sim.enable(2)
+    simgpu.enable(2)
 
     def draw():
-        return [random.random(), np.random.rand(), np.random.randn(), torch.rand(2).tolist(),
-                *(torch.rand(2, device=d).tolist() for d in ("sim:0", "sim:1"))]  # fmt: skip
+        return [
+            random.random(),
+            np.random.rand(),
+            np.random.randn(),
+            torch.rand(2).tolist(),
+            *(torch.rand(2, device=d).tolist() for d in ("sim:0", "sim:1")),
+        ]
 
     draw()
     np.random.randn()  # the generator keeps a second normal number back

@@ -9,7 +9,7 @@ from process_cases import batches, network
 from torch import nn
 
 import d2lmini as d2l
-from d2lmini import sim
+import simgpu
 from d2lmini.data_parallel import by_hand
 from d2lmini.trainer.trainer import Trainer
 
@@ -22,13 +22,16 @@ PLACES = {"cpu": ["cpu"] * 3, "sim": ["sim:0", "sim:1", "sim:2"]}
 @pytest.fixture(autouse=True)
 def gpus():
     """Eight simulated GPUs, with the clock that streams and events need to mean something."""
-    sim.enable(8)
+    simgpu.enable(8)
 
 
-@pytest.mark.parametrize(("name", "kind", "k"), [
-    *((name, "cpu", 3) for name in CASES),
-    *((name, "sim", 2) for name in ("mean", "adam, clipped", "accumulated", "tree")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "kind", "k"),
+    [
+        *((name, "cpu", 3) for name in CASES),
+        *((name, "sim", 2) for name in ("mean", "adam, clipped", "accumulated", "tree")),
+    ],
+)
 def test_overlap_changes_no_bit(name, kind, k):
     small = {"buckets": 300}  # bytes: several buckets, so that there is something to send early
     plain, ours = (process_cases.train(name, PLACES[kind][:k], overlap=overlap, **small) for overlap in (False, True))
@@ -59,10 +62,14 @@ def watched(**options):
     return watch.seen, trainer
 
 
-@pytest.mark.parametrize(("options", "steps"), [
-    ({"overlap": False}, [[4, 4, 4, 4]] * 2), ({"overlap": True}, [[1, 2, 3, 4]] * 2),
-    ({"overlap": True, "accumulate": 3}, [[], [], [4, 4, 4, 4], []]),  # those of earlier batches are there
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({"overlap": False}, [[4, 4, 4, 4]] * 2),
+        ({"overlap": True}, [[1, 2, 3, 4]] * 2),
+        ({"overlap": True, "accumulate": 3}, [[], [], [4, 4, 4, 4], []]),  # those of earlier batches are there
+    ],
+)
 def test_buckets_go_while_backward_runs_and_of_accumulated_batches_only_with_the_last(options, steps):
     seen, trainer = watched(**options)
     for counts in steps:
@@ -105,7 +112,7 @@ def traced(X, devices, **options):
     y = torch.zeros(len(X), dtype=torch.int64)
     trainer.step(X, y)
     d2l.synchronize(*gpus)
-    with sim.trace() as trace:
+    with simgpu.trace() as trace:
         trainer.step(X, y)
         d2l.synchronize(*gpus)
     return trace
@@ -118,7 +125,7 @@ def counts(trace):
 @pytest.mark.parametrize("buckets", [0, 10**5, 25 * 2**20])
 @pytest.mark.parametrize("way", ["eager", "compiled"])
 def test_it_sends_the_same_and_is_never_slower(buckets, way):
-    sim.enable(8, way=way, shapes_only=True)
+    simgpu.enable(8, way=way, shapes_only=True)
     for devices in (1, 3):
         X = torch.ones(64, 1, 28, 28)
         trace = [traced(X, devices, buckets=buckets, overlap=o) for o in (False, True)]

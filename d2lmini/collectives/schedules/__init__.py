@@ -22,7 +22,26 @@ from d2lmini.collectives.schedules.trees import broadcast, gather, reduce, scatt
 from d2lmini.collectives.schedules.verify import check, promised, states
 
 __all__ = [
-    "ALLREDUCE", "Schedule", "Send", "all_gather", "allreduce_halving_doubling", "allreduce_hierarchical",
-    "allreduce_naive", "allreduce_ring", "allreduce_tree", "broadcast", "check", "gather", "messages", "named",
-    "offsets", "promised", "reduce", "reduce_scatter", "ring_order", "scatter", "states", "tree",
-]  # fmt: skip
+    "ALLREDUCE",
+    "Schedule",
+    "Send",
+    "all_gather",
+    "allreduce_halving_doubling",
+    "allreduce_hierarchical",
+    "allreduce_naive",
+    "allreduce_ring",
+    "allreduce_tree",
+    "broadcast",
+    "check",
+    "gather",
+    "messages",
+    "named",
+    "offsets",
+    "promised",
+    "reduce",
+    "reduce_scatter",
+    "ring_order",
+    "scatter",
+    "states",
+    "tree",
+]

@@ -47,19 +47,10 @@ def allreduce_halving_doubling(world_size):
     extra = range(core, world_size)
     parts, halving, doubling = [(0, core)] * core, [], []
     for bit in range(core.bit_length() - 1):
-        halves = [
-            _keep_and_give(*part, upper=rank >> bit & 1)
-            for rank, part in enumerate(parts)
-        ]
+        halves = [_keep_and_give(*part, upper=rank >> bit & 1) for rank, part in enumerate(parts)]
         parts = [keep for keep, _ in halves]
-        away = [
-            Send(rank, rank ^ 1 << bit, *give, "reduce")
-            for rank, (_, give) in enumerate(halves)
-        ]
-        back = [
-            Send(rank, rank ^ 1 << bit, *keep, "copy")
-            for rank, (keep, _) in enumerate(halves)
-        ]
+        away = [Send(rank, rank ^ 1 << bit, *give, "reduce") for rank, (_, give) in enumerate(halves)]
+        back = [Send(rank, rank ^ 1 << bit, *keep, "copy") for rank, (keep, _) in enumerate(halves)]
         halving.append(tuple(away))
         doubling.insert(0, tuple(back))
     fold = tuple(Send(r, r - core, 0, core, "reduce") for r in extra)

@@ -16,9 +16,7 @@ def tree(world_size):
     levels, half = [], 1 << (world_size - 1).bit_length() >> 1
     while half:
         parents = range(0, world_size - half, 2 * half)
-        levels.append(
-            [(p, p + half, min(p + 2 * half, world_size)) for p in parents]
-        )
+        levels.append([(p, p + half, min(p + 2 * half, world_size)) for p in parents])
         half //= 2
     return levels
 

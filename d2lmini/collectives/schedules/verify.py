@@ -45,8 +45,10 @@ def check(schedule, collective, root=0):
         for chunk in range(schedule.chunks):
             want, got = wanted[rank][chunk], final[rank][chunk]
             if want is not None and got != want:
-                raise ValueError(f"{schedule.name}: after the last step, rank {rank}'s chunk {chunk} must hold "
-                                 f"{_ranks(want)}, it holds {_ranks(got)}")  # fmt: skip
+                raise ValueError(
+                    f"{schedule.name}: after the last step, rank {rank}'s chunk {chunk} must hold "
+                    f"{_ranks(want)}, it holds {_ranks(got)}"
+                )
 
 
 def promised(collective, world_size, chunks, root=0):

@@ -30,7 +30,7 @@ from torch.distributed.tensor.parallel import (
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from d2lmini import sim
+import simgpu
 
 Case = namedtuple("Case", "name run alone sent tolerance")
 STEPS, SAMPLES, WIDTH = 2, 16, 16
@@ -39,6 +39,7 @@ CASES = []
 
 def case(alone, sent=None, tolerance=1e-6, name=None, **options):
     """Add the decorated function as a case; `options` are given to it."""
+
     def add(function):
         CASES.append(Case(name or function.__name__, lambda rank: function(rank, **options), alone, sent, tolerance))
         return function
@@ -79,6 +80,7 @@ def steps(model, x, y, optimize=None, loss=nn.functional.mse_loss):
 
 def alone(make=network, optimize=optimizer, **how):
     """Return a function that trains a network in one process and returns its parameters and buffers."""
+
     def run():
         model = make()
         steps(model, *samples(), optimize(model), **how)
@@ -97,6 +99,7 @@ def state(model):
 
 def training(name, wrap, sent=None, tolerance=1e-6, make=network, optimize=optimizer, wanted=trained):
     """Add a case: each rank wraps the network and trains it on its share of the samples."""
+
     def run(rank):
         model = wrap(make().to("sim"))
         steps(model, *share(), optimize(model))
@@ -170,10 +173,18 @@ training("DDP, parameters that go unused", partial(DDP, **UNUSED), make=Forked, 
 training("DDP, hook to float16", partial(hooked, hook=default_hooks.fp16_compress_hook), halves, 1e-3)
 training("DDP, hook to bfloat16", partial(hooked, hook=default_hooks.bf16_compress_hook), halves, 1e-2)
 training("DDP, built-in hook to float16", compressed, halves, 1e-3)
-training("SyncBatchNorm", DDP, make=lambda: nn.SyncBatchNorm.convert_sync_batchnorm(normalizing()), tolerance=1e-5,
-         wanted=alone(normalizing))  # fmt: skip
-training("ZeroRedundancyOptimizer", DDP,
-         optimize=partial(optimizer, kind=ZeroRedundancyOptimizer, optimizer_class=torch.optim.SGD))  # fmt: skip
+training(
+    "SyncBatchNorm",
+    DDP,
+    make=lambda: nn.SyncBatchNorm.convert_sync_batchnorm(normalizing()),
+    tolerance=1e-5,
+    wanted=alone(normalizing),
+)
+training(
+    "ZeroRedundancyOptimizer",
+    DDP,
+    optimize=partial(optimizer, kind=ZeroRedundancyOptimizer, optimizer_class=torch.optim.SGD),
+)
 
 
 @case(trained, gradients, name="DDP, no_sync")
@@ -225,7 +236,7 @@ def ddp_autocast(rank):
 @case(lambda: [torch.arange(10)], name="DistributedSampler")
 def sampler(rank):
     data = TensorDataset(torch.arange(10))
-    mine = torch.cat([batch for batch, in DataLoader(data, 2, sampler=DistributedSampler(data, shuffle=True))])
+    mine = torch.cat([batch for (batch,) in DataLoader(data, 2, sampler=DistributedSampler(data, shuffle=True))])
     everything = [torch.empty_like(mine, device="sim") for _ in range(dist.get_world_size())]
     dist.all_gather(everything, mine.to("sim"))
     return [torch.cat(everything).unique()]
@@ -262,10 +273,17 @@ class Clipping:
 
 training("fully_shard", sharded, shards)
 training("fully_shard, parameters on the host", partial(sharded, offload_policy=CPUOffloadPolicy()))
-training("fully_shard, reshard_after_forward=False", partial(sharded, reshard_after_forward=False),
-         lambda n: shards(n, gathers=1))  # fmt: skip
-training("fully_shard, bfloat16", partial(sharded, mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32)),
-         lambda n: shards(n, width=2), 1e-2)  # fmt: skip
+training(
+    "fully_shard, reshard_after_forward=False",
+    partial(sharded, reshard_after_forward=False),
+    lambda n: shards(n, gathers=1),
+)
+training(
+    "fully_shard, bfloat16",
+    partial(sharded, mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32)),
+    lambda n: shards(n, width=2),
+    1e-2,
+)
 training("fully_shard, activation checkpointing", checkpointed, shards)
 training("fully_shard of replicas (HSDP)", lambda model: sharded(model, mesh=mesh(2, dist.get_world_size() // 2)))
 training("fully_shard, clip_grad_norm_", sharded, optimize=Clipping, wanted=alone(optimize=Clipping))
@@ -311,8 +329,11 @@ def normal():
 @case(alone(normal), name="SequenceParallel")
 def sequence_parallel(rank):
     model = normal().to("sim")
-    plan = {"0": SequenceParallel(sequence_dim=0, use_local_output=False), "3": RowwiseParallel(),
-            "1": ColwiseParallel(input_layouts=Shard(0))}  # fmt: skip
+    plan = {
+        "0": SequenceParallel(sequence_dim=0, use_local_output=False),
+        "3": RowwiseParallel(),
+        "1": ColwiseParallel(input_layouts=Shard(0)),
+    }
     model = parallelize_module(model, mesh(), plan)
     steps(model, share()[0], samples()[1].to("sim"), optimizer(model, foreach=False))
     return state(model)
@@ -326,8 +347,10 @@ def fsdp2_tensor_parallel(rank):
     return state(model)
 
 
-@case(alone(lambda: network()[:1], loss=lambda out, _: nn.functional.cross_entropy(out, torch.arange(SAMPLES) % 32)),
-      name="loss_parallel")  # fmt: skip
+@case(
+    alone(lambda: network()[:1], loss=lambda out, _: nn.functional.cross_entropy(out, torch.arange(SAMPLES) % 32)),
+    name="loss_parallel",
+)
 def parallel_loss(rank):
     columns = ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)
     model = parallelize_module(network()[:1].to("sim"), mesh(), {"0": columns})
@@ -391,16 +414,23 @@ def messages(n, stages_each=1):
 
 @case(alone(deep), messages, name="pipelining, GPipe", schedule=ScheduleGPipe)
 @case(alone(deep), messages, name="pipelining, 1F1B", schedule=Schedule1F1B)
-@case(alone(lambda: deep(16)), lambda n: messages(n, 2), name="pipelining, interleaved 1F1B",
-      schedule=ScheduleInterleaved1F1B, each=2)  # fmt: skip
+@case(
+    alone(lambda: deep(16)),
+    lambda n: messages(n, 2),
+    name="pipelining, interleaved 1F1B",
+    schedule=ScheduleInterleaved1F1B,
+    each=2,
+)
 def pipeline(rank, schedule, each=1):
     n, model = dist.get_world_size(), deep(8 * each)
     long = len(model) // (n * each)
     numbers = range(rank, n * each, n)
     parts = [model[i * long : (i + 1) * long].to("sim") for i in numbers]
     batch = torch.zeros(SAMPLES // 8, WIDTH, device="sim", requires_grad=True)  # what each stage gets, and gives
-    stages = [PipelineStage(part, i, n * each, batch.device, batch if i else batch.detach(), batch)
-              for part, i in zip(parts, numbers)]  # fmt: skip
+    stages = [
+        PipelineStage(part, i, n * each, batch.device, batch if i else batch.detach(), batch)
+        for part, i in zip(parts, numbers)
+    ]
     runner = schedule(stages if each > 1 else stages[0], 8, loss_fn=nn.functional.mse_loss)
     optimize, (x, y) = optimizer(nn.ModuleList(parts)), (t.to("sim") for t in samples())
     for _ in range(STEPS):
@@ -417,9 +447,9 @@ def ran(case, ranks):
 
     Operations are left out, for torch's DDP zeroes the gradients of unused parameters in an order of chance.
     """
-    sim.enable(ranks, gpu="V100-SXM2-16GB", link="NVLink2")
-    with sim.trace() as trace:
-        results = sim.spawn(lambda rank: [t.detach().cpu() for t in case.run(rank)])
+    simgpu.enable(ranks, gpu="V100-SXM2-16GB", link="NVLink2")
+    with simgpu.trace() as trace:
+        results = simgpu.spawn(lambda rank: [t.detach().cpu() for t in case.run(rank)])
     messages = [span for span in trace.spans if span.kind == "communication"]
     return results, sent_in(trace), trace.seconds, messages
 
@@ -436,7 +466,7 @@ def sent_in(trace):
 def took(call, *args, **options):
     """Return the simulated seconds of a call on a rank, until its GPU has done all that was asked of it."""
     torch.sim.synchronize()
-    begin = sim.now()
+    begin = simgpu.now()
     call(*args, **options)
     torch.sim.synchronize()
-    return sim.now() - begin
+    return simgpu.now() - begin

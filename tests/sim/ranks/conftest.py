@@ -1,9 +1,9 @@
 import pytest
 
-from d2lmini import sim
+import simgpu
 
 
 @pytest.fixture(scope="module")
 def gpus():
     """Four simulated GPUs with a clock, joined by NVLink through a switch, for the tests of a file."""
-    sim.enable(4, gpu="V100-SXM2-16GB", link="NVLink2")
+    simgpu.enable(4, gpu="V100-SXM2-16GB", link="NVLink2")

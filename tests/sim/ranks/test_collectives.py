@@ -8,12 +8,26 @@ import torch.distributed as dist
 from torch.distributed import _functional_collectives as functional
 from torch.distributed.distributed_c10d import _coalescing_manager
 
-from d2lmini import sim
+import simgpu
 
 pytestmark = pytest.mark.usefixtures("gpus")
 N = 4
-TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.int32,
-         torch.int64, torch.uint16, torch.uint32, torch.uint64, torch.bool, torch.complex64]  # fmt: skip
+TYPES = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int8,
+    torch.uint8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+    torch.bool,
+    torch.complex64,
+]
 OTHERS = [torch.float8_e4m3fn, torch.float8_e5m2, torch.complex128]
 
 
@@ -43,8 +57,11 @@ def test_reductions(dtype):
     if not dtype.is_complex:
         ops |= {dist.ReduceOp.MIN: torch.minimum, dist.ReduceOp.MAX: torch.maximum, dist.ReduceOp.PRODUCT: torch.mul}
     if not dtype.is_floating_point and not dtype.is_complex:
-        ops |= {dist.ReduceOp.BAND: torch.bitwise_and, dist.ReduceOp.BOR: torch.bitwise_or,
-                dist.ReduceOp.BXOR: torch.bitwise_xor}  # fmt: skip
+        ops |= {
+            dist.ReduceOp.BAND: torch.bitwise_and,
+            dist.ReduceOp.BOR: torch.bitwise_or,
+            dist.ReduceOp.BXOR: torch.bitwise_xor,
+        }
     wide = {torch.uint16: torch.int64, torch.uint32: torch.int64, torch.uint64: torch.int64}.get(dtype, dtype)
 
     def run(rank):
@@ -54,7 +71,7 @@ def test_reductions(dtype):
             dist.all_reduce(results[-1], op)
         return results
 
-    for results in sim.spawn(run):
+    for results in simgpu.spawn(run):
         for result, fold in zip(results, ops.values(), strict=True):
             equal(result, reduce(fold, [t.to(wide) for t in all_given(dtype=dtype)]).to(dtype))
 
@@ -67,7 +84,7 @@ def test_unsigned_extremes_keep_their_order():
         dist.all_reduce(other, dist.ReduceOp.MIN)
         return tensor.cpu().tolist(), other.cpu().tolist()
 
-    assert sim.spawn(run)[1] == ([2**63 + 2, 3], [2**63 - 1, 0])
+    assert simgpu.spawn(run)[1] == ([2**63 + 2, 3], [2**63 - 1, 0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32], ids=str)
@@ -81,7 +98,7 @@ def test_average_and_sum_of_multiples(dtype):
         return mean, some, each
 
     total = sum(all_given(dtype=dtype))
-    for mean, some, each in sim.spawn(run):
+    for mean, some, each in simgpu.spawn(run):
         equal(mean, total / N if dtype.is_floating_point else total // N)
         if dtype.is_floating_point:
             equal(some, total * 0.5)
@@ -97,7 +114,7 @@ def test_whatever_only_moves_takes_any_type(dtype):
         dist.broadcast(copied, 2)
         return [*gathered, copied]
 
-    for results in sim.spawn(run):
+    for results in simgpu.spawn(run):
         for result, wanted in zip(results, [*all_given(dtype=dtype), given(2, dtype=dtype)], strict=True):
             assert result.dtype == dtype
             assert torch.equal(result.cpu().view(torch.uint8), wanted.contiguous().view(torch.uint8))
@@ -106,6 +123,7 @@ def test_whatever_only_moves_takes_any_type(dtype):
 @pytest.mark.parametrize("how", ["wait", "async"])
 def test_every_collective(how):
     """One after the other, so that what a wait forgets would show in the next."""
+
     def run(rank):
         def do(collective, *args, **kwargs):
             work = collective(*args, **kwargs, async_op=how == "async")
@@ -115,9 +133,16 @@ def test_every_collective(how):
                 assert work.is_completed()
 
         new = lambda *shape: torch.zeros(*shape, device="sim")  # noqa: E731
-        out = {"reduce": mine(rank), "single": new(4 * 3, 2), "scatter": new(3, 2), "shares": new(2),
-               "part": new(3, 2), "gather": [new(3, 2) for _ in range(N)], "all": [new(2) for _ in range(N)],
-               "blocks": new(8, 2)}  # fmt: skip
+        out = {
+            "reduce": mine(rank),
+            "single": new(4 * 3, 2),
+            "scatter": new(3, 2),
+            "shares": new(2),
+            "part": new(3, 2),
+            "gather": [new(3, 2) for _ in range(N)],
+            "all": [new(2) for _ in range(N)],
+            "blocks": new(8, 2),
+        }
         do(dist.reduce, out["reduce"], 1)
         do(dist.all_gather_into_tensor, out["single"], mine(rank))
         do(dist.scatter, out["scatter"], [mine(10 + i) for i in range(N)] if rank == 3 else None, src=3)
@@ -129,7 +154,7 @@ def test_every_collective(how):
         do(dist.barrier)
         return out
 
-    results = sim.spawn(run)
+    results = simgpu.spawn(run)
     equal(results[1]["reduce"], sum(all_given()))
     equal(results[0]["reduce"], given(0))
     for rank, out in enumerate(results):
@@ -153,11 +178,11 @@ def test_a_group_is_called_as_torchs_own():
         group.allgather(lists[0], mine(rank)).wait()
         dist.all_gather_coalesced(lists[1], [mine(rank)])
         assert not group._get_backend(most.device).supports_tensor_alloc(most.device)
-        with sim.as_cuda():
+        with simgpu.as_cuda():
             assert dist.get_backend() == "nccl"
-        return most, first, total, *lists[0], *(some for some, in lists[1])
+        return most, first, total, *lists[0], *(some for (some,) in lists[1])
 
-    for rank, (most, first, total, *gathered) in enumerate(sim.spawn(run)):
+    for rank, (most, first, total, *gathered) in enumerate(simgpu.spawn(run)):
         equal(most, reduce(torch.maximum, all_given()))
         equal(first, given(2))
         equal(total, sum(all_given()) if rank == 1 else given(rank))
@@ -173,7 +198,7 @@ def test_all_to_all_of_uneven_parts():
         dist.all_to_all_single(out, mine(rank, shape=(sum(sizes[rank]), 2)), [row[rank] for row in sizes], sizes[rank])
         return out
 
-    for rank, out in enumerate(sim.spawn(run)):
+    for rank, out in enumerate(simgpu.spawn(run)):
         parts = [given(other, shape=(sum(sizes[other]), 2)).split(sizes[other])[rank] for other in range(N)]
         equal(out, torch.cat(parts))
 
@@ -187,7 +212,7 @@ def test_groups_have_their_own_ranks():
             dist.broadcast(other, 3, group=odd)
         return tensor, other, dist.get_process_group_ranks(odd)
 
-    results = sim.spawn(run)
+    results = simgpu.spawn(run)
     for rank, (tensor, other, _) in enumerate(results):
         equal(tensor, given(rank) + given((rank + 2) % 4))
         equal(other, given(3) if rank % 2 else given(rank))
@@ -207,7 +232,7 @@ def test_several_as_one():
             dist.all_gather_into_tensor(narrow, mine(rank, shape=(2,)))
         return first, second, wide, narrow
 
-    for first, second, wide, narrow in sim.spawn(run):
+    for first, second, wide, narrow in simgpu.spawn(run):
         equal(first, sum(all_given()))
         equal(second, sum(given(rank + 4) for rank in range(N)))
         equal(wide, torch.cat(all_given()))
@@ -224,7 +249,7 @@ def test_objects():
         dist.scatter_object_list(one, list("wxyz") if rank == 0 else None, src=0)
         return [thing["rank"] for thing in everything], wanted, words, one
 
-    for rank, (everything, wanted, words, one) in enumerate(sim.spawn(run)):
+    for rank, (everything, wanted, words, one) in enumerate(simgpu.spawn(run)):
         assert everything == [0, 1, 2, 3]
         assert wanted == (["0", "1", "2", "3"] if rank == 1 else None)
         assert (words, one) == (["a", "bc"], ["wxyz"[rank]])
@@ -234,8 +259,12 @@ def test_messages():
     def run(rank):
         after, before = (rank + 1) % N, (rank - 1) % N
         around, back, tagged, whoever = (torch.zeros(3, 2, device="sim") for _ in range(4))
-        calls = [(dist.isend, mine(rank), after), (dist.irecv, around, before),
-                 (dist.isend, mine(rank), before), (dist.irecv, back, after)]  # fmt: skip
+        calls = [
+            (dist.isend, mine(rank), after),
+            (dist.irecv, around, before),
+            (dist.isend, mine(rank), before),
+            (dist.irecv, back, after),
+        ]
         for work in dist.batch_isend_irecv([dist.P2POp(*call) for call in calls]):
             work.wait()
         if rank == 0:
@@ -252,7 +281,7 @@ def test_messages():
             dist.send(mine(9), 2)
         return around, back, tagged, whoever
 
-    results = sim.spawn(run)
+    results = simgpu.spawn(run)
     for rank, (around, back, _, _) in enumerate(results):
         equal(around, given((rank - 1) % N))
         equal(back, given((rank + 1) % N))
@@ -270,7 +299,7 @@ def test_functional_collectives_and_their_gradients():
         (functional.all_gather_tensor_autograd(leaf, 0, group) * mine(9, shape=(12, 2))).sum().backward()
         return total + 0, rows + 0, share + 0, leaf.grad
 
-    for rank, (total, rows, share, gradient) in enumerate(sim.spawn(run)):
+    for rank, (total, rows, share, gradient) in enumerate(simgpu.spawn(run)):
         equal(total, sum(all_given()))
         equal(rows, torch.cat(all_given()))
         equal(share, (sum(all_given(shape=(4, 2))) / N).chunk(N)[rank])
@@ -288,7 +317,7 @@ def test_plain_collectives_wait_for_the_result_of_a_functional_one():
         return result + 0, everything, other
 
     total = sum(all_given())
-    for result, everything, other in sim.spawn(run):
+    for result, everything, other in simgpu.spawn(run):
         equal(result, N * total)
         equal(everything, torch.cat([total] * N))
         equal(other, total)
@@ -301,7 +330,7 @@ def test_tensors_that_are_not_contiguous():
         dist.broadcast(wide.t()[1], 0)
         return wide
 
-    for rank, wide in enumerate(sim.spawn(run)):
+    for rank, wide in enumerate(simgpu.spawn(run)):
         wanted = given(rank, shape=(4, 6))
         wanted[:, ::2] = sum(all_given(shape=(4, 6)))[:, ::2]
         wanted[:, 1] = given(0, shape=(4, 6))[:, 1]
@@ -318,13 +347,14 @@ def test_one_rank_and_a_number_that_divides_nothing(size):
         dist.all_gather_into_tensor(gathered, mine(rank, shape=(7,)))
         return tensor, gathered
 
-    for tensor, gathered in sim.spawn(run, nprocs=size):
+    for tensor, gathered in simgpu.spawn(run, nprocs=size):
         equal(tensor, sum(given(rank, shape=(7,)) for rank in range(size)))
         equal(gathered, torch.cat([given(rank, shape=(7,)) for rank in range(size)]))
 
 
 def test_groups_of_other_backends_and_split_groups_are_ours():
     """Programs bind the device early, ask for gloo for the host's tensors, and split groups as NCCL can."""
+
     def run(rank):
         dist.init_process_group("nccl", device_id=torch.device("sim", rank))
         host, halves = dist.new_group(backend="gloo"), dist.split_group(split_ranks=[[0, 1], [3, 2]])
@@ -334,4 +364,4 @@ def test_groups_of_other_backends_and_split_groups_are_ours():
         assert dist.is_torchelastic_launched()
         return dist.get_backend(host), data.tolist(), part.tolist()
 
-    assert sim.spawn(run) == [("simccl", [4, 4], [s, s]) for s in (1, 1, 5, 5)]
+    assert simgpu.spawn(run) == [("simccl", [4, 4], [s, s]) for s in (1, 1, 5, 5)]

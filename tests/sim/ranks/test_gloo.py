@@ -10,10 +10,17 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
-from d2lmini import sim
+import simgpu
 
-NAMES = ["DDP", "DDP, find_unused_parameters", "DDP, static_graph", "ZeroRedundancyOptimizer", "DTensor",
-         "parallelize_module", "pipelining, 1F1B"]  # fmt: skip
+NAMES = [
+    "DDP",
+    "DDP, find_unused_parameters",
+    "DDP, static_graph",
+    "ZeroRedundancyOptimizer",
+    "DTensor",
+    "parallelize_module",
+    "pipelining, 1F1B",
+]
 
 
 def run(rank, folder):
@@ -22,15 +29,15 @@ def run(rank, folder):
     sys.path.insert(0, str(Path(__file__).parent))
     import cases
 
-    sim.enable(2, gpu="V100-SXM2-16GB", link="NVLink2")
+    simgpu.enable(2, gpu="V100-SXM2-16GB", link="NVLink2")
     torch.sim.set_device(rank)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     found = {}
     for case in cases.CASES:
         if case.name in NAMES:
-            begin = sim.now()
+            begin = simgpu.now()
             results = [t.detach().cpu() for t in case.run(rank)]
-            found[case.name] = results, sim.now() - begin
+            found[case.name] = results, simgpu.now() - begin
     torch.save(found, f"{folder}/{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
@@ -55,11 +62,11 @@ def test_two_processes_equal_one(tmp_path, capfd):
 
 def test_a_message_over_gloo_takes_the_time_of_a_message(tmp_path):
     """One process is a group too: what it sends itself takes no time, and is no kernel."""
-    sim.enable(2, gpu="V100-SXM2-16GB", link="NVLink2")
+    simgpu.enable(2, gpu="V100-SXM2-16GB", link="NVLink2")
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
         tensor = torch.ones(2**20, device="sim")
-        with sim.trace() as trace:
+        with simgpu.trace() as trace:
             dist.all_reduce(tensor)
         assert not [span for span in trace.spans if span.kind == "operation"]
         assert tensor.sum() == 2**20

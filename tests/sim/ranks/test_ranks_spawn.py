@@ -28,20 +28,36 @@ from torch.nn.attention import SDPBackend, _cur_sdpa_kernel_backends, sdpa_kerne
 from torch.nn.modules import module as every_module
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from d2lmini import sim
-from d2lmini.hardware import MACHINES, cluster
-from d2lmini.sim import RankError
+import simgpu
+from simgpu import RankError
+from simgpu.hardware import MACHINES, cluster
 
 pytestmark = pytest.mark.usefixtures("gpus")
 
 
 def left():
     """What a call to spawn must leave as it was."""
-    return (threading.active_count(), distributed_c10d._world, sys.excepthook, dist.monitored_barrier,
-            dist.init_process_group, dist.Reducer, dist.is_initialized(), torch.Tensor.to, torch.tensor,
-            torch.sim.current_device(), torch.initial_seed(), torch.get_rng_state().tolist(), random.getstate(),
-            np.random.get_state()[1].tolist(), torch.get_default_dtype(), warnings.showwarning,
-            sys.stdout, sys.stderr, sys.unraisablehook)  # fmt: skip
+    return (
+        threading.active_count(),
+        distributed_c10d._world,
+        sys.excepthook,
+        dist.monitored_barrier,
+        dist.init_process_group,
+        dist.Reducer,
+        dist.is_initialized(),
+        torch.Tensor.to,
+        torch.tensor,
+        torch.sim.current_device(),
+        torch.initial_seed(),
+        torch.get_rng_state().tolist(),
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+        torch.get_default_dtype(),
+        warnings.showwarning,
+        sys.stdout,
+        sys.stderr,
+        sys.unraisablehook,
+    )
 
 
 def test_results_come_in_the_order_of_ranks():
@@ -51,18 +67,21 @@ def test_results_come_in_the_order_of_ranks():
 
     before = left()
     for size in (1, 3, 4):
-        results = sim.spawn(where, ("a",), size)
+        results = simgpu.spawn(where, ("a",), size)
         assert [result[:5] for result in results] == [("a", r, r, size, r) for r in range(size)]
         assert [str(result[5].device) for result in results] == [f"sim:{r}" for r in range(size)]
-    assert len(sim.spawn(where, ("a",))) == 4
+    assert len(simgpu.spawn(where, ("a",))) == 4
     assert left() == before
 
 
 def test_a_function_typed_into_a_notebook_works():
     cell = {}
-    exec("def add(rank):\n    import torch.distributed as d\n    t = torch.tensor([rank])\n    d.all_reduce(t)\n"
-         "    return t.item()\nimport torch", cell)  # fmt: skip
-    assert sim.spawn(cell["add"]) == [6] * 4
+    exec(
+        "def add(rank):\n    import torch.distributed as d\n    t = torch.tensor([rank])\n    d.all_reduce(t)\n"
+        "    return t.item()\nimport torch",
+        cell,
+    )
+    assert simgpu.spawn(cell["add"]) == [6] * 4
 
 
 def test_a_store_that_a_program_makes_is_the_ranks_own():
@@ -73,7 +92,7 @@ def test_a_store_that_a_program_makes_is_the_ranks_own():
         dist.barrier()
         return store.get("word")
 
-    assert sim.spawn(pass_on) == sim.spawn(pass_on) == [b"a"] * 4
+    assert simgpu.spawn(pass_on) == simgpu.spawn(pass_on) == [b"a"] * 4
 
 
 def test_a_rank_waits_in_a_store_for_what_another_one_sets_later():
@@ -97,7 +116,7 @@ def test_a_rank_waits_in_a_store_for_what_another_one_sets_later():
             time.sleep(0)
         return word, synchronize(store, str(rank).encode(), rank, 4, "numbers")
 
-    assert sim.spawn(run) == sim.spawn(run) == [(b"a", [b"0", b"1", b"2", b"3"])] * 4
+    assert simgpu.spawn(run) == simgpu.spawn(run) == [(b"a", [b"0", b"1", b"2", b"3"])] * 4
 
 
 def test_a_rank_that_asks_again_and_again_lets_the_others_run():
@@ -110,14 +129,14 @@ def test_a_rank_that_asks_again_and_again_lets_the_others_run():
             dist.all_reduce(tensor)
         return tensor.tolist()
 
-    assert sim.spawn(run) == [[4, 4]] * 4
+    assert simgpu.spawn(run) == [[4, 4]] * 4
 
 
 def test_a_program_that_joins_with_other_numbers_than_it_was_started_with_is_told():
     for wrong, word in (({"rank": 1, "world_size": 4}, "rank=0"), ({"rank": 0, "world_size": 8}, "world_size=4")):
         with pytest.raises(RankError, match=word):
-            sim.spawn(lambda rank, wrong=wrong: dist.init_process_group("gloo", **wrong))
-    assert sim.spawn(lambda rank: dist.init_process_group("gloo", rank=rank, world_size=4)) == [None] * 4
+            simgpu.spawn(lambda rank, wrong=wrong: dist.init_process_group("gloo", **wrong))
+    assert simgpu.spawn(lambda rank: dist.init_process_group("gloo", rank=rank, world_size=4)) == [None] * 4
 
 
 def test_an_error_names_its_rank_and_ends_the_others():
@@ -132,7 +151,7 @@ def test_an_error_names_its_rank_and_ends_the_others():
 
     before = left()
     with pytest.raises(RankError, match="rank 2 of 4 raised KeyError: 'lost'") as caught:
-        sim.spawn(fail)
+        simgpu.spawn(fail)
     cause = caught.value.__cause__
     assert isinstance(cause, KeyError)
     assert caught.value.rank == 2
@@ -151,12 +170,12 @@ def test_a_second_call_beside_the_first_is_refused():
         return rank
 
     before = left()
-    beside = threading.Thread(target=lambda: found.extend(sim.spawn(run)))
+    beside = threading.Thread(target=lambda: found.extend(simgpu.spawn(run)))
     beside.start()
     began.wait()
     try:
         with pytest.raises(RuntimeError, match="another thread"):
-            sim.spawn(print)
+            simgpu.spawn(print)
     finally:
         may_end.set()
         beside.join()
@@ -189,7 +208,7 @@ def test_ctrl_c_ends_all_ranks(where):
     before, handler = left(), signal.signal(signal.SIGINT, signal.default_int_handler)  # a job beside ignores it
     try:
         with pytest.raises(KeyboardInterrupt):
-            sim.spawn(run)
+            simgpu.spawn(run)
     finally:
         signal.signal(signal.SIGINT, handler)
     assert left() == before
@@ -202,7 +221,7 @@ def test_each_rank_has_its_own_random_numbers_as_a_process_has():
         dist.barrier()  # the others seed theirs
         return torch.rand(2), torch.rand(2, device="sim").cpu(), [first, random.gauss(0, 1)], np.random.rand()
 
-    for rank, (host, device, python, numpy) in enumerate(sim.spawn(draw)):
+    for rank, (host, device, python, numpy) in enumerate(simgpu.spawn(draw)):
         torch.manual_seed(rank)
         assert torch.equal(host, torch.rand(2))
         assert torch.equal(device, torch.rand(2, generator=torch.Generator().manual_seed(rank)))
@@ -213,7 +232,7 @@ def test_each_rank_has_its_own_random_numbers_as_a_process_has():
 
 def test_ranks_begin_with_the_random_numbers_of_the_program():
     torch.manual_seed(5), random.seed(6)
-    results = sim.spawn(lambda rank: (torch.rand(1).item(), random.random()))
+    results = simgpu.spawn(lambda rank: (torch.rand(1).item(), random.random()))
     assert results == [(torch.rand(1).item(), random.random())] * 4
 
 
@@ -223,7 +242,7 @@ def test_the_processes_that_a_rank_starts_have_its_environment():
         command = [sys.executable, "-S", "-c", "import os; print(os.environ['RANK'])"]
         return int(subprocess.run(command, capture_output=True, check=True).stdout)
 
-    assert sim.spawn(tell, nprocs=2) == [0, 1]
+    assert simgpu.spawn(tell, nprocs=2) == [0, 1]
 
 
 def test_each_rank_has_its_own_default_dtype_warnings_output_and_environment(monkeypatch):
@@ -249,18 +268,22 @@ def test_each_rank_has_its_own_default_dtype_warnings_output_and_environment(mon
         told = subprocess.run(child, capture_output=True, check=True, text=True).stdout
         return {layer.weight.dtype for layer in layers}, out.getvalue(), len(caught), told
 
-    sim.spawn(lambda rank: None)  # what torch loads for it may add filters
+    simgpu.spawn(lambda rank: None)  # what torch loads for it may add filters
     before = left(), list(warnings.filters), dict(os.environ)
-    assert sim.spawn(run) == [({dtype}, f"rank {rank}\n", rank % 2, f"{rank} {rank != 3}\n")
-                              for rank, dtype in enumerate([torch.bfloat16, torch.float64] * 2)]  # fmt: skip
+    assert simgpu.spawn(run) == [
+        ({dtype}, f"rank {rank}\n", rank % 2, f"{rank} {rank != 3}\n")
+        for rank, dtype in enumerate([torch.bfloat16, torch.float64] * 2)
+    ]
     assert (left(), list(warnings.filters), dict(os.environ)) == before
 
 
 def test_what_a_rank_hangs_into_all_modules_and_optimizers_is_called_by_its_own():
     def run(rank):
         seen, model = [], nn.Linear(rank + 1, 1, device="sim")
-        hooks = [every_module.register_module_forward_hook(lambda module, x, y: seen.append(module.in_features)),
-                 register_optimizer_step_post_hook(lambda *args: seen.append("step"))]  # fmt: skip
+        hooks = [
+            every_module.register_module_forward_hook(lambda module, x, y: seen.append(module.in_features)),
+            register_optimizer_step_post_hook(lambda *args: seen.append("step")),
+        ]
         dist.barrier()
         y = model(torch.ones(1, rank + 1, device="sim"))
         dist.all_reduce(y.detach())
@@ -268,7 +291,7 @@ def test_what_a_rank_hangs_into_all_modules_and_optimizers_is_called_by_its_own(
         hooks[0].remove(), hooks[1].remove()
         return seen
 
-    assert sim.spawn(run) == [[rank + 1, "step"] for rank in range(4)]
+    assert simgpu.spawn(run) == [[rank + 1, "step"] for rank in range(4)]
     assert not every_module._global_forward_hooks
 
 
@@ -284,7 +307,7 @@ def test_a_context_of_attention_or_of_anomalies_is_a_ranks_own():
         return inside, now()
 
     before = now()
-    insides, afters = zip(*sim.spawn(run))
+    insides, afters = zip(*simgpu.spawn(run))
     assert insides == (([SDPBackend.FLASH_ATTENTION], True), ([SDPBackend.MATH], True)) * 2
     assert afters == (before,) * 4 == (now(),) * 4
 
@@ -293,7 +316,7 @@ def test_a_context_of_attention_or_of_anomalies_is_a_ranks_own():
 @pytest.mark.parametrize("leave", [True, False])
 def test_ranks_say_cuda_until_the_last_of_them_has_said_it(leave):
     def run(rank):
-        inside = sim.as_cuda()
+        inside = simgpu.as_cuda()
         inside.__enter__()
         for turn in range(4):  # rank 0 leaves first
             if turn <= rank:
@@ -306,7 +329,7 @@ def test_ranks_say_cuda_until_the_last_of_them_has_said_it(leave):
         return rank
 
     before = left()
-    assert sim.spawn(run) == [0, 1, 2, 3]
+    assert simgpu.spawn(run) == [0, 1, 2, 3]
     assert left() == before
     assert not torch.cuda.is_available()
 
@@ -316,7 +339,7 @@ def test_no_tensor_is_kept_where_a_collective_is_waited_for_by_nobody():
         functional.all_reduce(torch.ones(2, device="sim"), "sum", dist.group.WORLD)
         return torch.ones(2, device="sim")
 
-    results = [weakref.ref(tensor) for tensor in sim.spawn(run)]
+    results = [weakref.ref(tensor) for tensor in simgpu.spawn(run)]
     gc.collect()
     assert [result() for result in results] == [None] * 4
     assert [torch.sim.memory_allocated(i) for i in range(4)] == [0] * 4
@@ -330,8 +353,8 @@ def test_a_program_may_end_its_groups_itself():
         dist.barrier()
         dist.destroy_process_group()
 
-    assert sim.spawn(run) == [None] * 4
-    assert sim.spawn(run) == [None] * 4  # in new groups of the same names
+    assert simgpu.spawn(run) == [None] * 4
+    assert simgpu.spawn(run) == [None] * 4  # in new groups of the same names
 
 
 def test_a_program_written_for_torchrun_runs_as_it_is():
@@ -351,31 +374,34 @@ def test_a_program_written_for_torchrun_runs_as_it_is():
         return tensor.item()
 
     before = dict(os.environ)
-    assert sim.spawn(main) == [6.0] * 4
+    assert simgpu.spawn(main) == [6.0] * 4
     assert dict(os.environ) == before
 
 
-@pytest.mark.parametrize(("kind", "says", "ranks", "run"), [
-    *((ValueError, "ranks", wrong, print) for wrong in (0, 5, -1)),
-    (RankError, "cannot start", 4, lambda rank: sim.spawn(print)),
-    (RankError, "SystemExit", 4, lambda rank: sys.exit(3) if rank == 1 else None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "says", "ranks", "run"),
+    [
+        *((ValueError, "ranks", wrong, print) for wrong in (0, 5, -1)),
+        (RankError, "cannot start", 4, lambda rank: simgpu.spawn(print)),
+        (RankError, "SystemExit", 4, lambda rank: sys.exit(3) if rank == 1 else None),
+    ],
+)
 def test_ranks_without_gpus_or_in_ranks_or_that_leave_the_program_are_refused(kind, says, ranks, run):
     with pytest.raises(kind, match=says):
-        sim.spawn(run, nprocs=ranks)
+        simgpu.spawn(run, nprocs=ranks)
 
 
 def test_the_backend_is_of_use_in_ranks_only_and_ranks_with_gpus_only():
-    sim.spawn(lambda rank: None)
+    simgpu.spawn(lambda rank: None)
     with pytest.raises(RuntimeError, match="joins simulated ranks"):
         dist.init_process_group("simccl", store=dist.HashStore(), rank=0, world_size=1)
-    sim.disable()
+    simgpu.disable()
     with pytest.raises(RuntimeError, match="enable"):
-        sim.spawn(print)
+        simgpu.spawn(print)
 
 
 def test_ranks_work_without_a_clock():
-    sim.enable(3, clock=False)
+    simgpu.enable(3, clock=False)
 
     def total(rank):
         tensor = torch.full((2,), rank + 1.0, device="sim", requires_grad=True)
@@ -388,36 +414,37 @@ def test_ranks_work_without_a_clock():
             dist.recv(given, 0)
         return future.wait().tolist()
 
-    assert sim.spawn(total) == [[12.0, 12.0]] * 3
+    assert simgpu.spawn(total) == [[12.0, 12.0]] * 3
 
 
 @pytest.mark.skipif(not hasattr(eval_frame, "get_eval_frame_isolate_recompiles_id"), reason="needs torch 2.13")
 def test_what_a_rank_compiles_is_its_own():
     """torch builds a rank's number into the code, and by itself recompiles a function 8 times at most."""
+
     def numbered(x):
         return x + 10 * dist.get_world_size() + dist.get_rank()
 
     compiled = torch.compile(numbered, fullgraph=True, backend="eager")
-    sim.enable(9, clock=False)
+    simgpu.enable(9, clock=False)
     for size in (2, 9):
         for where in ("cpu", "sim"):
-            found = sim.spawn(lambda rank, where=where: compiled(torch.zeros(1, device=where)).item(), nprocs=size)
+            found = simgpu.spawn(lambda rank, where=where: compiled(torch.zeros(1, device=where)).item(), nprocs=size)
             assert found == [10 * size + rank for rank in range(size)]
 
 
 def test_a_tensor_of_another_node_is_not_lost_when_gpus_are_taken_away():
-    sim.enable(machine=cluster(MACHINES["DGX-H100"], 2))
-    left = sim.spawn(lambda rank: torch.ones(1, device="sim") if rank == 15 else None)[15]
+    simgpu.enable(machine=cluster(MACHINES["DGX-H100"], 2))
+    left = simgpu.spawn(lambda rank: torch.ones(1, device="sim") if rank == 15 else None)[15]
     with pytest.raises(RuntimeError, match="sim:7"):
-        sim.enable(1)
+        simgpu.enable(1)
     del left
-    sim.enable(1)
+    simgpu.enable(1)
 
 
 def test_parameters_that_a_result_would_send_gradients_to_are_told():
-    sim.enable(2)
-    results = sim.spawn(lambda rank: torch.ones(1, device="sim", requires_grad=True).cpu())
+    simgpu.enable(2)
+    results = simgpu.spawn(lambda rank: torch.ones(1, device="sim", requires_grad=True).cpu())
     with pytest.raises(RuntimeError, match="delete them first, and what has a grad_fn that leads to them"):
-        sim.enable(1)
+        simgpu.enable(1)
     del results
-    sim.enable(1)
+    simgpu.enable(1)

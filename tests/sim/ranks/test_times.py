@@ -11,12 +11,12 @@ import torch
 import torch.distributed as dist
 from cases import sent_in, took
 
-from d2lmini import sim
+import simgpu
 from d2lmini.collectives import schedules
-from d2lmini.hardware import machines
-from d2lmini.hardware.costs import LAUNCH_S, copy_seconds
-from d2lmini.hardware.machines import build
-from d2lmini.sim.ranks import costs
+from simgpu.hardware import machines
+from simgpu.hardware.costs import LAUNCH_S, copy_seconds
+from simgpu.hardware.machines import build
+from simgpu.ranks import costs
 
 GPU, LINK = "V100-SXM2-16GB", "NVLink2"
 MIB = 2**20
@@ -25,9 +25,9 @@ NAMES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "a
 
 def traced(run, ranks=4):
     """Return the trace of `run` on ranks whose GPUs have just been started."""
-    sim.enable(ranks, gpu=GPU, link=LINK)
-    with sim.trace() as trace:
-        sim.spawn(run)
+    simgpu.enable(ranks, gpu=GPU, link=LINK)
+    with simgpu.trace() as trace:
+        simgpu.spawn(run)
     return trace
 
 
@@ -68,89 +68,100 @@ def test_a_message_takes_the_time_of_its_route():
     def run(rank):
         return took(dist.recv if rank else dist.send, tensor(MIB), 1 - rank)
 
-    sim.enable(2, gpu=GPU, link=LINK)
-    times = sim.spawn(run)
+    simgpu.enable(2, gpu=GPU, link=LINK)
+    times = simgpu.spawn(run)
     wanted = LAUNCH_S + copy_seconds(MIB, build(2, GPU, LINK).route(0, 1)[0].link)
     assert times == pytest.approx([wanted] * 2)
 
 
 def test_a_batch_of_messages_goes_both_ways_at_once():
     """As in NCCL, whose messages between two ranks go one after the other unless they are a batch."""
+
     def run(rank, batched):
         sent, got, other = tensor(16 * MIB), tensor(16 * MIB), 1 - rank
         calls, launched = [(dist.isend, sent, other), (dist.irecv, got, other)], []
 
         def exchange():
-            begin = sim.now()
-            works = dist.batch_isend_irecv([dist.P2POp(*call) for call in calls]) if batched else [
-                call(data, other) for call, data, other in calls]
-            launched.append(sim.now() - begin)
+            begin = simgpu.now()
+            works = (
+                dist.batch_isend_irecv([dist.P2POp(*call) for call in calls])
+                if batched
+                else [call(data, other) for call, data, other in calls]
+            )
+            launched.append(simgpu.now() - begin)
             for work in works:
                 work.wait()
 
         done = took(exchange)
         return launched[0], done
 
-    sim.enable(2, gpu=GPU, link=LINK)
+    simgpu.enable(2, gpu=GPU, link=LINK)
     once = copy_seconds(16 * MIB, build(2, GPU, LINK).route(0, 1)[0].link)
     for batched, launches, transfers in ((True, 1, 1), (False, 2, 2)):
-        for launched, done in sim.spawn(run, (batched,)):
+        for launched, done in simgpu.spawn(run, (batched,)):
             assert launched == pytest.approx(launches * LAUNCH_S)
             assert done == pytest.approx(transfers * once, abs=3 * LAUNCH_S)
 
 
-@pytest.mark.parametrize(("machine", "last"), [
-    (build(4, GPU, LINK), 2), *((machines.cluster(machines.MACHINES["DGX-A100"], 2), rank) for rank in (1, 9)),
-], ids=["a node", "first of two", "second of two"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("machine", "last"),
+    [
+        (build(4, GPU, LINK), 2),
+        *((machines.cluster(machines.MACHINES["DGX-A100"], 2), rank) for rank in (1, 9)),
+    ],
+    ids=["a node", "first of two", "second of two"],
+)
 def test_a_collective_begins_when_the_last_rank_is_there_and_ends_on_all_at_once(machine, last):
     def run(rank):
         a = torch.zeros(2048, 2048, device="sim")
         for _ in range(3 * (rank == last)):
             a @ a
         torch.sim.synchronize()
-        ready = sim.now()
+        ready = simgpu.now()
         dist.all_reduce(tensor(MIB))
         torch.sim.synchronize()
-        return ready, sim.now()
+        return ready, simgpu.now()
 
-    sim.enable(machine=machine, shapes_only=True)
-    times = sim.spawn(run)
+    simgpu.enable(machine=machine, shapes_only=True)
+    times = simgpu.spawn(run)
     assert len({end for _, end in times}) == 1
     assert max(ready for ready, _ in times) == times[last][0] < times[0][1]
 
 
 def test_ranks_begin_together_when_those_of_an_earlier_call_have_ended():
     def run(rank):
-        begin = sim.now()
-        sim.clock().advance(rank, "reading a batch")
-        return begin, sim.now()
+        begin = simgpu.now()
+        simgpu.clock().advance(rank, "reading a batch")
+        return begin, simgpu.now()
 
-    sim.enable(4, gpu=GPU, link=LINK)
+    simgpu.enable(4, gpu=GPU, link=LINK)
     for call in range(3):
-        assert sim.spawn(run) == [(3 * call, 3 * call + rank) for rank in range(4)]
+        assert simgpu.spawn(run) == [(3 * call, 3 * call + rank) for rank in range(4)]
 
 
 def test_a_wait_holds_the_stream_up_and_not_the_host():
     def run(rank):
         data, other = tensor(64 * MIB), torch.zeros(512, 512, device="sim")
         torch.sim.synchronize()
-        begin = sim.now()
+        begin = simgpu.now()
         work = dist.all_reduce(data, async_op=True)
         other @ other  # beside the communication
         work.wait()
-        host = sim.now() - begin
+        host = simgpu.now() - begin
         torch.sim.current_stream().synchronize()
-        return host, sim.now() - begin
+        return host, simgpu.now() - begin
 
-    sim.enable(4, gpu=GPU, link=LINK, shapes_only=True)
-    for host, all_done in sim.spawn(run):
+    simgpu.enable(4, gpu=GPU, link=LINK, shapes_only=True)
+    for host, all_done in simgpu.spawn(run):
         assert host < 0.1 * all_done
 
 
 def overlap(trace, device):
     """Return the seconds during which a device both computed and communicated."""
-    kinds = [[(s.start, s.end) for s in trace.spans if s.place == f"gpu{device}" and s.kind == kind]
-             for kind in ("operation", "communication")]  # fmt: skip
+    kinds = [
+        [(s.start, s.end) for s in trace.spans if s.place == f"gpu{device}" and s.kind == kind]
+        for kind in ("operation", "communication")
+    ]
     return sum(max(0, min(a[1], b[1]) - max(a[0], b[0])) for a in kinds[0] for b in kinds[1])
 
 
@@ -161,37 +172,42 @@ def test_the_buckets_of_ddp_travel_while_backward_computes():
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers).to("sim"), bucket_cap_mb=mib)
         x = torch.zeros(256, 1024, device="sim")
         for _ in range(2):
-            with sim.trace() as trace:
+            with simgpu.trace() as trace:
                 seconds = took(lambda: model(x).sum().backward())
         return seconds, overlap(trace, rank)
 
     results = {}
     for mib in (4, 100):
-        sim.enable(2, gpu=GPU, link=LINK, shapes_only=True)
-        results[mib] = sim.spawn(run, (mib,))[1]
+        simgpu.enable(2, gpu=GPU, link=LINK, shapes_only=True)
+        results[mib] = simgpu.spawn(run, (mib,))[1]
     assert results[4][1] > results[100][1]
     assert results[4][0] < results[100][0]
 
 
 def test_the_gradients_are_there_before_the_step():
     """What follows backward on the device follows the last bucket too."""
+
     def run(rank):
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2048, 2048).to("sim"))
         torch.sim.synchronize()
-        with sim.trace() as trace:
+        with simgpu.trace() as trace:
             model(torch.zeros(1, 2048, device="sim")).sum().backward()
             model.module.weight.grad.mul_(2)
             torch.sim.synchronize()
         return [(s.kind, s.name, s.start, s.end) for s in trace.spans if s.place == "gpu1"]
 
-    sim.enable(2, gpu=GPU, link=LINK, shapes_only=True)
-    spans = sim.spawn(run)[1]
+    simgpu.enable(2, gpu=GPU, link=LINK, shapes_only=True)
+    spans = simgpu.spawn(run)[1]
     communication = max(end for kind, _, _, end in spans if kind == "communication")
     assert next(start for _, name, start, _ in spans if name == "mul_") >= communication
 
 
-SCHEDULES = [schedules.allreduce_naive, schedules.allreduce_tree, schedules.allreduce_ring,
-             schedules.allreduce_halving_doubling]  # fmt: skip
+SCHEDULES = [
+    schedules.allreduce_naive,
+    schedules.allreduce_tree,
+    schedules.allreduce_ring,
+    schedules.allreduce_halving_doubling,
+]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.__name__)
@@ -204,9 +220,9 @@ def test_our_schedules_carry_the_buckets_of_ddp(schedule):
         dist.all_reduce(extreme, dist.ReduceOp.MAX)
         return model.module.weight.grad.cpu(), extreme.cpu().tolist()
 
-    sim.enable(3, gpu=GPU, link=LINK)
-    with sim.trace() as trace:
-        results = sim.spawn(run, allreduce=schedule)
+    simgpu.enable(3, gpu=GPU, link=LINK)
+    with simgpu.trace() as trace:
+        results = simgpu.spawn(run, allreduce=schedule)
     for gradient, extreme in results:
         torch.testing.assert_close(gradient, torch.full((5, 7), 3 * 2.0))  # mean of 3·1, 3·2 and 3·3
         assert extreme == [2, 2**16 - 1]
@@ -249,10 +265,10 @@ def test_ranks_of_a_cluster_have_the_gpus_of_their_own_node():
                 pairs[number] = took(dist.all_reduce, data, group=pair)
         return str(data.device), data[0].item(), pairs
 
-    sim.enable(machine=machines.cluster(machines.MACHINES["8xH200"], 20))
+    simgpu.enable(machine=machines.cluster(machines.MACHINES["8xH200"], 20))
     assert torch.sim.device_count() == 8
-    with sim.trace() as trace:
-        results = sim.spawn(run, nprocs=18)
+    with simgpu.trace() as trace:
+        results = simgpu.spawn(run, nprocs=18)
     assert [place for place, *_ in results] == [f"sim:{r % 8}" for r in range(18)]
     assert results[17][1] == sum(range(18))
     inside, across = results[0][2]
@@ -282,20 +298,21 @@ def test_an_object_has_as_many_bytes_wherever_its_tensors_lie_in_memory():
 
 def test_tensors_of_the_host_stay_in_its_memory():
     """They wait for no kernel, take no link between GPUs, and the host waits for them."""
+
     def run(rank):
         busy = torch.ones(2**24, device="sim")
         dist.barrier()
         for _ in range(10):
             busy.mul_(2)
-        data, times = torch.ones(10**6), [sim.now()]
+        data, times = torch.ones(10**6), [simgpu.now()]
         for call in (dist.all_reduce, partial(dist.send, dst=1) if rank == 0 else partial(dist.recv, src=0)):
             call(data)
-            times.append(sim.now())
+            times.append(simgpu.now())
         return [end - begin for begin, end in itertools.pairwise(times)]
 
-    sim.enable(2, gpu="V100-SXM2-16GB")
-    with sim.trace() as trace:
-        found = sim.spawn(run)
+    simgpu.enable(2, gpu="V100-SXM2-16GB")
+    with simgpu.trace() as trace:
+        found = simgpu.spawn(run)
     once = costs.HOST_S + 4e6 / costs.HOST_BYTES_PER_S
     assert found == [pytest.approx([once, once])] * 2
     moved = [span for span in trace.spans if span.kind in ("communication", "copy") and "barrier" not in span.name]
@@ -308,9 +325,9 @@ def test_tensors_of_the_host_cross_the_network_between_nodes():
             (dist.send if rank == 0 else dist.recv)(torch.ones(2**22), 8 - rank)
 
     machine = machines.cluster(machines.MACHINES["DGX-1-V100"], 2)
-    sim.enable(machine=machine)
-    with sim.trace() as trace:
-        sim.spawn(run)
+    simgpu.enable(machine=machine)
+    with simgpu.trace() as trace:
+        simgpu.spawn(run)
     adapters = [span for span in trace.spans if "adapter" in span.place]
     assert {span.nbytes for span in adapters} == {2**24}
     assert trace.seconds == pytest.approx(copy_seconds(2**24, machine.route(0, 8)[-1].link))

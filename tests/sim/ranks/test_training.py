@@ -28,10 +28,10 @@ from torch.distributed.tensor.experimental import context_parallel
 from torch.distributed.tensor.experimental._attention import context_parallel_unshard
 from torch.nn.functional import dropout
 
-from d2lmini import sim
-from d2lmini.sim.ranks.chunks import Chunks
+import simgpu
 from d2lmini.trainer import Trainer
 from d2lmini.trainer.losses import LossLog
+from simgpu.ranks.chunks import Chunks
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -55,10 +55,11 @@ def test_ranks_equal_one_process(case, ranks):
 @pytest.mark.filterwarnings("ignore")
 def test_a_zero_bubble_schedule_equals_one_process_and_adds_up_gradients_in_one_order():
     """torch keeps what is to be added up in sets, whose order is that of addresses."""
+
     def ran():
-        sim.enable(2, gpu="V100-SXM2-16GB", link="NVLink2")
-        with sim.trace() as trace:
-            found = sim.spawn(partial(cases.pipeline, schedule=ScheduleInterleavedZeroBubble, each=2))
+        simgpu.enable(2, gpu="V100-SXM2-16GB", link="NVLink2")
+        with simgpu.trace() as trace:
+            found = simgpu.spawn(partial(cases.pipeline, schedule=ScheduleInterleavedZeroBubble, each=2))
         return found[0], trace.spans
 
     results, spans = ran()
@@ -80,8 +81,8 @@ def test_two_pairs_of_ranks_cut_a_sequence_each_and_one_attends_when_the_other_h
             dist.barrier()
         return [t.cpu() for t in found]
 
-    sim.enable(4)
-    for found in sim.spawn(attend):
+    simgpu.enable(4)
+    for found in simgpu.spawn(attend):
         torch.testing.assert_close(found, cases.attended(*cases.queries()), rtol=1e-6, atol=1e-6)
 
 
@@ -109,13 +110,13 @@ def test_a_checkpoint_of_four_shards_goes_on_in_two(tmp_path):
         cases.steps(model, *cases.share(), optimizer)
         return [p.full_tensor().detach().cpu() for p in model.parameters()]
 
-    sim.enable(4)
-    sim.spawn(save)
+    simgpu.enable(4)
+    simgpu.spawn(save)
     alone = cases.network()
     optimizer = cases.optimizer(alone)
     for _ in range(2):
         cases.steps(alone, *cases.samples(), optimizer)
-    for result in sim.spawn(load, nprocs=2):
+    for result in simgpu.spawn(load, nprocs=2):
         torch.testing.assert_close(result, [p.detach() for p in alone.parameters()])
 
 
@@ -131,9 +132,9 @@ def test_what_a_rank_remembers_of_its_last_checkpoint_is_its_own(tmp_path):
             checkpoint.load({"x": y}, checkpoint_id=place)
             assert torch.equal(y.full_tensor().cpu(), torch.arange(8.0) + turn)
 
-    sim.enable(4)
+    simgpu.enable(4)
     for ranks in (4, 2):
-        sim.spawn(run, nprocs=ranks)
+        simgpu.spawn(run, nprocs=ranks)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -143,8 +144,8 @@ def test_a_rank_that_waits_for_others_while_it_compiles_lets_them_compile():
         gathered = x.redistribute(placements=[Replicate()], async_op=True).to_local()
         return torch.compile(torch.square, backend="aot_eager", fullgraph=True)(gathered).tolist()
 
-    sim.enable(2)
-    assert sim.spawn(run) == [[0, 1, 4, 9]] * 2
+    simgpu.enable(2)
+    assert simgpu.spawn(run) == [[0, 1, 4, 9]] * 2
 
 
 def test_random_numbers_of_replicas_agree_and_those_of_shards_differ():
@@ -156,8 +157,8 @@ def test_random_numbers_of_replicas_agree_and_those_of_shards_differ():
         ones = distribute_tensor(torch.ones(64, 8, device="sim"), mesh, [Shard(0), Replicate()])
         return [t.to_local().cpu() for t in (replica, mixed, dropout(ones))] + [torch.rand(1, device="sim").item()]
 
-    sim.enable(4)
-    (a, b, c, d), again = sim.spawn(draw), sim.spawn(draw)[0]
+    simgpu.enable(4)
+    (a, b, c, d), again = simgpu.spawn(draw), simgpu.spawn(draw)[0]
     torch.manual_seed(3)
     for result in (a, b, c, d):
         assert torch.equal(result[0], torch.randn(4, 4, generator=torch.Generator().manual_seed(3)))
@@ -173,15 +174,16 @@ def test_random_numbers_of_replicas_agree_and_those_of_shards_differ():
 
 def test_random_numbers_of_uneven_shards_keep_torchs_promise():
     """Of one process they are not: see reference/simulated-ranks.md."""
+
     def draw(rank):
         mesh = init_device_mesh("sim", (4,))
         torch.manual_seed(3)
         whole = [rand(7, 3, device_mesh=mesh, placements=[Shard(dim)]).full_tensor().cpu() for dim in (0, 1, 0)]
         return [*whole, rand(5, device_mesh=mesh, placements=[Replicate()]).to_local().cpu()]
 
-    sim.enable(4)
-    first, *others = sim.spawn(draw)
-    for found in (*others, sim.spawn(draw)[0]):
+    simgpu.enable(4)
+    first, *others = simgpu.spawn(draw)
+    for found in (*others, simgpu.spawn(draw)[0]):
         assert all(map(torch.equal, first, found))
     drawn = torch.cat([t.flatten() for t in first])
     assert len(drawn.unique()) == len(drawn) == 3 * 21 + 5  # no shard, and no call, repeats another's
@@ -189,15 +191,16 @@ def test_random_numbers_of_uneven_shards_keep_torchs_promise():
 
 def test_results_of_dtensors_are_on_their_own_ranks_mesh():
     """What torch finds out about an operation once serves all ranks, but for their places in the mesh."""
+
     def run(rank):
         mesh = init_device_mesh("sim", (2, 2), mesh_dim_names=("a", "b"))
         x = distribute_tensor(torch.arange(32.0, device="sim").view(8, 4), mesh, [Shard(0), Shard(1)])
         parts = torch._foreach_add([x, x.redistribute(placements=[Replicate(), Shard(0)])], 1.0)
         return [(part.device_mesh.get_coordinate(), (part * 2).full_tensor().cpu()) for part in [x + x, *parts]]
 
-    sim.enable(4)
+    simgpu.enable(4)
     x = torch.arange(32.0).view(8, 4)
-    for rank, found in enumerate(sim.spawn(run)):
+    for rank, found in enumerate(simgpu.spawn(run)):
         for (place, result), wanted in zip(found, [4 * x, 2 * x + 2, 2 * x + 2], strict=True):
             assert list(place) == [rank // 2, rank % 2]
             assert torch.equal(result, wanted)
@@ -205,6 +208,7 @@ def test_results_of_dtensors_are_on_their_own_ranks_mesh():
 
 def test_parts_of_different_lengths_are_redistributed_and_saved():
     """Rank 3 has no row of three."""
+
     def run(rank):
         whole, mesh = torch.arange(21.0, device="sim").view(3, 7), init_device_mesh("sim", (2, 2))
         x, file = distribute_tensor(whole, mesh, [Shard(0), Shard(0)]), io.BytesIO()
@@ -213,8 +217,8 @@ def test_parts_of_different_lengths_are_redistributed_and_saved():
         again, columns = torch.load(file, weights_only=False), x.redistribute(placements=[Shard(1)] * 2)
         return len(again.to_local()), again.full_tensor().cpu(), columns.full_tensor().cpu()
 
-    sim.enable(4)
-    for rank, (rows, *results) in enumerate(sim.spawn(run)):
+    simgpu.enable(4)
+    for rank, (rows, *results) in enumerate(simgpu.spawn(run)):
         assert rows == (rank < 3)
         assert all(torch.equal(result, torch.arange(21.0).view(3, 7)) for result in results)
 
@@ -236,8 +240,8 @@ def test_what_fsdp1_keeps_once_a_process_each_rank_has_for_itself():
             weight = model.weight.detach().cpu()
         return [state[name]["exp_avg"].cpu() for name in ("weight", "bias")], saved, weight
 
-    sim.enable(2)
-    (averages, saved, weight), (_, none, _) = sim.spawn(run)
+    simgpu.enable(2)
+    (averages, saved, weight), (_, none, _) = simgpu.spawn(run)
     assert (saved["weight"].device.type, none) == ("cpu", {})
     assert torch.equal(saved["weight"], weight)
     for average, shape in zip(averages, [(3, 3), (3,)], strict=True):
@@ -262,11 +266,11 @@ def test_the_trainer_runs_on_ranks():
 
     alone = cases.network()
     cases.steps(alone, *cases.samples(), torch.optim.SGD(alone.parameters(), lr=0.1))
-    sim.enable(3)
-    for result in sim.spawn(train, ("ddp",)):
+    simgpu.enable(3)
+    for result in simgpu.spawn(train, ("ddp",)):
         torch.testing.assert_close(result, [p.detach() for p in alone.parameters()])
     with pytest.raises(RuntimeError, match="between processes"):
-        sim.spawn(train, ("allreduce",))
+        simgpu.spawn(train, ("allreduce",))
 
 
 def test_the_trainer_takes_as_long_on_a_slow_machine_and_with_other_numbers(monkeypatch):
@@ -285,9 +289,9 @@ def test_the_trainer_takes_as_long_on_a_slow_machine_and_with_other_numbers(monk
     found = []
     for pause in (0, 0.02):
         random.seed(int(1000 * pause))
-        sim.enable(3)
-        with sim.trace() as trace:
-            sim.spawn(fit)
+        simgpu.enable(3)
+        with simgpu.trace() as trace:
+            simgpu.spawn(fit)
         found.append([(span.name, span.start, span.end) for span in trace.spans])
     assert found[0] == found[1]
 
@@ -297,21 +301,31 @@ def test_parameters_that_differ_between_ranks_are_told():
         dist.barrier()
         torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2 + (rank == 1), 2).to("sim"))
 
-    sim.enable(2)
+    simgpu.enable(2)
     with pytest.raises(RuntimeError, match="rank 1"):
-        sim.spawn(run)
+        simgpu.spawn(run)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["fully_shard", "DTensor", "parallelize_module", "SequenceParallel", "loss_parallel",
-                                  "attention of DTensors", "context_parallel"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fully_shard",
+        "DTensor",
+        "parallelize_module",
+        "SequenceParallel",
+        "loss_parallel",
+        "attention of DTensors",
+        "context_parallel",
+    ],
+)
 def test_without_numbers_ranks_send_the_same_messages_at_the_same_times(name):
     (case,) = (case for case in cases.CASES if case.name == name)
     runs = []
     for shapes_only in (False, True):
-        sim.enable(2, gpu="V100-SXM2-16GB", link="NVLink2", shapes_only=shapes_only)
-        with sim.trace() as trace:
-            sim.spawn(lambda rank: case.run(rank) and None)
+        simgpu.enable(2, gpu="V100-SXM2-16GB", link="NVLink2", shapes_only=shapes_only)
+        with simgpu.trace() as trace:
+            simgpu.spawn(lambda rank: case.run(rank) and None)
         runs.append([span for span in trace.spans if span.kind == "communication"])
     assert len(runs[0]) > 8
     assert runs[0] == runs[1]
@@ -323,9 +337,9 @@ def test_what_full_tensor_returns_has_come():
         whole = [distribute_tensor(torch.ones(2**18), mesh, [Shard(0)]).full_tensor() for _ in range(2)]
         return [tensor.cpu() for tensor in whole]
 
-    sim.enable(2, gpu="V100-SXM2-16GB", link="NVLink2")
-    with sim.trace() as trace:
-        sim.spawn(run)
+    simgpu.enable(2, gpu="V100-SXM2-16GB", link="NVLink2")
+    with simgpu.trace() as trace:
+        simgpu.spawn(run)
     there = [span.end for span in trace.spans if span.name.startswith("all_gather")]
     copies = [span.start for span in trace.spans if span.name == "copy gpu0→host" and span.kind == "copy"]
     assert there

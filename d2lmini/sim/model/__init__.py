@@ -1,9 +1,0 @@
-"""What simulated GPUs are, with nothing replaced in torch.
-
-    clock ── streams, threads, timeline    when work on a device begins and ends, and what happened
-      ├── cluster_clock                    the same for programs on the nodes of a cluster
-      ├── messages                         what communication occupies
-      └── fusion                           what a compiled step does in one kernel
-    work                                   what an operation computes and moves
-    memory                                 what is allocated on a device, and its limit
-"""

@@ -1,0 +1,46 @@
+"""Simulated GPUs: a real PyTorch device type, ``sim``, for machines that have no GPU, or not enough.
+
+    import simgpu
+    simgpu.enable(4)                             # now there are sim:0 to sim:3, and torch.sim
+    x = torch.ones(2, 3, device="sim:1")
+
+Results are computed for real, on the CPU; mixing devices raises PyTorch's own error; memory runs out where it would.
+Importing this package changes nothing in torch, and does not load it; `enable` does, for the rest of the process.
+
+    hardware      GPUs, links and machines, what operations and collectives cost there: figures with their sources
+      │
+    accounting    what is counted of a simulated GPU: time (clock, trace, fusion) and memory (allocator)
+      │
+    device        the device type: tensors, how their operations run, torch.sim
+      │
+    torch_glue    everything that is replaced in torch, as one list
+      │
+    ranks         torch.distributed on simulated ranks
+      │
+    control       the functions below;  testing, counting, pytest_plugin    for tests of other people's code
+"""
+
+from importlib import import_module
+
+_HOMES = {
+    "control": "as_cuda clock disable enable has_clock has_numbers is_enabled machine now one_launch spawn trace "
+    "use_clock",
+    "accounting.clock": "Clock",
+    "accounting.memory": "Memory",
+    "accounting.work": "work",
+    "device.state": "meant",
+    "ranks.errors": "DeadlockError MismatchError RankError",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name):
+    if name not in _HOME:
+        raise AttributeError(f"module 'simgpu' has no attribute {name!r}")
+    return getattr(import_module(f"simgpu.{_HOME[name]}"), name)
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,246 @@
+"""The simulated clock: what a program would cost on a named machine, the same to the last digit on every run.
+
+Time is kept in integer picoseconds. A cost is rounded once, when it is first worked out; after that there are only
+sums and maxima of integers, so no order of additions and no length of a run can make two results differ.
+
+    host      ───call───call────call────────────wait──▶        each thread of the program has its own
+    stream         └─matmul──────┘└─add─┘└─copy─┘              each starts after the one before and after its call
+    wire                                 └─bytes─┘             one copy at a time in each direction, in order of asking
+
+A call costs the host what `hardware.host_costs` says for the way that the step is run, less in autograd's backward than
+in Python, and then it goes on. It waits only where CUDA makes it wait: `synchronize`, a blocking copy from or to
+pinned memory, and any copy from or to pageable memory.
+
+Threads: see `threads`.
+"""
+
+import threading
+
+import torch
+
+from simgpu.accounting.fusion import Fusion
+from simgpu.accounting.streams import PS, Queue
+from simgpu.accounting.threads import Hosts
+from simgpu.accounting.timeline import Span, Trace
+from simgpu.accounting.work import measure, signature
+from simgpu.hardware.catalog import find
+from simgpu.hardware.costs import LAUNCH_S, hop_seconds, operation_seconds
+from simgpu.hardware.host_costs import HOST_COSTS, HostCost
+
+_LAUNCH, _ASK = round(LAUNCH_S * PS), PS // 10**6  # asking whether something is done takes a microsecond (assumed)
+_backward_task = torch._C._current_graph_task_id  # −1 outside autograd's backward
+_MOST_COSTS = 20_000  # remembered; past that they are worked out again
+
+
+class Clock:
+    """The clock of `machine`, a `machines.Machine`. Devices are 0 to machine.count − 1.
+
+    way: how steps are run, a name in `hardware.host_costs.HOST_COSTS` or a HostCost; raises ValueError for another.
+    """
+
+    def __init__(self, machine, way="eager"):
+        self.machine, self.lock = machine, threading.RLock()
+        self.way = way if isinstance(way, HostCost) else find(HOST_COSTS, way, "way to run a step")
+        self._default = [Queue(self, device, 0) for device in range(machine.count)]
+        self._ends, self._numbers = [0] * machine.count, [0] * machine.count
+        self._wires, self._costs, self._routes, self.traces = {}, {}, {}, ()
+        self._host, self.fuses, self._fusion = Hosts(_LAUNCH, self.way).here, self.way.fuses, Fusion(self)
+
+    # -- what the devices report -------------------------------------------------------------------------------------
+
+    def operation(self, device, func, args, kwargs, out):
+        """Queue one operation on the device's current stream; views and other changes of metadata are free.
+
+        func: a `torch._ops.OpOverload`. args, kwargs, out: the real tensors, or tensors on the meta device.
+        """
+        self.queue(device, self.price(func, args, kwargs, out), (func, args, kwargs, out))
+
+    def price(self, func, args, kwargs, out):
+        """Return what an operation costs, for `queue`: picoseconds, its name, its bytes; None if it costs nothing."""
+        key = signature(func, args, kwargs, out)
+        return None if key is None else self._costs.get(key) or self._price(key, func, args, kwargs, out)
+
+    def queue(self, device, cost, values=None):
+        """Queue an operation of a known cost on the current stream; values: as `price` takes them, if it `fuses`."""
+        if cost is None:
+            return
+        with self.lock:
+            host = self._host()
+            stream = host.streams.get(device) or self._default[device]
+            if host.fuses:
+                self._fusion.queue(host, stream, cost, values)
+                return
+            call = host.calls[_backward_task() >= 0] if host.launch else 0
+            launched = host.now = host.now + call
+            start = stream.end if stream.end > launched else launched
+            stream.end = end = start + cost[0]
+            if end > self._ends[device]:
+                self._ends[device] = end
+            if self.traces:
+                name, nbytes = cost[1], cost[2]
+                if call:
+                    self._log(Span("launch", "host", host.row_on(device), name, launched - call, launched, 0))
+                self._log(Span("operation", f"gpu{device}", stream.number, name, start, end, nbytes))
+
+    def copy(self, src, dst, nbytes, pinned, blocking):
+        """Queue a copy between two places, each a device or None for the host.
+
+        Between devices it takes its turn in the current streams of both and the host never waits. From or to the host,
+        the host waits when `blocking`, and always when its memory is not `pinned`.
+        """
+        if nbytes == 0:
+            return
+        with self.lock:
+            host = self._host()
+            host.now += host.launch
+            streams = [host.streams.get(end) or self._default[end] for end in (src, dst) if end is not None]
+            self._fusion.part(*(stream.device for stream in streams))
+            start, hops = max([host.now, *(stream.end for stream in streams)]), self._route(src, dst)
+            name = f"copy {_place(src)}→{_place(dst)}"
+            costs = hop_seconds(nbytes, hops, pinned or None not in (src, dst))
+            for hop, (delay, seconds) in zip(hops, costs, strict=True):
+                start = self._occupy(hop.wires, start + round(delay * PS), round(seconds * PS), name, nbytes)
+            time = start + round(costs[-1][1] * PS)
+            for stream in streams:
+                stream.end = time
+                self._ends[stream.device] = max(self._ends[stream.device], time)
+            if None in (src, dst) and (blocking or not pinned):
+                self.wait_until(time, name)
+
+    def synchronize(self, device=None):
+        """Make the host wait until the device, or with None every device, has finished all its streams."""
+        with self.lock:
+            self._fusion.part(*(range(len(self._ends)) if device is None else [device]))
+            self.wait_until(max(self._ends) if device is None else self._ends[device], "synchronize")
+
+    # -- streams, events and the host's own time ---------------------------------------------------------------------
+
+    def stream(self, device):
+        """Return the `Queue` of a new stream on the device."""
+        with self.lock:
+            self._numbers[device] += 1
+            return Queue(self, device, self._numbers[device])
+
+    def current_stream(self, device):
+        """Return the stream on which the calling thread queues work for the device."""
+        with self.lock:
+            return self._host().streams.get(device) or self._default[device]
+
+    def default_stream(self, device):
+        """Return the device's stream number 0, on which every thread begins."""
+        return self._default[device]
+
+    def set_stream(self, stream):
+        """Make `stream` the calling thread's current stream on its device."""
+        with self.lock:
+            self._host().streams[stream.device] = stream
+
+    def now(self):
+        """Return the calling thread's simulated time, in seconds since the clock started."""
+        return self.now_ps() / PS
+
+    def now_ps(self):
+        """Return the calling thread's simulated time in picoseconds, an integer."""
+        with self.lock:
+            return self._host().now
+
+    def advance(self, seconds, name="host work"):
+        """Let the host be busy for `seconds`, as when it reads and decodes data. Raises ValueError when negative."""
+        if seconds < 0:
+            raise ValueError(f"time goes forward only, got {seconds} s")
+        with self.lock:
+            self._spend("work", self._host().now + round(seconds * PS), name)
+
+    def beside(self, row, seconds, name, after=0):
+        """Let a process next to this program be busy for `seconds`, and return when it ends, for `wait_until`.
+
+        It begins now, but not before `after`, the end of its work before; it is drawn as the host's row `row`.
+        """
+        with self.lock:
+            begin = max(self._host().now, after)
+            end = begin + round(seconds * PS)
+            if self.traces:
+                self._log(Span("work", "host", row, name, begin, end, 0))
+            return end
+
+    def wait_until(self, time, name):
+        """Make the calling thread go on no earlier than `time`, in picoseconds; `name` says what it waits for."""
+        with self.lock:
+            self._spend("wait", time, name)
+
+    def ask(self, time):
+        """Return whether `time` has come; every question takes the host a microsecond, so that polling ends."""
+        with self.lock:
+            host = self._host()
+            host.now += _ASK
+            return time <= host.now
+
+    def hold(self, stream, time):
+        """Let what `stream` is given from now on start no earlier than `time`; the host does not wait."""
+        with self.lock:
+            self._fusion.part(stream.device)
+            stream.end = max(stream.end, time)
+            self._ends[stream.device] = max(self._ends[stream.device], stream.end)
+
+    def mark(self, stream):
+        """Return the time at which `stream` gets past all it holds now."""
+        with self.lock:
+            self._fusion.part(stream.device)
+            stream.end = max(stream.end, self._host().now)
+            return stream.end
+
+    def one_launch(self):
+        """Return a context manager: all that the calling thread queues inside costs the host one launch together."""
+        return self._host().one_launch()
+
+    def from_cpp(self):
+        """Return a context manager: torch's C++, not Python, calls what the calling thread queues inside."""
+        return self._host().from_cpp()
+
+    def run_as(self, way):
+        """Return a context manager: the calling thread runs what is inside in the way of that name."""
+        self.fuses = True  # it may be
+        return self._host().running_as(find(HOST_COSTS, way, "way to run a step"))
+
+    def trace(self):
+        """Return a context manager that records what happens while it is open: a `timeline.Trace`."""
+        return Trace(self)
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _spend(self, kind, until, name):
+        host = self._host()
+        if until > host.now:
+            if self.traces:
+                self._log(Span(kind, "host", host.row_on(), name, host.now, until, 0))
+            host.now = until
+
+    def _price(self, key, func, args, kwargs, out):
+        work = measure(func, args, kwargs, out)
+        gpu = self.machine.gpu
+        seconds = operation_seconds(work.flops, work.nbytes, gpu, work.kind, work.dtype, work.products)
+        if len(self._costs) >= _MOST_COSTS:
+            self._costs.clear()
+        cost = self._costs[key] = (round(seconds * PS), work.name, work.nbytes)
+        return cost
+
+    def _occupy(self, wires, earliest, duration, name, nbytes):
+        start = max([earliest, *(self._wires.get(wire, 0) for wire in wires)])
+        for wire in wires:
+            self._wires[wire] = start + duration
+            if self.traces:
+                self._log(Span("copy", wire, 0, name, start, start + duration, nbytes))
+        return start
+
+    def _route(self, src, dst):
+        if (src, dst) not in self._routes:
+            self._routes[src, dst] = self.machine.route(src, dst)
+        return self._routes[src, dst]
+
+    def _log(self, span):
+        for trace in self.traces:
+            trace.spans.append(span)
+
+
+def _place(end):
+    return "host" if end is None else f"gpu{end}"

@@ -1,0 +1,190 @@
+"""What one PyTorch operation amounts to on a GPU: its kind, its arithmetic and its traffic in memory.
+
+Products and convolutions are told as dense products with their sizes; attention's arithmetic comes from the formulas
+of `torch.utils.flop_counter`; other operations are taken to move bytes only. Bytes are all tensors read and written,
+each once, as if caches kept nothing between operations.
+"""
+
+from collections import namedtuple
+
+import torch
+from torch.utils.flop_counter import flop_registry
+
+from simgpu.accounting.dense import dense_products, moved
+
+Work = namedtuple("Work", "name kind flops nbytes dtype products")
+Work.__doc__ = """One operation: `products` are its dense products, of `products.Product`; `dtype` may be "tf32"."""
+
+# The CPU's attention has the CUDA kernel's arithmetic, and the counter knows only the latter.
+_aten = torch.ops.aten
+_TWINS = {
+    _aten._scaled_dot_product_flash_attention_for_cpu: _aten._scaled_dot_product_flash_attention,
+    _aten._scaled_dot_product_flash_attention_for_cpu_backward: _aten._scaled_dot_product_flash_attention_backward,
+}
+_ATTENTION = "scaled_dot_product"
+_REDUCTIONS = ("sum", "mean", "norm", "softmax", "pool", "max", "min", "loss", "var", "std", "prod", "sort", "topk")
+_GATHERS = ("embedding", "index_select", "gather", "index", "take")
+_FILLS = ("fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_")
+# Statistics over more than a row come before the first result, in a kernel of their own: two passes over the input. The
+# gradients of a row's norm are one kernel, those of its weights another, which reads the two inputs again (PyTorch's
+# aten/src/ATen/native/cuda: Normalization.cu, group_norm_kernel.cu, layer_norm_kernel.cu; Apex likewise).
+_TWICE = ("native_batch_norm", "native_group_norm")
+_OF_WEIGHTS = ("layer_norm_backward", "rms_norm_backward")
+# Shape, type and storage change hands, but no kernel runs. Views are found from the operation's own declaration.
+_FREE = (
+    "empty",
+    "detach",
+    "lift",
+    "unsafe_view",
+    "resize_",
+    "set_",
+    "local_scalar_dense",
+    "record_",
+    "is_",
+    "sym_",
+    "efficientzerotensor",
+    "new_empty",
+    "alias",
+)
+_PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
+_conv_tf32, _precision = torch._C._get_cudnn_allow_tf32, torch._C._get_float32_matmul_precision
+_starts = {}  # per operation, whether it is free, and its `circumstances`
+
+
+def signature(func, args, kwargs, out):
+    """Return a key, the same for calls that cost the same; None for an operation that costs the device nothing.
+
+    The shapes and types of all tensors, results too, decide the cost. Of plain numbers only True takes part, as in
+    causal attention: a convolution's stride shows in its result's shape, and a learning rate that changes at every call
+    must not make a key of its own. For products the switches of TF32 count, for convolutions the order in memory.
+    """
+    try:
+        free, more = _starts[func]
+    except KeyError:
+        free, more = _starts[func] = _free(func), circumstances(func)
+    if free:
+        return None
+    key = [func, *more(args)] if more else [func]
+    _collect(args, key)
+    if kwargs:
+        _collect(kwargs.values(), key)
+    _collect(out if isinstance(out, (tuple, list)) else (out,), key)
+    return tuple(key)
+
+
+def work(func, args, kwargs, out):
+    """Return the `Work` of one call, or None for an operation that costs the device nothing: see `measure`."""
+    return None if signature(func, args, kwargs, out) is None else measure(func, args, kwargs, out)
+
+
+def measure(func, args, kwargs, out):
+    """Return the `Work` of one call: `func` is an operator overload, `args`, `kwargs` and `out` its call's values."""
+    packet = func._overloadpacket
+    name = packet.__name__
+    products = dense_products(name, args, out)
+    read, written = read_and_written(func, args, kwargs, out)
+    floats = (t.dtype for t in (*read, *written) if t.dtype.is_floating_point)
+    dtype = read[0].dtype if products else next(floats, torch.int64)
+    kind = _kind(name, products)
+    if kind == "attention":
+        formula = flop_registry[_TWINS.get(packet, packet)]
+        flops = formula(*args, **kwargs, out_val=out) // (2 if _causal(func, args, kwargs) else 1)
+    else:
+        flops = sum(2 * p.batch * p.m * p.n * p.k for p in products)
+    traffic = _traffic("eval" if name == "native_batch_norm" and not args[5] else name, read, written)
+    return Work(name.replace("_for_cpu", ""), kind, flops, traffic, _type(dtype, kind), products)
+
+
+def read_and_written(func, args, kwargs, out):
+    """Return the tensors that a call reads and those that it writes, two lists."""
+    return _tensors((args, kwargs)), _tensors(out) or _changed(func, args)
+
+
+def circumstances(func):
+    """Return None, or a function of a call's arguments that tells what beside them decides the cost of `func`.
+
+    For products these are the switches of TF32, for convolutions too, and whether the pictures' channels lie last.
+    """
+    name = func._overloadpacket.__name__
+    if "convolution" in name:
+        return lambda args: [
+            _conv_tf32(),
+            *(t.dim() == 4 and t.is_contiguous(memory_format=torch.channels_last) for t in args[:2]),
+        ]
+    if name in _PRODUCTS or _ATTENTION in name:
+        return lambda args: [_precision()]
+    return None
+
+
+def _free(func):
+    name = func._overloadpacket.__name__.lstrip("_")
+    return func.is_view or torch.Tag.inplace_view in func.tags or name.startswith(_FREE)
+
+
+def _collect(values, key):
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            key.append(value.shape)
+            key.append(value.dtype)
+        elif value is None or value is True:  # a gradient that was not asked for is arithmetic that was not done
+            key.append(value)
+        elif isinstance(value, (list, tuple)) and value and not isinstance(value[0], (int, float)):
+            _collect(value, key)
+
+
+def _kind(name, products):
+    if products:
+        return "conv" if "convolution" in name else "gemm"
+    if _ATTENTION in name:
+        return "attention"
+    if any(word in name for word in _GATHERS):
+        return "gather"
+    return "reduction" if any(word in name for word in _REDUCTIONS) else "pointwise"
+
+
+def _type(dtype, kind):
+    """Return the type's name; "tf32" for float32 where PyTorch's switches let the tensor cores round it."""
+    allowed = {"conv": _conv_tf32(), "gemm": _precision() != "highest"}
+    allowed["attention"] = allowed["gemm"]
+    return "tf32" if dtype == torch.float32 and allowed.get(kind) else str(dtype).removeprefix("torch.")
+
+
+def _causal(func, args, kwargs):
+    given = dict(zip((argument.name for argument in func._schema.arguments), args)) | kwargs
+    return given.get("is_causal", False)
+
+
+def _traffic(name, read, written):
+    result = moved(*written)
+    if name.endswith(_FILLS):
+        return result
+    if name == "copy_":  # reads the source only; what it writes over does not matter
+        return result + moved(read[1])
+    if name.lstrip("_").startswith(_TWICE):
+        return result + 2 * moved(*read)
+    if name.endswith(_OF_WEIGHTS) and len(written) > 1:
+        return result + moved(*read, *read[:2])
+    if name.startswith("nll_loss"):  # one score of each row
+        return result + moved(*(t for t in read if not t.dtype.is_floating_point))
+    if name in ("embedding", "index_select", "gather", "index"):  # reads the chosen rows, not the table
+        return 2 * result + moved(*(t for t in read if not t.dtype.is_floating_point))
+    return result + moved(*read)
+
+
+def _changed(func, args):
+    """Return the tensors that an operation without a result writes to, as those on lists of tensors do.
+
+    Fused optimizers may also write to the gradients, but only to undo a scaling.
+    """
+    pairs = [(a, value) for a, value in zip(func._schema.arguments, args) if a.alias_info is not None]
+    return _tensors([value for a, value in pairs if a.alias_info.is_write and a.name != "grads"])
+
+
+def _tensors(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    return [tensor for item in value for tensor in _tensors(item)]

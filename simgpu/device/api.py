@@ -1,0 +1,233 @@
+"""``torch.sim``: what ``torch.cuda`` is for NVIDIA's GPUs, with its names and signatures, for simulated ones.
+
+A device is given as an index, a string, a torch.device, or None for the current device. An index that does not exist
+raises torch.AcceleratorError with CUDA's sentence.
+"""
+
+import sys
+from dataclasses import dataclass
+
+import torch
+from torch.nn.parallel import comm  # noqa: F401 part of torch.sim
+
+from simgpu.accounting.memory import human
+from simgpu.device import api_instead, current
+from simgpu.device.api_instead import amp, nvtx  # noqa: F401 part of torch.sim
+from simgpu.device.api_random import (  # noqa: F401 part of torch.sim
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from simgpu.device.api_streams import (  # noqa: F401 part of torch.sim
+    Event,
+    Stream,
+    current_stream,
+    default_stream,
+    set_stream,
+    stream,
+)
+from simgpu.device.current import current_device, device_of, set_device  # noqa: F401 part of torch.sim
+from simgpu.device.state import index_of, state
+
+_initialized = True  # only then torch.utils.checkpoint keeps the generators' states for the second forward pass
+
+OutOfMemoryError = torch.OutOfMemoryError
+device = current.device
+memory = random = streams = sys.modules[__name__]  # torch.cuda's modules, of which this one has all
+
+
+def __getattr__(name):
+    """Return ``default_generators``, a tuple of as many generators as there are devices now."""
+    if name in api_instead.INSTEAD:
+        raise AttributeError(api_instead.refusal(name))
+    if name != "default_generators":
+        raise AttributeError(f"module 'torch.sim' has no attribute {name!r}")
+    return tuple(gpu.generator for gpu in state.gpus)
+
+
+# -- devices ---------------------------------------------------------------------------------------------------------
+
+
+def is_available():
+    """Return whether there is at least one simulated GPU."""
+    return bool(state.gpus)
+
+
+def is_initialized():
+    """Return True: there is nothing left to start."""
+    return True
+
+
+def init():
+    """Do nothing: simulated GPUs need no start."""
+
+
+def device_count():
+    """Return the number of simulated GPUs."""
+    return len(state.gpus)
+
+
+def synchronize(device=None):
+    """Wait until all streams of a device have finished."""
+    index = index_of(device)
+    if state.clock is not None:
+        state.clock.synchronize(index)
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What `get_device_properties` returns: name, compute capability, sizes in bytes, number of multiprocessors."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    L2_cache_size: int
+    warp_size: int = 32
+
+
+def get_device_properties(device=None):
+    """Return the `Properties` of a device."""
+    capacity, gpu = state.gpus[index_of(device)].memory.capacity, state.machine.gpu
+    return Properties(get_device_name(device), *gpu.capability, capacity, gpu.multiprocessors, gpu.l2_bytes)
+
+
+def get_device_capability(device=None):
+    """Return the compute capability of the hardware that a device stands for, (major, minor)."""
+    properties = get_device_properties(device)
+    return properties.major, properties.minor
+
+
+def get_arch_list():
+    """Return the names of the architectures there are kernels for: that of the simulated hardware."""
+    return ["sm_{}{}".format(*state.machine.gpu.capability)] if state.machine else []
+
+
+def is_tf32_supported():
+    """Return whether the hardware that is simulated multiplies matrices of TF32."""
+    return state.machine.gpu.peak_tensor_tf32_flops_per_s is not None
+
+
+def is_current_stream_capturing():
+    """Return False: what is queued runs, and is not recorded for a graph."""
+    return False
+
+
+def get_device_name(device=None):
+    """Return the name of the hardware that a device stands for, which says that it is simulated."""
+    index_of(device)
+    return f"Simulated {state.machine.gpu.name}"
+
+
+def can_device_access_peer(device, peer_device):
+    """Return whether copies between two different devices need not go through the host."""
+    device, peer = index_of(device), index_of(peer_device)
+    return device != peer and state.machine.peer(device, peer)
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+def _memory(device):
+    return state.gpus[index_of(device)].memory
+
+
+def memory_allocated(device=None):
+    """Return the bytes that tensors on a device use now, each storage rounded up to 512."""
+    return _memory(device).allocated
+
+
+def max_memory_allocated(device=None):
+    """Return the most bytes in use since the start or the last `reset_peak_memory_stats`."""
+    return _memory(device).peak
+
+
+device_memory_used = memory_reserved = memory_cached = memory_allocated  # nothing is kept for later
+max_memory_reserved = max_memory_cached = max_memory_allocated
+
+
+def reset_peak_memory_stats(device=None):
+    """Start looking for the largest use anew."""
+    _memory(device).reset_peak()
+
+
+reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
+
+
+def reset_accumulated_memory_stats(device=None):
+    """Set the numbers of allocations and of failed ones to zero."""
+    memory = _memory(device)
+    memory.count = memory.failures = 0
+
+
+def mem_get_info(device=None):
+    """Return the free and the total bytes of a device."""
+    memory = _memory(device)
+    return memory.free(), memory.capacity
+
+
+def memory_stats(device=None):
+    """Return the counts under the names that ``torch.cuda.memory_stats`` has for them."""
+    memory = _memory(device)
+    now, ever = memory.blocks(), memory.count
+    stats = {
+        "num_ooms": memory.failures,
+        "num_alloc_retries": 0,
+        "active.all.current": now,
+        "allocation.all.current": now,
+        "allocation.all.allocated": ever,
+        "allocation.all.freed": ever - now,
+        "inactive_split_bytes.all.current": 0,
+        "inactive_split_bytes.all.peak": 0,
+    }
+    for kind in ("allocated", "reserved", "active"):
+        stats |= {f"{kind}_bytes.all.current": memory.allocated, f"{kind}_bytes.all.peak": memory.peak}
+    return stats
+
+
+def memory_summary(device=None, abbreviated=False):
+    """Return a small table of a device's memory as text."""
+    index = index_of(device)
+    memory = state.gpus[index].memory
+    rows = [
+        ("In use", memory.allocated),
+        ("Most in use", memory.peak),
+        ("Free", memory.free()),
+        ("Capacity", memory.capacity),
+    ]
+    title = f"Memory of sim:{index}, {get_device_name(index)}"
+    lines = [title, "-" * len(title), *(f"{label:<12}{human(size):>14}" for label, size in rows)]
+    if not abbreviated:
+        lines += [f"{'Storages':<12}{memory.blocks():>14}", f"{'Failures':<12}{memory.failures:>14}"]
+    return "\n".join(lines)
+
+
+def empty_cache():
+    """Do nothing: memory is given back at once."""
+
+
+ipc_collect = empty_cache
+
+
+def _is_in_bad_fork():
+    return False
+
+
+# -- autocast --------------------------------------------------------------------------------------------------------
+
+
+def get_amp_supported_dtype():
+    """Return the types that ``torch.autocast("sim")`` can use."""
+    return [torch.float16, torch.bfloat16, torch.float32]
+
+
+def is_bf16_supported(including_emulation=True):
+    """Return whether bfloat16 works: the CPU computes it always, the hardware itself or not at all."""
+    return including_emulation or state.machine.gpu.bf16

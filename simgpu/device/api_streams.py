@@ -1,0 +1,177 @@
+"""Streams and events as ``torch.cuda`` has them, over the simulated clock.
+
+Without a clock nothing runs behind the program's back: streams order nothing, and events read the wall clock.
+"""
+
+import contextlib
+import time
+
+import torch
+
+from simgpu.accounting.streams import PS
+from simgpu.device.current import device, set_device
+from simgpu.device.state import index_of, state
+
+
+def _live(thing):
+    """Return a queue, None without a clock, or an event; raises RuntimeError if it belongs to another clock."""
+    if (None if thing is None else thing.clock) is not state.clock:
+        raise RuntimeError(
+            "expected a stream or event of the simulated GPUs as they are now, got one made before "
+            "simgpu.enable was called last: make a new one"
+        )
+    return thing
+
+
+class Stream:
+    """A queue of work on one device, by default a new one on the current device."""
+
+    device_type = int(torch._C._autograd.DeviceType.PrivateUse1)  # torch.Stream has a number too
+
+    def __init__(self, device=None, priority=0, *, _queue=None):
+        self.device_index = index_of(device)
+        self.priority, self._scopes = priority, []
+        clock = state.clock
+        self._queue = _queue if _queue is not None or clock is None else clock.stream(self.device_index)
+
+    @property
+    def device(self):
+        """The torch.device."""
+        return torch.device("sim", self.device_index)
+
+    @property
+    def stream_id(self):
+        """The number of the queue on its device; 0 is the default stream."""
+        return self._queue.number if self._queue is not None else 0
+
+    def synchronize(self):
+        """Make the host wait until all that was queued has finished."""
+        if self._queue is not None:
+            self._queue.clock.wait_until(self._queue.clock.mark(self._queue), "stream synchronize")
+
+    def query(self):
+        """Return whether all that was queued has finished; asking takes the host a little while."""
+        return self._queue is None or self._queue.clock.ask(self._queue.end)
+
+    def is_capturing(self):
+        """Return False: what is queued runs, and is not recorded for a graph."""
+        return False
+
+    def wait_stream(self, stream):
+        """Let later work here start only after what `stream` holds now; the host does not wait."""
+        mine, other = _live(self._queue), _live(stream._queue)
+        if mine is not None:
+            mine.clock.hold(mine, other.clock.mark(other))
+
+    def wait_event(self, event):
+        """Let later work here start only after `event`."""
+        event.wait(self)
+
+    def record_event(self, event=None):
+        """Record `event`, or a new one, and return it."""
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def __enter__(self):
+        self._scopes.append(stream(self))
+        self._scopes[-1].__enter__()
+        return self
+
+    def __exit__(self, *exc):
+        return self._scopes.pop().__exit__(*exc)
+
+    def __eq__(self, other):
+        return isinstance(other, Stream) and (self.device_index, self._queue) == (other.device_index, other._queue)
+
+    def __hash__(self):
+        return hash((self.device_index, id(self._queue)))
+
+    def __repr__(self):
+        return f"<torch.sim.Stream device=sim:{self.device_index} stream={self.stream_id}>"
+
+
+class Event:
+    """A mark in a stream; with ``enable_timing`` the milliseconds between two can be asked for."""
+
+    def __init__(self, enable_timing=False, blocking=False, interprocess=False):
+        if interprocess:
+            raise NotImplementedError("an event of a simulated GPU belongs to one process: leave interprocess out")
+        self.enable_timing, self.clock = enable_timing, state.clock
+        self._time = self._wall = None  # in picoseconds of the clock; in seconds of the wall clock
+
+    def record(self, stream=None):
+        """Put the mark into a stream, by default the current one, in place of an earlier one."""
+        clock, queue = _live(self).clock, _live((stream or current_stream())._queue)
+        if clock is not None:
+            self._time = clock.mark(queue)
+        self._wall = time.perf_counter()
+
+    def wait(self, stream=None):
+        """Let later work in a stream, by default the current one, start only after the mark; no mark, no wait."""
+        clock, queue = _live(self).clock, _live((stream or current_stream())._queue)
+        if clock is not None and self._time is not None:
+            clock.hold(queue, self._time)
+
+    def query(self):
+        """Return whether the mark was reached; one that was never recorded counts as reached."""
+        return self.clock is None or self.clock.ask(self._time or 0)
+
+    def synchronize(self):
+        """Make the host wait for the mark."""
+        if self.clock is not None:
+            self.clock.wait_until(self._time or 0, "event synchronize")
+
+    def elapsed_time(self, end_event):
+        """Return the milliseconds from this mark to another: simulated ones, or wall-clock ones without a clock.
+
+        Raises ValueError or RuntimeError with CUDA's sentences where the time cannot be known.
+        """
+        clock = _live(self).clock
+        _live(end_event)
+        if not (self.enable_timing and end_event.enable_timing):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self._wall is None or end_event._wall is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        if clock is None:
+            return (end_event._wall - self._wall) * 1e3
+        if max(self._time, end_event._time) > clock.now_ps():
+            raise RuntimeError("Both events must be completed before calculating elapsed time.")
+        return (end_event._time - self._time) / (PS // 1000)
+
+
+def current_stream(device=None):
+    """Return the calling thread's current stream on a device."""
+    index = index_of(device)
+    return Stream(index, _queue=state.clock.current_stream(index) if state.clock is not None else None)
+
+
+def default_stream(device=None):
+    """Return a device's default stream."""
+    index = index_of(device)
+    return Stream(index, _queue=state.clock.default_stream(index) if state.clock is not None else None)
+
+
+def set_stream(stream):
+    """Make a stream the calling thread's current one on its device; None changes nothing."""
+    if stream is None:
+        return
+    queue = _live(stream._queue)
+    set_device(stream.device_index)
+    if queue is not None:
+        state.clock.set_stream(queue)
+
+
+@contextlib.contextmanager
+def stream(stream):
+    """Queue work in a stream, and on its device, inside a ``with``; None changes nothing."""
+    if stream is None:
+        yield
+        return
+    with device(stream.device_index):
+        before = current_stream()
+        set_stream(stream)
+        try:
+            yield
+        finally:
+            set_stream(before)

@@ -1,0 +1,198 @@
+"""How an operation on simulated GPUs runs: check the devices, run it on the real tensors, put shells on what is new.
+
+For each operation (an ``OpOverload``) a plan is made once, from its schema: which arguments are tensors, which results
+are new, views or arguments that were changed, whether it draws random numbers, whether the host must wait for it.
+Nothing here knows single operations; those that differ are in `copies_and_factories`, `fused` and `unsupported`. What
+a call needs and costs is found at its first run, and read from its record whenever operands of these shapes come again.
+
+Inputs on two devices raise torch's own error. Zero-dimensional host tensors may take part where CUDA lets them.
+"""
+
+import torch
+
+from simgpu.device import rules, signals
+from simgpu.device.fused import KERNELS
+from simgpu.device.operands import Operands
+from simgpu.device.random import draw
+from simgpu.device.records import Records, fresh_bytes
+from simgpu.device.result_sizes import Sizes
+from simgpu.device.shapes import Results
+from simgpu.device.signals import SIGINT, in_use
+from simgpu.device.state import state
+from simgpu.device.tensor import SimTensor, fresh, own, resync, shell, wrap
+
+_META = torch.device("meta")
+_WAITS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+_handlers = {}  # by ``func._op``, since the hash of `func` is a call of Python: function(func, args, kwargs)
+
+
+def dispatch(func, types, args=(), kwargs=None):
+    """Run one operation: what torch calls as ``SimTensor.__torch_dispatch__``."""
+    if in_use(SIGINT) is not signals.handler:
+        signals.install()
+    if len(types) > 1 and any(not issubclass(kind, SimTensor) for kind in types):
+        return NotImplemented  # another class, such as a result to wait for, comes first: on a GPU it meets no shell
+    handler = _handlers.get(func._op)
+    if handler is None:
+        handler = _handlers[func._op] = _handler(func)
+    return handler(func, args, kwargs or {})
+
+
+def handles(*funcs):
+    """Make the decorated function the handler of these operations, in place of a plan."""
+
+    def register(function):
+        _handlers.update((func._op, function) for func in funcs)
+        return function
+
+    return register
+
+
+def _handler(func):
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+    if composite and func not in KERNELS:
+        return _composite
+    plan = Plan(func)
+    return plan.reshape if plan.reshapes else plan.run
+
+
+def _composite(func, args, kwargs):
+    """Run an operation that is made of others: it arrives here whole only in inference mode."""
+    return func.decompose(*args, **kwargs)
+
+
+@handles(torch.ops.aten.detach.default)
+def _detach(func, args, kwargs):
+    """Give a result to autograd's keeping: a view like any other, the most common one, and free on every clock.
+
+    It shares the real tensor too, until one of the two changes its shape.
+    """
+    (x,) = args
+    return shell(x._real, state.gpus[x._index])
+
+
+class Plan:
+    """What is known of one operation before it runs, and how to run it."""
+
+    def __init__(self, func):
+        schema, tags = func._schema, func.tags
+        self.call, self.replaced = KERNELS.get(func, func._op), func in KERNELS
+        self.on_host = rules.RESULTS_ON_HOST.get(rules.name(func), ())
+        self.each = rules.name(func).startswith("_foreach_")
+        written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        self.changed = [argument.name for argument in written]
+        self.aliases = [_source(schema, r) for r in schema.returns]
+        self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+        self.reshapes = (
+            torch.Tag.inplace_view in tags
+            or schema.name in rules.RESHAPES
+            or (any(argument.kwarg_only for argument in written) and func.namespace != "fsdp")
+        )  # ``out=``
+        self.random = torch.Tag.nondeterministic_seeded in tags and rules.name(func) not in rules.DRAW_NOTHING
+        kinds = {str(r.type) for r in schema.returns}
+        returns_numbers = any("Tensor" not in kind for kind in kinds - {"int"})  # a size is known without looking
+        self.product = rules.NO_WHOLE_NUMBERS.get(func.overloadpacket)
+        self.indexes = rules.name(func) in rules.INDEXING
+        self.waits = self.indexes or returns_numbers or not _WAITS.isdisjoint(tags)
+        self.takes = not self.each and not self.views and (None in self.aliases or self.reshapes)  # new memory
+        self.operands, self.records, self.sizes = Operands(func), Records(func, not self.reshapes), Sizes(func)
+        new = not self.reshapes and set(self.aliases) == {None} and not self.on_host and not self.views
+        self.results = Results() if new and self.records.keep else None  # as kept for operands without numbers
+        self.in_place = self.aliases == [0]  # the most common case of a changed argument
+        self.single = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor" and self.aliases == [None]
+
+    def run(self, func, args, kwargs):
+        """Run `func` and return its result as torch expects it."""
+        if self.each and rules.spread(args):
+            return rules.one_by_one(func, args, kwargs)
+        counting, clock = self.takes and state.counting, None if self.views else state.clock  # views are free
+        key = [] if counting or clock is not None else None
+        index, reals, named, hosts = self.operands.unwrap(args, kwargs, key)
+        if self.product:
+            rules.check_type(self.product, reals[1])
+        if hosts:
+            rules.check_hosts(func, args, kwargs)
+            if self.indexes and state.clock is not None:
+                rules.bring_indices(args[1], index)
+        gpu, record = state.gpus[index], None if key is None else self.records.find(key, reals)
+        if counting:  # before the host's memory is taken
+            if record.needs is None:
+                self.sizes.check(func, self.call, reals, named, gpu.memory)
+            else:
+                gpu.memory.check(record.needs)
+        if self.random:
+            out = draw(func, self.call, reals, named, index, self.replaced)
+        elif self.results is not None and state.home == _META:
+            out = self.results.make(self.call, reals, named)
+        else:
+            out = self.call(*reals, **named)
+        if counting and record.needs is None:
+            record.needs = fresh_bytes(out, reals, named)
+        if clock is not None:
+            if record.clock is not clock:
+                record.cost, record.clock = clock.price(func, reals, named, out), clock
+            clock.queue(index, record.cost, (func, reals, named, out) if clock.fuses else None)
+            if self.waits and (not self.indexes or rules.masks_are_counted(func, reals)):
+                clock.wait_until(clock.current_stream(index).end, "stream synchronize")
+        if not self.single:
+            return args[0] if self.in_place else self._finish(out, args, kwargs, index)
+        new = shell(out, gpu) if self.views else fresh(out, gpu)
+        if counting:
+            gpu.memory.add(out.untyped_storage())
+        return new
+
+    def reshape(self, func, args, kwargs):
+        """Run `func`, which may change the shapes of tensors that it is given, and make their shells follow."""
+        given = [kwargs.get(name, args[0] if args else None) for name in self.changed]
+        changed = [t for ts in given for t in (ts if isinstance(ts, (list, tuple)) else (ts,)) if type(t) is SimTensor]
+        for tensor in changed:
+            own(tensor)
+        out = self.run(func, args, kwargs)
+        for tensor in changed:
+            follow(tensor)
+        return out
+
+    def _finish(self, out, args, kwargs, index):
+        """Return the results: changed arguments as they were given, what is new in shells."""
+        if not self.aliases:
+            if self.each and self.changed == ["self"]:  # torch counts changes itself, but not those of lists
+                torch.autograd.graph.increment_version(args[0])
+            return None
+        outs = (out,) if len(self.aliases) == 1 else out
+        results = []
+        for place, (real, source) in enumerate(zip(outs, self.aliases)):
+            if place in self.on_host:
+                results.append(real)
+            elif source is None:
+                results.append(_outer(real, index, self.views))
+            else:
+                results.append(kwargs[source] if isinstance(source, str) else args[source])
+        return results[0] if len(self.aliases) == 1 else tuple(results)
+
+
+def follow(tensor):
+    """Make a shell and the memory's count follow a real tensor that changed its shape or its storage's size."""
+    if state.counting:
+        state.gpus[tensor._index].memory.add(tensor._real.untyped_storage())
+    resync(tensor)
+
+
+def _outer(real, index, view):
+    if isinstance(real, torch.Tensor):
+        return shell(real, state.gpus[index]) if view else wrap(real, index)
+    if isinstance(real, (list, tuple)):
+        return [_outer(r, index, view) for r in real]
+    return real
+
+
+def _source(schema, result):
+    """Return which argument a result is, a place or a keyword, or None if it is a tensor of its own."""
+    if result.alias_info is None or not result.alias_info.is_write:
+        return None
+    for place, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.before_set & result.alias_info.before_set:
+            return argument.name if argument.kwarg_only else place
+    return None
+
+
+SimTensor.__torch_dispatch__ = staticmethod(dispatch)

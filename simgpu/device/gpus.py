@@ -1,0 +1,88 @@
+"""Changing how many simulated GPUs there are, so that nothing on them is lost: what `enable` and `disable` call."""
+
+import gc
+
+import torch
+
+from simgpu.accounting.memory import Memory, human
+from simgpu.device import random
+from simgpu.device.state import Gpu, state
+from simgpu.device.tensor import SimTensor
+from simgpu.hardware.machines import Cluster
+
+
+def tensors():
+    """Return all tensors on simulated GPUs, also those that only wait for Python's garbage collection."""
+    return [thing for thing in gc.get_objects() if type(thing) is SimTensor]
+
+
+def resize(count, capacity, counting, home):
+    """Keep `count` devices of `capacity` bytes, drop or add others, and count what is on them anew if `counting`.
+
+    home: the torch.device on which the real tensors lie, "meta" for none but their shapes.
+    Raises RuntimeError, and changes nothing, if a tensor is on a device that would go, if they take too much memory, or
+    if they are there when `home` changes.
+    """
+    found = _staying(count, capacity, home) if _may_hold_tensors() else []
+    state.counting, state.home = counting, home
+    del state.gpus[count:]
+    state.gpus += new(range(len(state.gpus), count), capacity)
+    for gpu in state.gpus:
+        gpu.memory.restart(capacity)
+    if counting:
+        for tensor in found:  # some were made while memory was not counted
+            state.gpus[tensor._index].memory.add(tensor._real.untyped_storage())
+    if state.current >= count:
+        state.current = 0
+    torch.nn.parallel._functions._streams = None  # a list with one entry for each device
+
+
+def new(indices, capacity):
+    """Return a list of new GPUs of `capacity` bytes, numbered so, with generators that are seeded as the program's."""
+    made = [Gpu(index, torch.device("sim", index), Memory(index, capacity), random.make(index)) for index in indices]
+    for gpu in made:
+        gpu.generator.manual_seed(torch.initial_seed())
+    return made
+
+
+def _may_hold_tensors():
+    """Return whether there may be tensors on the GPUs: False only where the counted memory shows that there are none.
+
+    To look at all of Python's objects takes a tenth of a second. The memories of a cluster's other nodes are not here.
+    """
+    counted = state.counting and not isinstance(state.machine, Cluster)
+    return bool(state.gpus) and (not counted or any(gpu.memory.blocks() for gpu in state.gpus))
+
+
+def _staying(count, capacity, home):
+    found = tensors()
+    if _problem(found, count, capacity, home):
+        del found
+        gc.collect()
+        found = tensors()
+    problem = _problem(found, count, capacity, home)
+    if problem:
+        raise RuntimeError(problem)
+    return found
+
+
+def _problem(tensors, count, capacity, home):
+    gone = [tensor for tensor in tensors if tensor._index >= count]
+    if gone:
+        return (
+            f"expected no tensor on sim:{count} and above when they are taken away, found {len(gone)}, the first on "
+            f"{gone[0].device} with shape {tuple(gone[0].shape)}: delete them first, and what has a grad_fn that leads "
+            "to them"
+        )
+    if tensors and home != state.home:
+        return (
+            f"expected no tensors on simulated GPUs when shapes_only changes, found {len(tensors)}, the first with "
+            f"shape {tuple(tensors[0].shape)}: delete them first"
+        )
+    for index in range(min(count, len(state.gpus))):
+        storages = {s._cdata: s.nbytes() for t in tensors if t._index == index for s in [t._real.untyped_storage()]}
+        if sum(storages.values()) > capacity:
+            return (
+                f"expected at most {human(capacity)} in use on sim:{index}, which is to have no more, found "
+                f"{human(sum(storages.values()))}: delete tensors first"
+            )

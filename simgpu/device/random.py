@@ -1,0 +1,72 @@
+"""Random numbers on simulated GPUs: a generator a device, each giving the CPU's numbers for the same seed."""
+
+import threading
+import weakref
+
+import torch
+
+from simgpu.device.state import state
+
+_lock = threading.Lock()
+_made = weakref.WeakValueDictionary()  # generators by their address: torch hands out other objects for the same one
+
+
+class SimGenerator(torch._C.Generator):
+    """A generator of a simulated GPU."""
+
+    # Before torch 2.13 its generators took no weak references.
+    __slots__ = ("_index",) if torch._C.Generator.__weakrefoffset__ else ("_index", "__weakref__")
+
+    @property
+    def device(self):
+        """The torch.device."""
+        return state.gpus[self._index].device
+
+    def clone_state(self):
+        """Return a new generator of the device with this one's state."""
+        new = make(self._index)
+        new.set_state(self.get_state())
+        return new
+
+    def __reduce__(self):
+        return torch.Generator, (self.device,), super().__reduce__()[2]
+
+
+def make(index):
+    """Return a new generator for device `index`, seeded as torch seeds a new one."""
+    generator = SimGenerator()
+    generator._index = index
+    _made[generator._cdata] = generator
+    return generator
+
+
+def draw(func, call, args, kwargs, index, takes_generator=False):
+    """Run an operation that draws random numbers with the device's generator, or the one that was given.
+
+    func: the operation; call: what runs it; takes_generator: whether that does, even where `func` does not.
+    """
+    given = kwargs.get("generator")
+    for arg in args:
+        if isinstance(arg, torch._C.Generator):
+            given = arg
+    if given is not None:
+        if given._cdata not in _made:
+            raise RuntimeError("Expected a 'sim' device type for generator but found 'cpu'")
+        return call(*args, **kwargs)
+    generator = state.gpus[index].generator
+    if takes_generator or any(argument.name == "generator" for argument in func._schema.arguments):
+        return call(*args, **{**kwargs, "generator": generator})
+    return _borrow(generator, call, args, kwargs)
+
+
+def _borrow(generator, call, args, kwargs):
+    """Run an operation that takes no generator while the host's own stands in for the device's."""
+    host = torch.default_generator
+    with _lock:
+        state_of_host = host.get_state()
+        host.set_state(generator.get_state())
+        try:
+            return call(*args, **kwargs)
+        finally:
+            generator.set_state(host.get_state())
+            host.set_state(state_of_host)

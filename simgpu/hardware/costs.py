@@ -1,0 +1,133 @@
+"""What things cost on a named GPU or link: the roofline for operations, α + bytes ÷ β for copies.
+
+An operation takes a fixed part and then the longer of two times: its arithmetic at a share of the GPU's peak, or its
+traffic at a share of the memory's bandwidth (`shares`). Dense products and convolutions, whose shapes decide, are
+worked out from their tiles (`products`). What the host spends on an operation stands in `host_costs`.
+"""
+
+from simgpu.hardware.products import product_seconds
+from simgpu.hardware.shares import shares
+
+ARITHMETIC = ("gemm", "conv", "attention")
+MEMORY = ("pointwise", "reduction", "gather")
+TYPES = {
+    "float64": 8,
+    "complex128": 16,
+    "complex64": 8,
+    "float32": 4,
+    "tf32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "int8": 1,
+}
+
+# The driver's part of a launch: back-to-back launches of a 2.9 µs kernel took 3.8 µs each on a V100
+# (Gray, "Getting Started with CUDA Graphs", NVIDIA technical blog, 2019).
+LAUNCH_S = 3.8e-6
+KERNEL_S = 2e-6  # assumed: the shortest kernel; starting blocks and draining the pipeline, with no work to do
+# What convolutions feed to tensor cores: FLOPs a clock of each multiprocessor, times the bytes of a number. Fitted on
+# half of Lambda's rows of ResNet-50 on H100, those of 1, 2 and 8 GPUs; Volta's share comes to as much, 1552. Patches
+# are gathered number by number: cores twice as fast gain nothing.
+CONV_OPERANDS = 1590
+# A copy's α is two things: the copy engine fetches and starts the next copy of a stream, and the link's own latency.
+# 4 bytes from GPU to GPU over NVLink took 1.8 to 2.6 µs each, queued one after the other (p2pBandwidthLatencyTest,
+# github.com/NVIDIA/cuda-samples/issues/230); NVLink's own share of that is 0.6.
+COPY_S = 1.6e-6
+# Packet headers, flow control: what copies and collectives reach of a link's rate. NCCL counts on 12 of PCIe 3's 15.75
+# GB/s, 20 of NVLink 3's 25, 20.6 of NVLink 4's 25 (src/graph/topo.h). Network packets are longer: its maintainers
+# expect 46 to 48 GB/s of an adapter of 50 (github.com/NVIDIA/nccl-tests/issues/290).
+LINK_SHARE, NETWORK_SHARE = 0.8, 0.94
+PAGEABLE_SHARE = 0.5  # memory that may be paged out is copied once more, by the host, into a pinned buffer
+# Through the host a driver copies in chunks, one on its way in while the next is on its way out. Eight H100s without
+# peer access reached 37.2 GB/s over PCIe 5 (github.com/NVIDIA/nccl/issues/1264): a chunk of 1 MiB (assumed) then loses
+# 7.4 µs while it changes hands, which also accounts for most of the 11 to 20 µs that 4 bytes take by that way (#230).
+STAGING_BYTES, STAGING_S = 2**20, 7.4e-6
+
+
+def operation_seconds(flops, nbytes, gpu, kind, dtype="float32", products=()):
+    """Return the seconds that one operation occupies `gpu`, a `hardware.GPU`.
+
+    flops: multiplications and additions, counted apart. nbytes: read and written in the GPU's memory.
+    kind: one of `ARITHMETIC` or `MEMORY`. dtype: the operands', named as torch does without "torch.", or "tf32".
+    products: the dense products that it consists of, as `products.Product`; without them, large ones are assumed.
+    Raises ValueError for an unknown kind or a negative count.
+    """
+    if kind not in ARITHMETIC and kind not in MEMORY:
+        raise ValueError(f"unknown kind of operation {kind!r}: choose one of {', '.join([*ARITHMETIC, *MEMORY])}")
+    if flops < 0 or nbytes < 0:
+        raise ValueError(f"an operation's flops and bytes must not be negative, got {flops} and {nbytes}")
+    peak, share = peak_flops_per_s(gpu, kind, dtype), arithmetic_share(gpu, kind, dtype)
+    if products:
+        return sum(product_seconds(product, gpu, peak * share, TYPES.get(dtype, 4)) for product in products)
+    arithmetic = flops / (peak * share)
+    traffic = nbytes / (gpu.memory_bytes_per_s * memory_share(gpu, kind))
+    return KERNEL_S + max(arithmetic, traffic)
+
+
+def arithmetic_share(gpu, kind, dtype="float32"):
+    """Return the share of its peak that `gpu` reaches in operations of this kind; 1 where their bytes decide."""
+    share, tensor = shares(gpu), kind in ("gemm", "conv") and _tensor_peak(gpu, dtype)
+    if tensor and kind == "conv":
+        fed = CONV_OPERANDS / TYPES[dtype] * gpu.multiprocessors * gpu.clock_hz
+        return min(share.conv_tensor, fed / tensor)
+    product = share.arithmetic if tensor else share.ordinary
+    return {"gemm": product, "conv": share.conv, "attention": share.attention}.get(kind, 1)
+
+
+def memory_share(gpu, kind):
+    """Return the share of its memory's bandwidth that `gpu` reaches in operations of this kind."""
+    share = shares(gpu)
+    return {"gather": share.gather, "gemm": share.traffic, "conv": share.traffic}.get(kind, share.stream)
+
+
+def peak_flops_per_s(gpu, kind, dtype="float32"):
+    """Return the peak rate that `gpu` offers to an operation of this kind and type.
+
+    Tensor cores serve products, convolutions and attention in 16-bit types and in "tf32", where the card has them, and
+    products of 8-bit numbers. Everything else runs on the ordinary cores; float64 at the card's ratio.
+    Raises ValueError for products of 8-bit numbers on a card that has none.
+    """
+    if dtype in ("float64", "complex128"):
+        return gpu.peak_fp32_flops_per_s * gpu.fp64_ratio
+    return (kind in ARITHMETIC and _tensor_peak(gpu, dtype)) or gpu.peak_fp32_flops_per_s
+
+
+def _tensor_peak(gpu, dtype):
+    """Return the peak rate of the tensor cores for a type, None where they do not know it."""
+    if dtype == "float16" or (dtype == "bfloat16" and gpu.bf16):
+        return gpu.peak_tensor_16_flops_per_s
+    if dtype == "tf32":
+        return gpu.peak_tensor_tf32_flops_per_s
+    return gpu.peak_8_bit_flops_per_s(dtype) if TYPES.get(dtype) == 1 else None
+
+
+def payload_bytes_per_s(link):
+    """Return the rate at which a link carries a program's bytes, one direction: its own less headers."""
+    share = LINK_SHARE if link.name.lstrip("0123456789×").startswith(("PCIe", "NVLink")) else NETWORK_SHARE
+    return link.bytes_per_s_per_direction * share
+
+
+def copy_seconds(nbytes, link, pinned=True):
+    """Return the seconds that a copy of `nbytes` occupies `link`, a `hardware.Link`: α + bytes ÷ β.
+
+    A copy from or to pageable host memory (`pinned=False`) moves at half the rate. Raises ValueError when negative.
+    """
+    if nbytes < 0:
+        raise ValueError(f"a copy's bytes must not be negative, got {nbytes}")
+    rate = payload_bytes_per_s(link) * (1 if pinned else PAGEABLE_SHARE)
+    return COPY_S + (link.latency_s or 0) + nbytes / rate
+
+
+def hop_seconds(nbytes, hops, pinned=True):
+    """Return (delay, seconds) of each hop of a copy: when it starts, after the hop before it, and how long it takes.
+
+    hops: of `Machine.route`. One hop starts at once; the second, from the host on, when the first chunk is there.
+    """
+    whole = [copy_seconds(nbytes, hop.link, pinned) for hop in hops]
+    if len(hops) == 1:
+        return [(0.0, *whole)]
+    first = copy_seconds(min(nbytes, STAGING_BYTES), hops[0].link, pinned) + STAGING_S
+    slower = max(whole) + STAGING_S * max(0, nbytes / STAGING_BYTES - 1)
+    return [(0.0, slower), (first, slower)]

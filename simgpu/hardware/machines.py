@@ -1,0 +1,309 @@
+"""Named machines: which GPUs they hold and which wires a copy between two places occupies.
+
+A wire carries bytes in ONE direction and serves one copy at a time; a route is a list of hops, one after the other, and
+a hop occupies all its wires at once. Without peer-to-peer access a copy between GPUs is two hops, through the host, in
+chunks as drivers do it.
+
+A cluster is several equal machines joined by a network: node 0 has the first GPUs, node 1 the next. A GPU hands its
+bytes to its node's adapter and the network brings them into the other GPU's memory (GPUDirect RDMA), without a stop in
+a host's memory. GPUs that share an adapter wait for one another there; the network between adapters never holds
+anything up.
+"""
+
+from dataclasses import dataclass, replace
+
+from simgpu.hardware.catalog import LINKS, NVLINKS_PER_GPU, SHARP_GENERATION, Link, find, host_link, nvlink
+from simgpu.hardware.gpus import GPU, GPUS
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One leg of a copy: the `wires` it occupies, by name, and the `link` that sets its speed."""
+
+    wires: tuple
+    link: Link
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One computer with `count` equal GPUs.
+
+    host_link: between each GPU and the host. gpus_per_switch: how many GPUs share one such link to the host.
+    peer_over_host_link: whether a GPU reaches another's memory over that bus without going through the host's memory.
+    pairs: for each pair (i, j), i < j, the number of `pair_link`s between the two, for machines wired GPU to GPU.
+    port: what connects each GPU to a switch that reaches every other GPU at full speed, or None.
+    network: one adapter to other machines, and `adapters` of them, or None.
+    sharp: whether that switch adds what it carries.
+    """
+
+    name: str
+    released: str
+    gpu: GPU
+    count: int
+    host_link: Link
+    source: str
+    gpus_per_switch: int = 1
+    peer_over_host_link: bool = False
+    pairs: tuple = ()
+    pair_link: Link | None = None
+    port: Link | None = None
+    network: Link | None = None
+    adapters: int = 0
+    sharp: bool = False
+
+    def route(self, src, dst):
+        """Return the hops from `src` to `dst`, each a GPU's index or None for the host.
+
+        Raises ValueError when an index is out of range or both ends are the same.
+        """
+        for end in (src, dst):
+            if end is not None and not 0 <= end < self.count:
+                raise ValueError(f"{self.name} has GPUs 0 to {self.count - 1}, got index {end}")
+        if src == dst:
+            raise ValueError(f"a route needs two different ends, got {src!r} twice")
+        if src is None or dst is None:
+            return (Hop(self._to_host(src, "out") if dst is None else self._to_host(dst, "in"), self.host_link),)
+        return self._between(src, dst)
+
+    def peer(self, src, dst):
+        """Return whether GPU `src` can send to GPU `dst` without the host's memory in between."""
+        return len(self.route(src, dst)) == 1
+
+    def _between(self, src, dst):
+        links = dict(self.pairs).get((min(src, dst), max(src, dst)), 0)
+        if links:
+            return (Hop((f"NVLink gpu{src}→gpu{dst}",), self.pair_link.times(links)),)
+        if self.port:
+            return (Hop((f"NVLink gpu{src} out", f"NVLink gpu{dst} in"), self.port),)
+        if self.peer_over_host_link:
+            out, into = self._to_host(src, "out"), self._to_host(dst, "in")
+            if src // self.gpus_per_switch == dst // self.gpus_per_switch:
+                out, into = out[:1], into[:1]
+            return (Hop(out + into, self.host_link),)
+        return self.route(src, None) + self.route(None, dst)
+
+    def _to_host(self, gpu, way):
+        own, shared = f"PCIe gpu{gpu} {way}", f"PCIe switch{gpu // self.gpus_per_switch} {way}"
+        return (own, shared) if self.gpus_per_switch > 1 else (own,)
+
+
+def _port(generation):
+    """Return all NVLinks of a GPU of that generation, as they reach a switch."""
+    return LINKS[f"NVLink{generation}"].times(NVLINKS_PER_GPU[generation][1])
+
+
+def build(gpus, gpu, link=None, peer=False):
+    """Return a machine of `gpus` equal GPUs named `gpu`, joined by one `link` named so, by default the card's own.
+
+    That is NVLink for an SXM module, else PCIe of the card's time. A PCIe link gives each GPU its own slot, and `peer`
+    says whether they copy to each other without the host. An NVLink joins every pair with all its GPU's links through a
+    switch, and the host is then reached over the card's PCIe.
+    Raises ValueError for an unknown name or fewer than one GPU.
+
+    >>> machine = hardware.build(2, "V100-SXM2-16GB")
+    >>> [hop.link.name for hop in machine.route(0, 1)]
+    ['6×NVLink2']
+    """
+    if not isinstance(gpus, int) or gpus < 1:
+        raise ValueError(f"the number of GPUs must be an integer of at least 1, got {gpus!r}")
+    chosen = find(GPUS, gpu, "GPU")
+    link = link or nvlink(chosen) or host_link(chosen)
+    wire, port, sharp = find(LINKS, link, "link"), None, False
+    if not link.startswith(("PCIe", "NVLink")):
+        raise ValueError(f"GPUs of one machine are joined by a PCIe or NVLink link, got {link!r}")
+    if link.startswith("NVLink"):
+        port, wire = _port(int(link[-1])), LINKS[host_link(chosen)]
+        sharp = int(link[-1]) >= SHARP_GENERATION
+    name = f"{gpus} × {gpu}, {link}"
+    return Machine(name, chosen.released, chosen, gpus, wire, "put together by hand", 1, peer, port=port, sharp=sharp)
+
+
+# `nvidia-smi topo -m` of a DGX-1 with V100: NV1 and NV2 are one and two NVLinks; 16 pairs, six links a GPU.
+_CUBE_MESH = {
+    (0, 1): 1,
+    (0, 2): 1,
+    (0, 3): 2,
+    (0, 4): 2,
+    (1, 2): 2,
+    (1, 3): 1,
+    (1, 5): 2,
+    (2, 3): 2,
+    (2, 6): 1,
+    (3, 7): 1,
+    (4, 5): 1,
+    (4, 6): 1,
+    (4, 7): 2,
+    (5, 6): 2,
+    (5, 7): 1,
+    (6, 7): 2,
+}
+
+MACHINES = {
+    machine.name: machine
+    for machine in (
+        Machine(
+            "desktop-2012",
+            "2012",
+            GPUS["GTX 580 3GB"],
+            2,
+            LINKS["PCIe2-x16"],
+            "Krizhevsky, Sutskever and Hinton, NeurIPS 2012: two GTX 580 that read each other's memory directly",
+            peer_over_host_link=True,
+        ),
+        Machine(
+            "desktop-2020",
+            "2020",
+            GPUS["RTX 3090"],
+            2,
+            LINKS["PCIe4-x16"],
+            "two cards without an NVLink bridge: the driver stages copies between them through the host",
+        ),
+        Machine(
+            "cluster-node-2012",
+            "2012",
+            GPUS["M2070"],
+            2,
+            LINKS["PCIe2-x16"],
+            "SHARCNET's cluster monk: two GPUs behind a PCIe switch, InfiniBand QDR",
+            gpus_per_switch=2,
+            peer_over_host_link=True,
+            network=LINKS["InfiniBand-QDR"],
+            adapters=1,
+        ),
+        Machine(
+            "DGX-1-V100",
+            "2017-09",
+            GPUS["V100-SXM2-16GB"],
+            8,
+            LINKS["PCIe3-x16"],
+            "NVIDIA DGX-1 with Tesla V100 system architecture white paper, 2017; pairs: nvidia-smi topo -m",
+            gpus_per_switch=2,
+            pairs=tuple(_CUBE_MESH.items()),
+            pair_link=LINKS["NVLink2"],
+            network=LINKS["InfiniBand-EDR"],
+            adapters=4,
+        ),
+        Machine(
+            "DGX-A100",
+            "2020-11",
+            GPUS["A100-SXM4-80GB"],
+            8,
+            LINKS["PCIe4-x16"],
+            "NVIDIA DGX A100 system architecture white paper, 2020: NVSwitch; two GPUs and two adapters of 200 Gbit/s "
+            "behind each PCIe switch; 80 GB: NVIDIA DGX A100 data sheet, 2020",
+            gpus_per_switch=2,
+            port=_port(3),
+            network=LINKS["InfiniBand-HDR"],
+            adapters=8,
+        ),
+        Machine(
+            "DGX-H100",
+            "2022-03",
+            GPUS["H100-SXM5-80GB"],
+            8,
+            LINKS["PCIe5-x16"],
+            "NVIDIA DGX H100 data sheet, 2022: eight adapters of 400 Gbit/s; NVSwitch with SHARP: NVIDIA H100 white "
+            "paper, 2022",
+            port=_port(4),
+            network=LINKS["InfiniBand-NDR"],
+            adapters=8,
+            sharp=True,
+        ),
+        Machine(
+            "8xH200",
+            "2023-11",
+            GPUS["H200-SXM5-141GB"],
+            8,
+            LINKS["PCIe5-x16"],
+            "NVIDIA HGX and DGX H200 data sheets: NVSwitch, eight adapters of 400 Gbit/s",
+            port=_port(4),
+            network=LINKS["InfiniBand-NDR"],
+            adapters=8,
+            sharp=True,
+        ),
+        Machine(
+            "8xB200",
+            "2024-03",
+            GPUS["B200-SXM-180GB"],
+            8,
+            LINKS["PCIe5-x16"],
+            "NVIDIA DGX B200 data sheet, 2024: NVSwitch, eight adapters of 400 Gbit/s",
+            port=_port(5),
+            network=LINKS["InfiniBand-NDR"],
+            adapters=8,
+            sharp=True,
+        ),
+        Machine(
+            "p4d.24xlarge",
+            "2020-11",
+            GPUS["A100-SXM4-40GB"],
+            8,
+            LINKS["PCIe4-x16"],
+            "Amazon EC2 user guide, accelerated computing instances: NVSwitch, four adapters of 100 Gbit/s",
+            gpus_per_switch=2,
+            port=_port(3),
+            network=LINKS["EFA-100G"],
+            adapters=4,
+        ),
+        Machine(
+            "p5.48xlarge",
+            "2023-07",
+            GPUS["H100-SXM5-80GB"],
+            8,
+            LINKS["PCIe5-x16"],
+            "Amazon EC2 user guide, accelerated computing instances: NVSwitch, 32 adapters of 100 Gbit/s, four for "
+            "each GPU: aws-ofi-nccl, src/tuner",
+            port=_port(4),
+            network=LINKS["EFA-100G"].times(4),
+            adapters=8,
+            sharp=True,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster(Machine):
+    """`nodes` machines like `node`; see `cluster`, which makes one."""
+
+    node: Machine
+    nodes: int
+
+    def _between(self, src, dst):
+        (a, i), (b, j) = divmod(src, self.node.count), divmod(dst, self.node.count)
+        if a == b:
+            return _inside(a, self.node.route(i, j))
+        out, into = f"adapter{self._adapter(i)} out", f"adapter{self._adapter(j)} in"
+        return (Hop((f"node{a} {out}", f"node{b} {into}"), self.network),)
+
+    def route(self, src, dst):
+        """Return the hops from `src` to `dst`, each a GPU's number in the cluster or None for its own node's host."""
+        if src is None or dst is None:
+            number, gpu = divmod(dst if src is None else src, self.node.count)
+            hops = self.node.route(None, gpu) if src is None else self.node.route(gpu, None)
+            return _inside(number, hops)
+        return super().route(src, dst)
+
+    def _adapter(self, gpu):
+        return gpu * self.adapters // self.node.count
+
+
+def cluster(node, nodes):
+    """Return `nodes` machines like `node`, joined by the network that its adapters are made for.
+
+    Raises ValueError for fewer than one node, and for a machine without a network adapter.
+
+    >>> cluster = hardware.cluster(hardware.MACHINES["DGX-H100"], 4)
+    >>> cluster.name, cluster.count
+    ('4 × DGX-H100', 32)
+    """
+    if nodes < 1:
+        raise ValueError(f"a cluster needs at least 1 node, got {nodes}")
+    if not node.adapters:
+        raise ValueError(f"{node.name} has no network adapter, so it cannot be part of a cluster")
+    one = vars(node) | {"name": f"{nodes} × {node.name}", "count": node.count * nodes}
+    return Cluster(**one, node=node, nodes=nodes)
+
+
+def _inside(number, hops):
+    return tuple(replace(hop, wires=tuple(f"node{number} {wire}" for wire in hop.wires)) for hop in hops)

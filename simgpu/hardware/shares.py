@@ -1,0 +1,154 @@
+"""Which share of a GPU's published figures operations reach, for each generation and kind of operation.
+
+Every share names what it was fitted on. Where a generation has no measurements of its own, the nearest stands in for
+it (`GENERATIONS`). Chips that differ from the rest of their generation have their own.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What one generation of GPUs reaches.
+
+    arithmetic, ordinary, traffic: a dense product's shares of peak FLOP/s on tensor cores and on ordinary ones, and of
+    the memory's bandwidth. l2: the share of its multiprocessors that the L2 cache serves at full speed at once.
+    product_s, split_s: seconds of the shortest product, and of adding up a product whose k was split.
+    conv, conv_tensor, attention: shares of peak FLOP/s of
+    convolutions, counted directly, on ordinary cores and on tensor cores, and of fused attention; algorithms that
+    multiply less make up for what the ordinary cores lose. Fast tensor cores reach less: see `costs.CONV_OPERANDS`.
+    Attention is FlashAttention-2, PyTorch's kernel: 50 to 73 % of an A100 (Dao, arXiv:2307.08691), the least taken.
+    stream, gather: shares of the memory's bandwidth of operations that read in order, and of those whose rows the
+    data choose.
+    fitted: the measurements behind them.
+    """
+
+    arithmetic: float
+    ordinary: float
+    traffic: float
+    l2: float
+    product_s: float
+    split_s: float
+    conv: float
+    conv_tensor: float
+    attention: float
+    stream: float
+    gather: float
+    fitted: str
+
+
+SHARES = {
+    "Kepler": Shares(
+        0.75,
+        0.75,
+        0.78,
+        1,
+        2e-6,
+        2e-6,
+        0.54,
+        0.54,
+        0.54,
+        0.78,
+        0.5,
+        "Table 7 of Shi et al. 2016 (float32, GTX 980 and one chip of a K80, both at base clock)",
+    ),
+    "Volta": Shares(
+        0.82,
+        0.82,
+        0.75,
+        0.5,
+        3e-6,
+        2e-6,
+        1,
+        0.76,
+        0.5,
+        0.9,
+        0.5,
+        "training of ResNet-50, SSD300 and BERT on V100, one half of the rows of NVIDIA's "
+        "DeepLearningExamples and Lambda's deeplearning-benchmark",
+    ),
+    # 70 W do not feed the chip at its data sheet's clock: a T4 that was set to it fell to about 900 of 1590 MHz
+    # (github.com/mlcommons/inference_results_v0.5/issues/20).
+    "T4": Shares(
+        0.37,
+        0.53,
+        0.75,
+        0.5,
+        3e-6,
+        2e-6,
+        0.65,
+        0.34,
+        0.22,
+        0.9,
+        0.5,
+        "long products: 24 TFLOP/s in float16, the mean of 100 (forums.developer.nvidia.com/t/264462; the "
+        "best of some sizes is 42), 4.2 and 4.4 in float32 (github.com/zzc0721/torch-performance-test-data); "
+        "other arithmetic as much slower than Volta's shares, chosen with inference rows of a T4 in sight",
+    ),
+    "Ampere": Shares(
+        0.908,
+        0.908,
+        0.704,
+        0.358,
+        3.6e-6,
+        1.8e-6,
+        1,
+        0.9,
+        0.5,
+        0.92,
+        0.5,
+        "products: one half of 800 bfloat16 products on A100; the others: training on RTX 3090, one half "
+        "of Lambda's rows",
+    ),
+    # Half of these cards' ordinary cores serve integers too: the peak counts them all, products reach less of it.
+    "GA10x": Shares(
+        0.908,
+        0.68,
+        0.704,
+        0.358,
+        3.6e-6,
+        1.8e-6,
+        1,
+        0.9,
+        0.5,
+        0.92,
+        0.5,
+        "as Ampere, but ordinary: long products in float32, 0.62 to 0.71 of the peak on RTX 3080 Ti, RTX "
+        "3090, RTX A6000, RTX 4070 SUPER and RTX 4090, but 0.51 on L40S (the table named for the T4)",
+    ),
+    "Hopper": Shares(
+        0.855,
+        0.78,
+        0.85,
+        0.809,
+        2.5e-6,
+        2.8e-6,
+        1,
+        0.855,
+        0.31,
+        0.91,
+        0.5,
+        "products: one half of 300 bfloat16 products on H100; ordinary: 51 and 52 TFLOP/s in float32 on "
+        "H200 and H100 (the table named for the T4); conv_tensor: taken from the products, for what it "
+        "feeds limits a convolution first; attention: FlashAttention-2, forward and backward, on H100 "
+        "(Shah et al., arXiv:2407.08608); the others: BERT on H100, Lambda's rows",
+    ),
+}
+GENERATIONS = {
+    "Fermi": "Kepler",
+    "Kepler": "Kepler",
+    "Maxwell": "Kepler",
+    "Pascal": "Kepler",
+    "Volta": "Volta",
+    "Turing": "Volta",
+    "Ampere": "Ampere",
+    "Ada": "GA10x",
+    "Hopper": "Hopper",
+    "Blackwell": "Hopper",
+}
+
+
+def shares(gpu):
+    """Return the `Shares` that serve `gpu`, a `hardware.GPU`."""
+    chip = "GA10x" if gpu.capability == (8, 6) else GENERATIONS[gpu.generation]
+    return SHARES.get(gpu.name) or SHARES[chip]

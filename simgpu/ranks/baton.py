@@ -1,0 +1,105 @@
+"""Threads that take turns: one rank runs at a time, and hands on when it must wait, always in the same order.
+
+    rank 0  ──run──┐ waits for all_reduce          ┌──run──
+    rank 1         └──run──┐ waits too              │         the last one to call completes it, and makes
+    rank 2                 └──run, completes it─────┘         the ranks that wait ready, in the order of ranks
+
+So results, bytes and simulated times are the same in every run. When no rank is ready and some wait, none ever will:
+that is a deadlock, seen at once.
+"""
+
+import threading
+from collections import deque
+
+from simgpu.ranks.errors import DeadlockError, Stopped
+
+
+class Baton:
+    """Turns for `size` ranks, which start in the order of their numbers.
+
+    explain: a function that is given all works that are waited for and returns a deadlock's message.
+    """
+
+    def __init__(self, size, explain):
+        self.running = None
+        self._waiting, self._ready, self._explain = {}, deque(range(size)), explain
+        self._ended, self._deadlock = False, None
+        self._turns = [threading.Lock() for _ in range(size)]  # locked unless it is the rank's turn
+        self._lock = threading.Lock()
+        for turn in self._turns:
+            turn.acquire()
+
+    def start(self):
+        """Let the first rank run."""
+        with self._lock:
+            self._pass()
+
+    def enter(self, rank):
+        """Wait for the first turn of a rank; raises Stopped when it will have none."""
+        self._turns[rank].acquire()
+        self._check()
+
+    def wait(self, rank, work, process):
+        """Let others run until `work` is done. process: the rank's `process.Process`, put aside meanwhile.
+
+        Raises DeadlockError when it never will be, Stopped when another rank failed.
+        """
+        self._check()
+        process.leave()
+        with self._lock:
+            self._waiting[rank] = work
+            self._pass()
+        self._go_on(rank, process)
+
+    def rest(self, rank, process):
+        """Let the others that are ready run first: a rank may ask again and again for what one of them does."""
+        self._check()
+        if not self._ready:
+            return
+        process.leave()
+        with self._lock:
+            self._ready.append(rank)
+            self._pass()
+        self._go_on(rank, process)
+
+    def _go_on(self, rank, process):
+        self._turns[rank].acquire()
+        process.enter()
+        self._check()
+
+    def done(self, rank, work):
+        """Make `rank` ready if it waits for `work`."""
+        with self._lock:
+            if self._waiting.get(rank) is work:
+                del self._waiting[rank]
+                self._ready.append(rank)
+
+    def leave(self, rank):
+        """Hand on for good: the rank's function has returned or raised. Doing it again changes nothing."""
+        with self._lock:
+            if self.running == rank:
+                self._pass()
+
+    def stop(self):
+        """End all ranks: each raises Stopped at its next turn, or when it is to wait."""
+        with self._lock:
+            self._ended = True
+            self._wake_all()
+
+    def _check(self):
+        if self._ended:
+            raise Stopped
+        if self._deadlock:
+            raise DeadlockError(self._deadlock)
+
+    def _pass(self):
+        if not self._ready and self._waiting:
+            self._deadlock = self._explain(list(self._waiting.values()))
+            self._wake_all()
+        self.running = self._ready.popleft() if self._ready else None
+        if self.running is not None:
+            self._turns[self.running].release()
+
+    def _wake_all(self):
+        self._ready.extend(sorted(self._waiting))
+        self._waiting.clear()

@@ -1,0 +1,94 @@
+"""torch's own operations for collectives, on tensors of simulated GPUs.
+
+    _c10d_functional    the functional collectives: they reach the device's dispatch before the process group
+    c10d                the calls of a group of real processes, such as gloo's, whose simulated GPUs know only their own
+
+Both are handed the real tensors. To the clock they are messages, and no kernels: a simulated rank says meanwhile that
+its group's tensors stand for its device, and `Prices` does the rest; a process of its own cannot know when the others
+are ready, so its current stream is busy as long as a collective takes once all are there.
+"""
+
+import torch
+import torch.distributed as dist
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.utils._pytree import tree_map_only
+
+from simgpu.accounting import messages
+from simgpu.device.dispatch import handles
+from simgpu.device.state import state
+from simgpu.device.tensor import SimTensor, wrap
+from simgpu.ranks import reducer, values
+from simgpu.ranks.costs import Prices
+from simgpu.ranks.here import here
+
+_KINDS = {
+    "all_reduce": "all_reduce",
+    "allreduce": "all_reduce",
+    "all_gather": "all_gather",
+    "allgather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "all_to_all": "all_to_all",
+    "alltoall": "all_to_all",
+    "reduce": "reduce",
+    "broadcast": "broadcast",
+    "gather": "gather",
+    "scatter": "scatter",
+    "send": "send",
+    "recv": "send",
+}
+
+# Of tensors without numbers torch has kernels that know shapes only and reach no group: these are those of all others.
+_NUMBERS = torch._C.DispatchKey.CompositeExplicitAutograd
+
+
+def register():
+    """Install the handlers, and let gloo and DDP work with simulated GPUs; doing it again changes nothing."""
+    spaces = "_c10d_functional::", "c10d::"
+    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith(spaces)]
+    handles(
+        *(getattr(getattr(torch.ops, space), name).default for space, name in (name.split("::") for name in names))
+    )(_collective)
+    capability = dist.Backend.backend_capability.get("gloo", [])
+    if "sim" not in capability:
+        capability.append("sim")
+    dist.Reducer, dist.Logger = reducer.Reducer, reducer.Logger
+
+
+def _collective(func, args, kwargs):
+    if func._schema.name.endswith("_wrap_tensor_autograd"):  # of a result that is waited for when it is first used
+        return AsyncCollectiveTensor(*args)
+    shells = {}
+
+    def real(tensor):
+        shells[id(tensor._real)] = tensor
+        return tensor._real
+
+    reals, rank = tree_map_only(SimTensor, real, args), here()
+    index = next(iter(shells.values()))._index
+    if rank is None:
+        out = func(*reals, **kwargs)
+        _price(func, args, index)
+    else:
+        before, rank.on_device = rank.on_device, True
+        try:
+            out = func._op_dk(_NUMBERS, *reals, **kwargs)
+        finally:
+            rank.on_device = before
+
+    def shell(made):
+        known = shells.get(id(made))
+        return wrap(made, index) if known is None else known
+
+    return tree_map_only(torch.Tensor, shell, out)
+
+
+def _price(func, args, index):
+    """Let the device's current stream be busy as long as this process's part of a collective takes."""
+    bare = func._schema.name.split("::")[1].strip("_")
+    kind = next((kind for start, kind in _KINDS.items() if bare.startswith(start)), None)
+    if kind is None or state.clock is None:  # a wait, or a barrier
+        return
+    nbytes = max(values.nbytes([arg]) for arg in args[:2] if isinstance(arg, (list, tuple, torch.Tensor)))
+    took = Prices(state.clock).alone(kind, min(dist.get_world_size(), state.machine.count), nbytes)
+    begin = messages.depart(state.clock, index)
+    messages.hold(state.clock, state.clock.current_stream(index), begin + took)

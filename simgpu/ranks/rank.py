@@ -1,0 +1,121 @@
+"""One rank: its device, its turn, its communication streams, and what its device must still wait for."""
+
+import contextlib
+import threading
+from collections import Counter
+
+from simgpu.accounting import messages
+from simgpu.accounting.clock import Clock
+from simgpu.ranks.compiling import regions
+from simgpu.ranks.here import enter
+from simgpu.ranks.process import Process
+
+
+class Rank:
+    """Rank `number` of `world`, on GPU `device` of a node whose GPUs are `gpus`."""
+
+    def __init__(self, number, device, world, clock, gpus):
+        self.number, self.device, self.world, self.clock = number, device, world, clock
+        self.process = Process(self._environment(len(gpus)), gpus, number - device)
+        self.thread, self.ended = None, False
+        self.program_joined = False  # whether the program has called init_process_group
+        self.groups = Counter()  # how often the rank has made a group of that name and those ranks
+        self.on_device = False  # whether the host's tensors that a group is handed stand for the device's
+        self.in_batch = False  # whether its messages go out together
+        self.region = next(regions)  # where torch.compile keeps what it has compiled for the rank
+        self._streams, self._backward = {}, 0
+
+    def _environment(self, each):
+        """Return what torchrun would set for a process of this rank; each: how many GPUs a node has."""
+        first = self.number - self.device
+        return {
+            "RANK": str(self.number),
+            "WORLD_SIZE": str(self.world.size),
+            "LOCAL_RANK": str(self.device),
+            "LOCAL_WORLD_SIZE": str(min(each, self.world.size - first)),
+            "GROUP_RANK": str(first // each),
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": "0",
+            "TORCHELASTIC_RUN_ID": "simulated",
+            "TORCHELASTIC_RESTART_COUNT": "0",
+        }
+
+    def begin(self):
+        """Make the calling thread this rank's."""
+        self.process.enter()
+        self.thread = threading.get_ident()
+        enter(self)
+        if self.clock is not None:
+            messages.begin(self.clock, self.number)
+
+    def wait(self, work):
+        """Let the other ranks run until `work` is done."""
+        self.check_thread(work.call)
+        self.world.baton.wait(self.number, work, self.process)
+
+    def rest(self):
+        """Let the other ranks run before the next thing is looked at."""
+        self.world.baton.rest(self.number, self.process)
+
+    def check_thread(self, call):
+        """Raise RuntimeError unless the calling thread is the rank's."""
+        if threading.get_ident() != self.thread:
+            raise RuntimeError(
+                f"{call}: expected the thread of rank {self.number}, got one beside it, which has no "
+                "turn among the ranks"
+            )
+
+    def stream(self, name):
+        """Return the communication stream for a group or a pair, as NCCL has one for each communicator."""
+        if name not in self._streams:
+            self._streams[name] = Clock.stream(self.clock, self.number)  # of all GPUs, whichever rank asks
+        return self._streams[name]
+
+    def depart(self, call):
+        """Return the moment at which a call may begin: after what the device's current stream holds.
+
+        For the host's own tensors that is at once; a barrier has none.
+        """
+        self.check_thread(call)
+        if self.clock is None:
+            return 0
+        if call.on_host and "barrier" not in call.name:
+            return self.clock.now_ps()
+        return messages.depart(self.clock, self.device)
+
+    def join(self, end, call):
+        """Let the current stream wait until `end`; for the host's own tensors the host waits."""
+        if self.clock is None:
+            return
+        if call.on_host:
+            self.clock.wait_until(end, str(call))
+        else:
+            messages.hold(self.clock, self.clock.current_stream(self.device), end)
+
+    def leave_for_backward(self, end):
+        """Note what the end of the backward pass waits for: DDP's gradients, whose Futures C++ code holds."""
+        self._backward = max(self._backward, end)
+
+    def end_backward(self):
+        """Let the current stream wait for what was left."""
+        if self.clock is not None and self._backward:
+            messages.hold(self.clock, self.clock.current_stream(self.device), self._backward)
+            self._backward = 0
+
+    @contextlib.contextmanager
+    def beside(self, end):
+        """Make a stream of its own current, which waits until `end`; None where there is no clock."""
+        if self.clock is None:
+            yield None
+            return
+        stream, before = self.stream("callbacks"), self.clock.current_stream(self.device)
+        messages.hold(self.clock, stream, end)
+        self.clock.set_stream(stream)
+        try:
+            yield stream
+        finally:
+            self.clock.set_stream(before)
+
+    def reached(self, stream, otherwise):
+        """Return the end of what `stream` holds."""
+        return otherwise if stream is None else stream.end

@@ -1,0 +1,116 @@
+"""DDP's reducer: its C++ code needs three things that Python gives, and DDP's own mixed precision is refused.
+
+Where parameters may go unused, it copies a map of those that were used from pinned memory to the device. A kernel in
+Python for ``torch.empty_strided`` can give such memory where torch's hooks cannot, but slows down every program; so it
+is there only from the first such reducer to the end of the ranks, or of a process that is one rank of gloo's. And
+inside ``join`` it keeps a Work that nobody in Python does, whose methods would be gone with it. And where GPUs hold
+shapes only, it cannot read what ranks tell one another: whether their parameters have the same shapes, which is not
+looked at, and in which order rank 0's gradients came, which is that of the buckets from the second step on. There each
+rank's own order stands for it.
+"""
+
+import warnings
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+from simgpu.device.state import state
+from simgpu.device.tensor import SimTensor
+
+_verify_params, _register_hook = dist._verify_params_across_processes, dist._register_builtin_comm_hook
+_kernel = None
+
+
+class Reducer(dist.Reducer):
+    """torch's reducer, with what it needs. The arguments are those of ``dist.Reducer``."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.group, self._ours = args[3], any(type(parameter) is SimTensor for parameter in args[0])
+        if self._ours and args[6]:  # find_unused_parameters
+            provide()
+
+    def _rebuild_buckets(self):
+        state.told_nothing = _shapes_only()
+        try:
+            return super()._rebuild_buckets()
+        finally:
+            state.told_nothing = False
+
+    def _set_static_graph(self):
+        if self._ours:
+            provide()
+        super()._set_static_graph()
+
+    def _set_mixed_precision_param_dtype(self, dtype):
+        """Refuse: torch's code then adds up new buckets, and writes the first step's gradients into the old ones."""
+        if self._ours:
+            raise RuntimeError(
+                "DDP's own mixed_precision gives random gradients in its first step, on every device: "
+                "use torch.autocast, or fully_shard with MixedPrecisionPolicy"
+            )
+        super()._set_mixed_precision_param_dtype(dtype)
+
+    def _set_forward_pass_work_handle(self, work, use_static_world_size):
+        self._work = work
+        super()._set_forward_pass_work_handle(work, use_static_world_size)
+
+
+class Logger(dist.Logger):
+    """torch's record of a DDP model, which once a process says on stderr that it times the CPU and CUDA alone."""
+
+    _said = False
+
+    def set_runtime_stats_and_log(self):
+        """As torch's, without its words: said inside a function of torch's they become a warning of Python's."""
+        own = super().set_runtime_stats_and_log
+        if Logger._said:
+            own()
+            return
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            torch.zeros((), device="cpu").apply_(lambda _: own() or 0)
+        Logger._said = bool(said)
+
+
+def verify_params(group, tensors, logger=None):
+    """Raise RuntimeError where ranks have other parameters than rank 0, as torch does; shapes alone are trusted."""
+    if not _shapes_only():
+        _verify_params(group, tensors, logger)
+
+
+def register_hook(reducer, hook):
+    """Register one of DDP's hooks in C++, or Python's for the one to float16, which finds no tensors in our Futures."""
+    if hook == dist.BuiltinCommHookType.FP16_COMPRESS:
+        dist._register_comm_hook(reducer, reducer.group, fp16_compress_hook)
+    else:
+        _register_hook(reducer, hook)
+
+
+def _shapes_only():
+    return state.home.type == "meta"
+
+
+def provide():
+    """Put the kernel in place; doing it again changes nothing."""
+    global _kernel
+    if _kernel is None:
+        _kernel = torch.library.Library("aten", "IMPL", "CPU")
+        _kernel.impl("empty_strided", _empty)
+
+
+def withdraw():
+    """Put torch's own kernel back."""
+    global _kernel
+    if _kernel is not None:
+        _kernel._destroy()
+        _kernel = None
+
+
+def _empty(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
+    length = 1 + sum((n - 1) * step for n, step in zip(size, stride)) if all(size) else 0
+    made = torch.empty(length, dtype=dtype, device="cpu").as_strided(size, stride)
+    if pin_memory:
+        made.untyped_storage()._sim_pinned = True
+    return made

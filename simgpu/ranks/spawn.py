@@ -1,0 +1,234 @@
+"""Start ranks: a thread for each, its own process group, and everything as it was when they have ended."""
+
+import contextlib
+import ctypes
+import sys
+import threading
+import time
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+from weakref import WeakSet
+
+import torch
+import torch.distributed as dist
+from torch._dynamo import config as dynamo
+
+from simgpu.device import signals
+from simgpu.device.current import set_device
+from simgpu.device.gpus import new
+from simgpu.device.state import state
+from simgpu.hardware.machines import Cluster
+from simgpu.ranks.baton import Baton
+from simgpu.ranks.compiling import Lock
+from simgpu.ranks.costs import Prices
+from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped, in_words
+from simgpu.ranks.exchange import Exchange
+from simgpu.ranks.group import SimGroup
+from simgpu.ranks.here import here
+from simgpu.ranks.new_groups import NewGroups
+from simgpu.ranks.patches import join, torch_for_ranks
+from simgpu.ranks.rank import Rank
+from simgpu.ranks.store import Store
+
+_LIBRARIES = (*(str(Path(module.__file__).parent) for module in (torch, threading)), str(Path(__file__).parents[1]))
+_LOOK_S = 0.1
+# One does not tell the ranks' devices apart, the other counts what all ranks have ever compiled of a function.
+_DYNAMO = {"fake_tensor_cache_enabled": False, "accumulated_recompile_limit": sys.maxsize}
+_one_call = threading.Lock()  # held by the call that is under way: what it replaces in torch is the whole process's
+
+
+def spawn(fn, args=(), nprocs=None, allreduce=None):
+    """Call ``fn(rank, *args)`` on `nprocs` simulated ranks and return their results, in the order of ranks.
+
+    nprocs: by default one rank for each simulated GPU. Rank r's current device is ``sim:r``; on a cluster of nodes of 8
+    it is GPU r % 8 of node r // 8, and ``sim:k`` means its own node's. Its default process group, of the backend
+    ``simccl``, is there already, and so are torchrun's environment variables; a program's own ``init_process_group``,
+    with whatever backend, is content with it. The ranks are threads that take turns; each has for itself much of what a
+    process would have: its process groups, its random numbers, its environment, torch's default dtype, sys.stdout, the
+    filters of warnings. The results are the same in every run.
+
+    allreduce: what carries every all-reduce, those of DDP's buckets too: the name of an algorithm, "ring", "tree" or
+    "sharp", or a function ``allreduce(n)`` that returns the schedule for n ranks; see `schedules`. By default what a
+    library would choose, as `hardware.collective_costs` says.
+
+    Raises RankError when `fn` raises, with the first such error as its cause; MismatchError and DeadlockError when the
+    ranks' calls do not fit together, or wait for one another; ValueError for a number of ranks without GPUs;
+    RuntimeError before `simgpu.enable`, inside a rank and beside another call. Nothing is left behind then.
+    """
+    _check(nprocs)
+    if not _one_call.acquire(blocking=False):
+        raise RuntimeError("simgpu.spawn is still running in another thread: start these ranks when it has returned")
+    try:
+        world = World(state.machine.count if nprocs is None else nprocs, allreduce)
+        if signals.in_use(signals.SIGINT) is not signals.handler:
+            signals.install()  # which the ranks' threads cannot, and would try before every operation
+        with torch_for_ranks():
+            return world.run(fn, args)
+    finally:
+        _one_call.release()
+
+
+class World:
+    """The ranks of one call to `spawn`."""
+
+    def __init__(self, size, allreduce):
+        self.schedule = cache(allreduce) if callable(allreduce) else lambda size: allreduce
+        self.size, self.results, self._exchanges, self._errors = size, [None] * size, {}, []
+        self.baton, self._prices = Baton(size, self._explain), Prices(state.clock)
+        self.ranks = [
+            Rank(first + i, i, self, state.clock, gpus)
+            for first, gpus in _nodes(size)
+            for i in range(min(len(gpus), size - first))
+        ]
+        self.store, self.shardings, self.works = Store(), {}, WeakSet()
+        self.new_groups, self.compiling = NewGroups(size), Lock()
+        self.profiling = None  # the profiler that one of the ranks has started
+
+    def run(self, fn, args):
+        """Run `fn` on all ranks and return its results; raises the error of the first that raised one."""
+        threads = [
+            threading.Thread(target=self._body, args=(rank, fn, args), name=f"rank {rank.number}", daemon=True)
+            for rank in self.ranks
+        ]
+        if state.clock is not None:
+            state.clock.now_ps()  # which goes past the ends of an earlier call's ranks: all of these begin there
+        for thread in threads:
+            thread.start()
+        self.baton.start()
+        try:
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(_LOOK_S)  # an interrupt that Python passes on itself wakes nobody who waits for ever
+        except BaseException:  # Ctrl-C
+            self._interrupt(threads)
+            raise
+        return self._end()
+
+    def group(self, options):
+        """Return the calling rank's part of a new process group: what torch calls to make one."""
+        owner = here()
+        ranks = tuple(options.global_ranks_in_group)
+        key = options.group_id, ranks
+        owner.groups[key] += 1  # a name may come again once a group is destroyed
+        where = f"group {list(ranks)}" if ranks else "the default group"
+        new = Exchange(ranks or range(self.size), where, self._prices)
+        exchange = self._exchanges.setdefault((key, owner.groups[key]), new)
+        return SimGroup(options.group_rank, options.group_size, exchange, owner)
+
+    def _body(self, rank, fn, args):
+        try:
+            self.baton.enter(rank.number)
+            self._inside(rank, fn, args)
+        except Stopped:
+            pass
+        except BaseException as error:
+            self._errors.append((rank.number, error))
+            self.baton.stop()
+        finally:
+            rank.ended = True
+            for _ in range(2):  # an interrupt may strike here, once
+                with contextlib.suppress(Stopped):
+                    self.baton.leave(rank.number)
+
+    def _inside(self, rank, fn, args):
+        rank.begin()
+        set_device(rank.device)
+        state.claim(rank.device)
+        try:
+            with dynamo.patch(_DYNAMO):
+                join()
+                self.results[rank.number] = fn(rank.number, *args)
+        finally:
+            with contextlib.suppress(Exception):
+                dist.destroy_process_group()
+            set_device(0)
+
+    def _interrupt(self, threads):
+        """End the ranks: those that wait, and the one that runs wherever Python code of it is."""
+        self.baton.stop()
+        told, before = set(), sys.unraisablehook
+
+        def lost(event):  # it struck a callback, as of a weak reference, which Python lets raise nothing
+            told.discard(self.baton.running) if event.exc_type is Stopped else before(event)
+
+        sys.unraisablehook = lost
+        try:
+            while any(thread.is_alive() for thread in threads):
+                running = self.baton.running
+                if running is not None and running not in told:
+                    told.add(running)
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                        ctypes.c_ulong(threads[running].ident), ctypes.py_object(Stopped)
+                    )
+                time.sleep(_LOOK_S / 10)
+        finally:
+            sys.unraisablehook = before
+
+    def _end(self):
+        """Return the results or raise an error, and keep neither: torch keeps a Work that nobody waits for, and us."""
+        works = [work for exchange in self._exchanges.values() for work in exchange.open()]
+        for work in self.works:
+            work.forget()
+        results, errors, self.results, self._errors, self._exchanges = self.results, self._errors, None, [], {}
+        if errors:
+            number, error = errors[0]
+            if isinstance(error, (DeadlockError, MismatchError)):
+                raise error
+            what = f"rank {number} of {self.size} raised {type(error).__name__}: {error}"
+            raise RankError(what, number) from error
+        if works:
+            raise DeadlockError(f"all ranks have returned, but {self._waits(works)}")
+        if self.new_groups.lacking():
+            raise MismatchError(self._left_out())
+        return results
+
+    # -- what a deadlock's message says ------------------------------------------------------------------------------
+
+    def _explain(self, works):
+        ended = [rank.number for rank in self.ranks if rank.ended]
+        returned = f"; {in_words(ended)} returned" if ended else ""
+        return f"no rank can go on: {self._waits(works)}{returned}"
+
+    def _waits(self, works):
+        """Return what ranks wait for; those that wait for the same share a clause."""
+        clauses, frames = defaultdict(list), sys._current_frames()
+        for work in sorted(works, key=lambda work: work.rank):
+            frame = _own(frames.get(work.owner.thread))
+            line = f" (in {frame.f_code.co_name}, line {frame.f_lineno})" if frame else ""
+            clauses[f"{work.call}{line}, {work.lacks()}"].append(work.rank)
+        told = "; ".join(f"{in_words(ranks)} in {clause}" for clause, ranks in clauses.items())
+        return f"{told}; {self._left_out()}" if self.new_groups.lacking() else told
+
+    def _left_out(self):
+        number, ranks, missing = self.new_groups.lacking()
+        return (
+            f"new_group #{number}, for ranks {ranks}, was not called by {in_words(missing)}: all ranks must call "
+            "it, also for groups that they are not in"
+        )
+
+
+def _own(frame):
+    """Return the innermost frame of the program's own code."""
+    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
+        frame = frame.f_back
+    return frame
+
+
+def _nodes(size):
+    """Yield, for each node that `size` ranks need, the number of its first GPU and the list of its GPUs."""
+    each = state.machine.node.count if isinstance(state.machine, Cluster) else state.machine.count
+    for first in range(0, size, each):
+        yield first, new(range(each), state.gpus[0].memory.capacity) if first else state.gpus[:each]
+
+
+def _check(nprocs):
+    if here() is not None:
+        raise RuntimeError(f"simgpu.spawn was called by rank {here().number}: ranks cannot start other ranks")
+    if not state.gpus:
+        raise RuntimeError("expected simulated GPUs for the ranks: call simgpu.enable(...) first")
+    if nprocs is not None and not 1 <= nprocs <= state.machine.count:
+        raise ValueError(
+            f"expected 1 to {state.machine.count} ranks, one for each simulated GPU, got {nprocs}: "
+            f"call simgpu.enable({nprocs}) for more"
+        )

@@ -1,0 +1,33 @@
+"""Tests of other people's multi-GPU code on simulated GPUs; pytest finds the plugin when the package is installed.
+
+@pytest.mark.sim_gpus(2, gpu="A100-SXM4-80GB")      # what simgpu.enable takes
+def test_step(sim_gpus):                            # a list: sim:0, sim:1
+    with testing.costs() as costs:
+        step(model.to(sim_gpus[0]))
+    costs.check(host_waits=0, peak_bytes=2**30)
+
+@pytest.mark.sim_ranks(4)                           # the same, but the test runs on every rank at once
+def test_gradients():
+    dist.all_reduce(torch.ones(4, device="sim"))
+
+counting   what happened inside a with: bytes, collectives, waits, memory, time
+plugin     the fixture and the two markers; loads torch only for tests that use them
+"""
+
+__all__ = ["costs"]
+
+
+def costs():
+    """Return a context manager that counts what simulated GPUs do inside; see `counting.Costs`.
+
+    >>> simgpu.enable(2)
+    >>> with testing.costs() as costs:
+    ...     total = torch.ones(1000, device="sim:0").to("sim:1").sum().item()
+    >>> costs.check(bytes_sent=4000, host_waits=1, peak_bytes=8192)
+    >>> costs.check(host_waits=0)
+    Traceback (most recent call last):
+    AssertionError: waits of the host: expected 0, found 1 (1 × copy gpu1→host)
+    """
+    from simgpu.counting import Costs
+
+    return Costs()

@@ -1,0 +1,166 @@
+"""Simulated GPUs under the name of CUDA's: what `simgpu.as_cuda` replaces in torch, and puts back.
+
+    programs say     "cuda:1", torch.device("cuda", 1), torch.cuda.*         ──►  sim:1, torch.sim.*
+    programs see     x.device of type cuda, x.is_cuda                        ◄──  a tensor on sim:1
+
+torch.device is left alone: "cuda:1" is a device to every build of torch, it only has no tensors. So the functions that
+take a device are given a simulated one instead, and the attributes that name a device name one of CUDA.
+"""
+
+import contextlib
+import functools
+import warnings
+
+import torch
+from torch._subclasses import FakeTensor
+from torch.nn.parallel import _functions
+from torch.utils import _device
+
+from simgpu.accounting.memory import Memory
+from simgpu.device import api, api_instead
+from simgpu.device.api_streams import Stream
+from simgpu.device.copies_and_factories import FROM_NOTHING
+from simgpu.device.random import SimGenerator
+from simgpu.device.state import meant, state
+from simgpu.torch_glue.for_a_while import replaced
+from simgpu.torch_glue.pinning import FACTORIES
+
+_MODULES = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams)
+_TAKERS = {  # of a device, by their owner
+    torch: {function.__name__ for function in _device._device_constructors()}.union(
+        FACTORIES, ("normal", "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype")
+    ),
+    torch.fft: ("fftfreq", "rfftfreq"),
+    torch.Tensor: (
+        "to",
+        "new",
+        "new_empty",
+        "new_empty_strided",
+        "new_full",
+        "new_ones",
+        "new_tensor",
+        "new_zeros",
+        "pin_memory",
+        "is_pinned",
+        "_make_wrapper_subclass",
+    ),
+    torch._C: ("_is_autocast_available",),
+    torch.UntypedStorage: ("__new__", "to"),
+    torch.TypedStorage: ("to",),
+    FakeTensor: ("__new__", "_normalize_fake_device"),  # autograd in C++ ends the process over one on cuda
+    _device.DeviceContext: ("__init__",),
+}
+
+_NCCL = 2, 28, 3  # of the line whose figures the clock's collectives have
+_to_put_back = contextlib.ExitStack()
+
+
+class AsCuda(contextlib.ContextDecorator):
+    """See `simgpu.as_cuda`; what the first to come replaces, as one of several ranks, the last to leave puts back.
+
+    A class, as a generator that nobody keeps would end at once.
+    """
+
+    def __enter__(self):
+        if not state.as_cuda:
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(replaced(_entries()))
+                stack.enter_context(_kernels())
+                _to_put_back.push(stack.pop_all())
+        state.as_cuda += 1
+
+    def __exit__(self, *error):
+        leave(max(0, state.as_cuda - 1))
+
+
+def leave(count):
+    """Let `simgpu.as_cuda` hold at most `count` times."""
+    if state.as_cuda > count:
+        state.as_cuda = count
+        if not count:
+            _to_put_back.close()
+
+
+@contextlib.contextmanager
+def _kernels():
+    """Make tensors for torch's own functions too, of which a program took hold before: ``from torch import zeros``."""
+    library = torch.library.Library("aten", "IMPL", "CUDA")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # builds with CUDA have kernels there, and warn
+        for name, kernel in FROM_NOTHING.items():
+            library.impl(name, _translating(kernel))
+    try:
+        yield
+    finally:
+        library._destroy()
+
+
+def _entries():
+    """Yield (owner, name, what takes its place)."""
+    for module in _MODULES:
+        for name in vars(module):
+            if callable(getattr(api, name, None)):
+                yield module, name, getattr(api, name)
+    for name in api_instead.INSTEAD:
+        for owner in (torch.cuda, torch.cuda.memory):
+            if callable(getattr(owner, name, None)):
+                yield owner, name, api_instead.refused(name)
+    for name, function in vars(api.nvtx).items():
+        yield torch.cuda.nvtx, name, function
+    yield torch.cuda.nccl, "version", lambda: _NCCL
+    yield Memory, "platform", "CUDA"
+    yield torch, "get_autocast_gpu_dtype", lambda: torch.get_autocast_dtype("sim")
+    yield torch, "set_autocast_gpu_dtype", lambda dtype: torch.set_autocast_dtype("sim", dtype)
+    yield torch.cuda, "_initialized", True
+    yield torch.cuda, "_lazy_init", api.init
+    yield torch.cuda, "default_generators", api.default_generators
+    for owner, names in _TAKERS.items():
+        for name in names:
+            if hasattr(owner, name):
+                static = isinstance(vars(owner).get(name), staticmethod)
+                new = _translating(getattr(owner, name))
+                yield owner, name, staticmethod(new) if static else new
+    yield torch.Tensor, "cuda", _translating(torch.Tensor.sim)
+    yield torch.Tensor, "type", _type_of
+    for owner in (torch.Tensor, SimGenerator, Stream, torch.UntypedStorage, FakeTensor):
+        yield owner, "device", property(_shown(owner.device.__get__))
+    yield _functions, "_get_stream", _stream_of
+    for owner, name in ((torch, "get_default_device"), (torch._C, "_get_accelerator")):
+        yield owner, name, _shown(getattr(owner, name))
+    own = torch.Tensor.device.__get__
+    for question in ("is_cuda", "is_sim"):
+        yield torch.Tensor, question, property(lambda tensor: own(tensor).type in ("sim", "cuda"))  # cuda: traced
+
+
+def _translating(function):
+    """Return `function` of a device, which takes cuda for sim."""
+
+    @functools.wraps(function)
+    def translated(*args, **kwargs):
+        return function(*map(meant, args), **{name: meant(value) for name, value in kwargs.items()})
+
+    return translated
+
+
+def _shown(own):
+    """Return the function that names a device, which says cuda for sim."""
+    return lambda *thing: as_shown(own(*thing))
+
+
+def as_shown(device):
+    """Return the device of CUDA's by whose name a simulated one goes, or the device itself."""
+    return torch.device(str(device).replace("sim", "cuda"))
+
+
+def _type_of(tensor, dtype=None, *args, own=torch.Tensor.type, **kwargs):
+    """Return ``x.type()``, by its name of CUDA's, or ``x.type("torch.cuda.HalfTensor")``; types are said as strings."""
+    if dtype is None:
+        return own(tensor).replace(".sim.", ".cuda.")
+    if isinstance(dtype, str):
+        dtype = dtype.replace(".cuda.", ".sim.")
+    return own(tensor, dtype, *args, **kwargs)
+
+
+def _stream_of(device, own=_functions._get_stream):
+    """nn.parallel makes devices of numbers, which C++ takes for those of the device type that it knows."""
+    return own(as_shown(device))
