@@ -1,6 +1,6 @@
 """The simulated times of the cases, each equal to the one in golden_times.json to the picosecond.
 
-    python tests/sim/ranks/test_golden_times.py    # rewrites the file, where times are meant to change
+python tests/sim/ranks/test_golden_times.py    # rewrites the file, where times are meant to change
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import cases
 import pytest
 import torch
 
-from d2lmini import sim
+import simgpu
 
 GOLDEN = Path(__file__).with_name("golden_times.json")
 TORCH, RANKS, PS = torch.__version__.partition("+")[0], 4, 10**12
@@ -23,9 +23,9 @@ BY_CHANCE = "DDP, parameters that go unused"
 
 def traced(case):
     """Return what `case` took: by kind of span how many and their picoseconds in all, its end, and a hash of all."""
-    sim.enable(RANKS, gpu="V100-SXM2-16GB", link="NVLink2")
-    with sim.trace() as trace:
-        sim.spawn(case.run)
+    simgpu.enable(RANKS, gpu="V100-SXM2-16GB", link="NVLink2")
+    with simgpu.trace() as trace:
+        simgpu.spawn(case.run)
     spans = [s for s in trace.spans if s.kind == "communication" or case.name != BY_CHANCE]
     rows = sorted((s.name, s.place, s.kind, round(s.start_s * PS), round(s.end_s * PS), s.nbytes) for s in spans)
     found = defaultdict(lambda: [0, 0])
@@ -49,8 +49,11 @@ def golden():
 @pytest.mark.parametrize("case", cases.CASES, ids=[case.name for case in cases.CASES])
 def test_a_case_takes_its_golden_time(case, golden):
     wanted, found = golden[case.name], traced(case)
-    differ = [f"{key} was {wanted.get(key)}, is {found.get(key)}"
-              for key in sorted({*wanted, *found}) if wanted.get(key) != found.get(key)]  # fmt: skip
+    differ = [
+        f"{key} was {wanted.get(key)}, is {found.get(key)}"
+        for key in sorted({*wanted, *found})
+        if wanted.get(key) != found.get(key)
+    ]
     assert not differ, f"{case.name}: {'; '.join(differ)} (spans and picoseconds of a kind)"
 
 
