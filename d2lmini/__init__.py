@@ -15,6 +15,7 @@ _HOMES = {
     "data_parallel": "DataParallel OverlappedAllreduce SyncBatchNorm allreduce evaluate_accuracy_gpu get_params sgd "
     "split_batch train_batch",
     "trainer": "CheckpointError DivergedError History HyperParameters Trainer add_to_class",
+    "figures.drawings": "drawing",
     "figures.plots": "Animator",
     "figures.questions": "ask predict",
     "figures.tables": "table",

@@ -2,12 +2,14 @@
 
 plots               axes and curves as SVG                timeline_figures  functions on simulated GPUs
 widgets             explore: one figure with controls, plain HTML in the page, widgets in Jupyter
+drawings            hand-made SVG in the page's colours
 questions           ask, predict: commit to an answer, then read why
 tables              rows under headings: HTML in page and notebook, text elsewhere
 schedule_frames     a collective, step by step        reuse_frames      tilings and systolic arrays
 memory_figures      the memory hierarchy, measured        copy_figures      copies by size
 """
 
+from d2lmini.figures.drawings import drawing
 from d2lmini.figures.plots import axes, show
 from d2lmini.figures.questions import ask, predict
 from d2lmini.figures.reuse_frames import systolic_alt, systolic_array, tiling, tiling_alt
@@ -19,6 +21,7 @@ __all__ = [
     "ask",
     "axes",
     "choice",
+    "drawing",
     "explore",
     "part",
     "predict",
