@@ -1,18 +1,18 @@
 """Simulated ranks: unmodified `torch.distributed` programs on simulated GPUs, many ranks in one process.
 
-spawn ── baton                 starts the ranks: threads that take turns, in a fixed order
+spawn ── scheduler             starts the ranks: threads that take turns, in a fixed order
   ├── rank ── process          one rank: its device and streams; what it would have for itself as a process
-  └── group ── work            the process group that torch calls, and what each call gives back
-        └── exchange           where the ranks' calls meet and are compared
-              ├── options                            what a call asks for
-              ├── values, schedules ── reductions    what a collective does with the tensors
-              └── costs ── paths, schedules          what it takes, and on which wires
-new_groups                     whether all ranks make the same groups
+  ├── process_group ── work    the process group that torch calls, and what each call gives back
+  │     ├── collectives ── reductions, schedules     a collective each: what a call asks for, and what it computes
+  │     └── rendezvous         where the ranks' calls meet and are compared
+  │           └── prices ── link_traffic, schedules  what a collective takes, and on which links
+  └── diagnosis                what a deadlock's message says
 patches                        what is replaced in torch meanwhile
 reducer, tracker, shardings    what DDP's reducer, DTensor's random numbers and its rules for sharding need
 chunks                         what FSDP2 cuts parameters into
 pipelines                      the order in which zero-bubble schedules add up gradients
-store, waits                   what `torch.distributed`'s stores keep, and how ranks wait for it
+store                          what `torch.distributed`'s stores keep, and how ranks wait for it
+tensor_lists                   lists of tensors: what torch hands over, as what holds the values
 compiling                      what ranks compile, each for itself
 functional                     torch's operations for collectives on tensors of simulated GPUs
 here                           which rank the calling thread is

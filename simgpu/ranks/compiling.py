@@ -10,7 +10,7 @@ from collections import deque
 from torch._dynamo import convert_frame, eval_frame
 
 from simgpu.ranks.here import here
-from simgpu.ranks.waits import Wait
+from simgpu.ranks.scheduler import Wait
 
 regions = getattr(eval_frame, "_next_isolate_recompiles_id", itertools.count())  # before torch 2.13 all have the same
 _set_region = getattr(eval_frame, "set_eval_frame_isolate_recompiles_id", None)

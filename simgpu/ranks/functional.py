@@ -17,9 +17,10 @@ from simgpu.accounting import messages
 from simgpu.device.dispatch import handles
 from simgpu.device.state import state
 from simgpu.device.tensor import SimTensor, wrap
-from simgpu.ranks import reducer, values
-from simgpu.ranks.costs import Prices
+from simgpu.ranks import reducer
 from simgpu.ranks.here import here
+from simgpu.ranks.prices import Prices
+from simgpu.ranks.tensor_lists import nbytes as nbytes_of
 
 _KINDS = {
     "all_reduce": "all_reduce",
@@ -88,7 +89,7 @@ def _price(func, args, index):
     kind = next((kind for start, kind in _KINDS.items() if bare.startswith(start)), None)
     if kind is None or state.clock is None:  # a wait, or a barrier
         return
-    nbytes = max(values.nbytes([arg]) for arg in args[:2] if isinstance(arg, (list, tuple, torch.Tensor)))
+    nbytes = max(nbytes_of([arg]) for arg in args[:2] if isinstance(arg, (list, tuple, torch.Tensor)))
     took = Prices(state.clock).alone(kind, min(dist.get_world_size(), state.machine.count), nbytes)
     begin = messages.depart(state.clock, index)
     messages.hold(state.clock, state.clock.current_stream(index), begin + took)

@@ -19,10 +19,10 @@ from torch.nn.parallel import DistributedDataParallel
 from simgpu.device.state import state
 from simgpu.ranks import compiling, pipelines, reducer, shardings
 from simgpu.ranks.chunks import Chunks
-from simgpu.ranks.group import NAME
 from simgpu.ranks.here import here
 from simgpu.ranks.pickles import Pickler
 from simgpu.ranks.process import Process
+from simgpu.ranks.process_group import NAME
 from simgpu.torch_glue.as_cuda import as_shown, leave
 from simgpu.torch_glue.for_a_while import replaced
 

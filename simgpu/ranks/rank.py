@@ -51,11 +51,11 @@ class Rank:
     def wait(self, work):
         """Let the other ranks run until `work` is done."""
         self.check_thread(work.call)
-        self.world.baton.wait(self.number, work, self.process)
+        self.world.scheduler.wait(self.number, work, self.process)
 
     def rest(self):
         """Let the other ranks run before the next thing is looked at."""
-        self.world.baton.rest(self.number, self.process)
+        self.world.scheduler.rest(self.number, self.process)
 
     def check_thread(self, call):
         """Raise RuntimeError unless the calling thread is the rank's."""

@@ -8,19 +8,15 @@ what is there ("copy"). All messages of a step are sent before any is received.
 from simgpu.ranks import reductions
 
 
-def act(schedule):
-    """Return what carries out the calls of all ranks."""
-
-    def carry_out(calls):
-        ops = [call.reduction for call in calls]
-        for place, first in enumerate(calls[0].sent):
-            buffers = [reductions.begin(op, call.sent[place].flatten()) for op, call in zip(ops, calls)]
-            _carry(schedule, ops, buffers)
-            for call, op, buffer in zip(calls, ops, buffers):
-                total = reductions.end(op, buffer, first.dtype, len(calls))
-                call.received[place].copy_(total.view(first.shape))
-
-    return carry_out
+def run(schedule, calls):
+    """Carry out the all-reduce of all ranks' calls."""
+    ops = [call.op for call in calls]
+    for place, first in enumerate(calls[0].sent):
+        buffers = [reductions.begin(op, call.sent[place].flatten()) for op, call in zip(ops, calls)]
+        _carry(schedule, ops, buffers)
+        for call, op, buffer in zip(calls, ops, buffers):
+            total = reductions.end(op, buffer, first.dtype, len(calls))
+            call.received[place].copy_(total.view(first.shape))
 
 
 def _carry(schedule, ops, buffers):

@@ -5,12 +5,9 @@ import ctypes
 import sys
 import threading
 import time
-from collections import defaultdict
 from functools import cache
-from pathlib import Path
 from weakref import WeakSet
 
-import torch
 import torch.distributed as dist
 from torch._dynamo import config as dynamo
 
@@ -19,19 +16,18 @@ from simgpu.device.current import set_device
 from simgpu.device.gpus import new
 from simgpu.device.state import state
 from simgpu.hardware.machines import Cluster
-from simgpu.ranks.baton import Baton
+from simgpu.ranks import diagnosis
 from simgpu.ranks.compiling import Lock
-from simgpu.ranks.costs import Prices
-from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped, in_words
-from simgpu.ranks.exchange import Exchange
-from simgpu.ranks.group import SimGroup
+from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
 from simgpu.ranks.here import here
-from simgpu.ranks.new_groups import NewGroups
 from simgpu.ranks.patches import join, torch_for_ranks
+from simgpu.ranks.prices import Prices
+from simgpu.ranks.process_group import SimGroup
 from simgpu.ranks.rank import Rank
+from simgpu.ranks.rendezvous import NewGroups, Rendezvous
+from simgpu.ranks.scheduler import Scheduler
 from simgpu.ranks.store import Store
 
-_LIBRARIES = (*(str(Path(module.__file__).parent) for module in (torch, threading)), str(Path(__file__).parents[1]))
 _LOOK_S = 0.1
 # One does not tell the ranks' devices apart, the other counts what all ranks have ever compiled of a function.
 _DYNAMO = {"fake_tensor_cache_enabled": False, "accumulated_recompile_limit": sys.maxsize}
@@ -74,8 +70,8 @@ class World:
 
     def __init__(self, size, allreduce):
         self.schedule = cache(allreduce) if callable(allreduce) else lambda size: allreduce
-        self.size, self.results, self._exchanges, self._errors = size, [None] * size, {}, []
-        self.baton, self._prices = Baton(size, self._explain), Prices(state.clock)
+        self.size, self.results, self._rendezvouss, self._errors = size, [None] * size, {}, []
+        self.scheduler, self._prices = Scheduler(size, lambda works: diagnosis.stuck(self, works)), Prices(state.clock)
         self.ranks = [
             Rank(first + i, i, self, state.clock, gpus)
             for first, gpus in _nodes(size)
@@ -95,7 +91,7 @@ class World:
             state.clock.now_ps()  # which goes past the ends of an earlier call's ranks: all of these begin there
         for thread in threads:
             thread.start()
-        self.baton.start()
+        self.scheduler.start()
         try:
             for thread in threads:
                 while thread.is_alive():
@@ -112,24 +108,24 @@ class World:
         key = options.group_id, ranks
         owner.groups[key] += 1  # a name may come again once a group is destroyed
         where = f"group {list(ranks)}" if ranks else "the default group"
-        new = Exchange(ranks or range(self.size), where, self._prices)
-        exchange = self._exchanges.setdefault((key, owner.groups[key]), new)
-        return SimGroup(options.group_rank, options.group_size, exchange, owner)
+        new = Rendezvous(ranks or range(self.size), where, self._prices)
+        rendezvous = self._rendezvouss.setdefault((key, owner.groups[key]), new)
+        return SimGroup(options.group_rank, options.group_size, rendezvous, owner)
 
     def _body(self, rank, fn, args):
         try:
-            self.baton.enter(rank.number)
+            self.scheduler.enter(rank.number)
             self._inside(rank, fn, args)
         except Stopped:
             pass
         except BaseException as error:
             self._errors.append((rank.number, error))
-            self.baton.stop()
+            self.scheduler.stop()
         finally:
             rank.ended = True
             for _ in range(2):  # an interrupt may strike here, once
                 with contextlib.suppress(Stopped):
-                    self.baton.leave(rank.number)
+                    self.scheduler.leave(rank.number)
 
     def _inside(self, rank, fn, args):
         rank.begin()
@@ -146,16 +142,16 @@ class World:
 
     def _interrupt(self, threads):
         """End the ranks: those that wait, and the one that runs wherever Python code of it is."""
-        self.baton.stop()
+        self.scheduler.stop()
         told, before = set(), sys.unraisablehook
 
         def lost(event):  # it struck a callback, as of a weak reference, which Python lets raise nothing
-            told.discard(self.baton.running) if event.exc_type is Stopped else before(event)
+            told.discard(self.scheduler.running) if event.exc_type is Stopped else before(event)
 
         sys.unraisablehook = lost
         try:
             while any(thread.is_alive() for thread in threads):
-                running = self.baton.running
+                running = self.scheduler.running
                 if running is not None and running not in told:
                     told.add(running)
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(
@@ -167,10 +163,10 @@ class World:
 
     def _end(self):
         """Return the results or raise an error, and keep neither: torch keeps a Work that nobody waits for, and us."""
-        works = [work for exchange in self._exchanges.values() for work in exchange.open()]
+        works = [work for rendezvous in self._rendezvouss.values() for work in rendezvous.open()]
         for work in self.works:
             work.forget()
-        results, errors, self.results, self._errors, self._exchanges = self.results, self._errors, None, [], {}
+        results, errors, self.results, self._errors, self._rendezvouss = self.results, self._errors, None, [], {}
         if errors:
             number, error = errors[0]
             if isinstance(error, (DeadlockError, MismatchError)):
@@ -178,41 +174,10 @@ class World:
             what = f"rank {number} of {self.size} raised {type(error).__name__}: {error}"
             raise RankError(what, number) from error
         if works:
-            raise DeadlockError(f"all ranks have returned, but {self._waits(works)}")
+            raise DeadlockError(f"all ranks have returned, but {diagnosis.waits(self, works)}")
         if self.new_groups.lacking():
-            raise MismatchError(self._left_out())
+            raise MismatchError(diagnosis.left_out(self))
         return results
-
-    # -- what a deadlock's message says ------------------------------------------------------------------------------
-
-    def _explain(self, works):
-        ended = [rank.number for rank in self.ranks if rank.ended]
-        returned = f"; {in_words(ended)} returned" if ended else ""
-        return f"no rank can go on: {self._waits(works)}{returned}"
-
-    def _waits(self, works):
-        """Return what ranks wait for; those that wait for the same share a clause."""
-        clauses, frames = defaultdict(list), sys._current_frames()
-        for work in sorted(works, key=lambda work: work.rank):
-            frame = _own(frames.get(work.owner.thread))
-            line = f" (in {frame.f_code.co_name}, line {frame.f_lineno})" if frame else ""
-            clauses[f"{work.call}{line}, {work.lacks()}"].append(work.rank)
-        told = "; ".join(f"{in_words(ranks)} in {clause}" for clause, ranks in clauses.items())
-        return f"{told}; {self._left_out()}" if self.new_groups.lacking() else told
-
-    def _left_out(self):
-        number, ranks, missing = self.new_groups.lacking()
-        return (
-            f"new_group #{number}, for ranks {ranks}, was not called by {in_words(missing)}: all ranks must call "
-            "it, also for groups that they are not in"
-        )
-
-
-def _own(frame):
-    """Return the innermost frame of the program's own code."""
-    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
-        frame = frame.f_back
-    return frame
 
 
 def _nodes(size):

@@ -6,7 +6,7 @@ Who only looks lets them run too, since a program may look again and again until
 import torch.distributed as dist
 
 from simgpu.ranks.here import here
-from simgpu.ranks.waits import Wait
+from simgpu.ranks.scheduler import Wait
 
 
 class Store(dist.Store):

@@ -24,7 +24,7 @@ class Work(dist.Work):
     def finish(self, end):
         """Note that the values are there, and when on the simulated clock; wake the rank if it waits."""
         self.finished, self.end = True, end
-        self.owner.world.baton.done(self.rank, self)
+        self.owner.world.scheduler.done(self.rank, self)
 
     def wait(self, timeout=None):
         """Return True once the values are there. Raises DeadlockError when no rank can ever complete it."""
@@ -70,7 +70,7 @@ class Work(dist.Work):
 
     def lacks(self):
         """Return in words what it waits for."""
-        mismatch, missing = self.call.exchange.mismatch(self), self.call.exchange.missing(self)
+        mismatch, missing = self.call.rendezvous.mismatch(self), self.call.rendezvous.missing(self)
         if mismatch:
             return f"which failed: {mismatch}"
         return f"not called by {in_words(missing)}" if missing else "which nobody answers"

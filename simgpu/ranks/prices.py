@@ -1,9 +1,9 @@
 """What a collective costs on a machine, and which wires it holds meanwhile.
 
 By default that is what a library's collective takes, `hardware.collective_costs`, with the algorithm and protocol that
-it would choose; it goes by the links that `paths` says. An all-reduce that a schedule carries takes its own steps, each
-as long as its busiest wire. A message from rank to rank takes its route. A collective holds all its wires from its
-beginning to its end. The host's own tensors stay in its memory, or go between nodes as a GPU's do.
+it would choose; it goes by the links that `link_traffic` says. An all-reduce that a schedule carries takes its own
+steps, each as long as its busiest wire. A message from rank to rank takes its route. A collective holds all its wires
+from its beginning to its end. The host's own tensors stay in its memory, or go between nodes as a GPU's do.
 """
 
 from collections import defaultdict, namedtuple
@@ -13,7 +13,8 @@ from simgpu.accounting.streams import PS
 from simgpu.hardware.collective_costs import estimate
 from simgpu.hardware.costs import copy_seconds
 from simgpu.hardware.ring_rates import group
-from simgpu.ranks import paths, schedules, values
+from simgpu.ranks import link_traffic, schedules
+from simgpu.ranks.tensor_lists import nbytes as nbytes_of
 
 HOST_BYTES_PER_S, HOST_S = 10e9, 50e-6  # assumed: what a core copies in memory; what gloo takes for nothing
 _OPERATIONS = {"all_to_all": "alltoall", "barrier": "all_reduce", "monitored_barrier": "all_reduce"}
@@ -48,7 +49,7 @@ class Prices:
         call, devices = calls[0], tuple(owner.number for owner in owners)
         nbytes = max(call.nbytes for call in calls)
         if call.name == "all_to_all":
-            nbytes = tuple(tuple(values.nbytes([part]) for part in call.sent) for call in calls)
+            nbytes = tuple(tuple(nbytes_of([part]) for part in call.sent) for call in calls)
         if call.name in _COPIES and self._in_memory(call, devices):
             passes = _COPIES[call.name] * (len(devices) - 1) / len(devices)
             return self._by_memory(call, max(call.ready for call in calls), passes, _whole(nbytes))
@@ -114,7 +115,7 @@ class Prices:
     def _library(self, name, devices, nbytes, root, algorithm):
         name, machine = _OPERATIONS.get(name, name), self._clock.machine
         found = estimate(name, machine, devices, _whole(nbytes), root, algorithm)
-        sends = paths.sends(found.algorithm, name, machine, devices, nbytes, root)
+        sends = link_traffic.sends(found.algorithm, name, machine, devices, nbytes, root)
         how = "" if found.algorithm == "none" else f", {found.algorithm} {found.protocol}"
         routed = machine if found.algorithm == "direct" else group(machine, devices).machine
         return Plan(how, [self._step(sends, routed)._replace(took=round(found.seconds * PS))])

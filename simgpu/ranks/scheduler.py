@@ -14,7 +14,7 @@ from collections import deque
 from simgpu.ranks.errors import DeadlockError, Stopped
 
 
-class Baton:
+class Scheduler:
     """Turns for `size` ranks, which start in the order of their numbers.
 
     explain: a function that is given all works that are waited for and returns a deadlock's message.
@@ -103,3 +103,21 @@ class Baton:
     def _wake_all(self):
         self._ready.extend(sorted(self._waiting))
         self._waiting.clear()
+
+
+class Wait:
+    """What a rank waits for that is no collective; told as a `work.Work` is.
+
+    owner: the `rank.Rank`; call: what waits, in words; reason: what for.
+    """
+
+    def __init__(self, owner, call, reason):
+        self.owner, self.rank, self.call, self._reason = owner, owner.number, call, reason
+
+    def end(self):
+        """Let the rank go on."""
+        self.owner.world.scheduler.done(self.rank, self)
+
+    def lacks(self):
+        """Return why it waits, in words."""
+        return self._reason

@@ -1,32 +1,33 @@
-"""The process group ``simccl``: what `torch.distributed` and torch's C++ code call, each call handed to an `Exchange`.
+"""The process group ``simccl``: what `torch.distributed` and torch's C++ code call, each call handed to a `Rendezvous`.
 
-The methods have the names and arguments of `torch.distributed.ProcessGroup`. All return a Work at once.
+The methods have the names and arguments of `torch.distributed.ProcessGroup`; of what torch's functions give, a call may
+leave out the options. All return a Work at once.
 """
 
 import torch
 import torch.distributed as dist
 
 from simgpu.device.tensor import SimTensor
-from simgpu.ranks import options, reductions, schedules, values
-from simgpu.ranks.exchange import Call
+from simgpu.ranks import collectives, reductions
+from simgpu.ranks.tensor_lists import listed
 from simgpu.ranks.work import Together
 
 NAME = "simccl"
 
 
 class SimGroup(dist.ProcessGroup):
-    """A group as one rank has it. place, size: in the group; exchange: where its ranks meet; owner: the `Rank`."""
+    """A group as one rank has it. place, size: in the group; rendezvous: where its ranks meet; owner: the `Rank`."""
 
     supports_splitting = supports_coalescing = supports_time_estimate = False
     supports_tensor_alloc = staticmethod(lambda device: False)
 
-    def __init__(self, place, size, exchange, owner):
+    def __init__(self, place, size, rendezvous, owner):
         super().__init__(place, size)
-        self._place, self._size, self._exchange, self._owner = place, size, exchange, owner
+        self._place, self._size, self._rendezvous, self._owner = place, size, rendezvous, owner
         self._together = None
 
     def __repr__(self):
-        return f"<{NAME} rank {self._place} of {self._size} in {self._exchange.where}>"
+        return f"<{NAME} rank {self._place} of {self._size} in {self._rendezvous.where}>"
 
     # -- what torch asks about the group -----------------------------------------------------------------------------
 
@@ -61,26 +62,26 @@ class SimGroup(dist.ProcessGroup):
 
     def allreduce(self, tensors, opts=None, op=None):
         """Reduce each tensor over the ranks, in place."""
-        return self._reduce("all_reduce", options.listed(tensors), options.reduction(opts, op))
+        tensors, schedule = listed(tensors), self._owner.world.schedule(self._size) if self._size > 1 else None
+        return self._join(collectives.AllReduce(tensors, tensors, op=_op(opts, op), schedule=schedule))
 
     allreduce_coalesced = allreduce
 
     def reduce(self, tensors, opts=None, op=None, root=None):
         """Reduce into the root's tensors."""
-        op = options.reduction(None if isinstance(opts, int) else opts, op)
-        return self._reduce("reduce", options.listed(tensors), op, options.root(opts, root))
+        tensors, op = listed(tensors), _op(None if isinstance(opts, int) else opts, op)
+        return self._join(collectives.Reduce(tensors, tensors, _root(opts, root), op))
 
     def broadcast(self, tensors, opts=None, root=None):
         """Fill the tensors of all with the root's."""
-        root, tensors = options.root(opts, root), options.listed(tensors)
-        act, same = values.broadcast_from(root), {"shapes": _shapes(tensors)}
-        return self._join("broadcast", tensors, tensors, act, values.nbytes(tensors), same, root)
+        tensors = listed(tensors)
+        return self._join(collectives.Broadcast(tensors, tensors, _root(opts, root)))
 
     def allgather(self, outputs, inputs, opts=None):
         """Fill the list of outputs for each input with the inputs of all ranks."""
-        outputs, inputs = (outputs if inputs is options.listed(inputs) else [outputs]), options.listed(inputs)
+        outputs, inputs = (outputs if inputs is listed(inputs) else [outputs]), listed(inputs)
         self._check_lists(outputs)
-        return self._join("all_gather", inputs, outputs, values.gathered(), self._size * values.nbytes(inputs))
+        return self._join(collectives.AllGather(inputs, outputs))
 
     def allgather_coalesced(self, outputs, inputs, opts=None):
         """As `allgather`, with a list of outputs for each rank."""
@@ -93,30 +94,24 @@ class SimGroup(dist.ProcessGroup):
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
         """As `all_gather_single`, for several tensors in one go."""
         self._check_shares(outputs)
-        same, size = {"shapes": _shapes(inputs)}, values.nbytes(outputs)
-        return self._join("all_gather", inputs, outputs, values.gathered_in_one, size, same)
+        return self._join(collectives.AllGatherSingle(inputs, outputs))
 
     def gather(self, outputs, inputs, opts=None):
         """Fill the root's list of outputs with the inputs of all ranks."""
-        root = options.root(opts)
-        if self._place == root:
+        if self._place == _root(opts):
             self._check_lists(outputs)
-        size = self._size * values.nbytes(inputs)
-        return self._join("gather", inputs, outputs, values.gathered(root), size, root=root)
+        return self._join(collectives.Gather(inputs, outputs, _root(opts)))
 
     def scatter(self, outputs, inputs, opts=None):
         """Fill each rank's output with its tensor of the root's list."""
-        root = options.root(opts)
-        if self._place == root:
+        if self._place == _root(opts):
             self._check_lists(inputs)
-        sent, size = inputs[0] if inputs else [], self._size * values.nbytes(outputs)
-        return self._join("scatter", sent, outputs, values.scattered(root), size, root=root)
+        return self._join(collectives.Scatter(inputs[0] if inputs else [], outputs, _root(opts)))
 
     def reduce_scatter(self, outputs, inputs, opts=None):
         """Reduce the lists over the ranks; each keeps its place's tensor."""
         self._check_lists(inputs)
-        op, size = options.reduction(opts), values.nbytes(inputs)
-        return self._join("reduce_scatter", inputs, outputs, values.reduce_scattered, size, op=op)
+        return self._join(collectives.ReduceScatter(inputs, outputs, op=_op(opts)))
 
     def reduce_scatter_single(self, output, tensor, opts=None):
         """Reduce over the ranks; each keeps its part of the result."""
@@ -125,27 +120,25 @@ class SimGroup(dist.ProcessGroup):
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
         """As `reduce_scatter_single`, for several tensors in one go."""
         self._check_shares(inputs)
-        op, size = options.reduction(opts), values.nbytes(inputs)
-        same, act = {"shapes": _shapes(inputs)}, values.reduce_scattered_in_one
-        return self._join("reduce_scatter", inputs, outputs, act, size, same, op=op)
+        return self._join(collectives.ReduceScatterSingle(inputs, outputs, op=_op(opts)))
 
     def alltoall(self, outputs, inputs, opts=None):
         """Send the list's tensors to the ranks; receive one from each."""
         self._check_lists([outputs, inputs])
-        return self._join("all_to_all", inputs, outputs, values.exchanged, values.nbytes(inputs))
+        return self._join(collectives.AllToAll(inputs, outputs))
 
     def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None):
         """Send parts of the first dimension to the ranks, of the given lengths or equal ones; receive from each."""
         sent, received = self._split(tensor, input_splits), self._split(output, output_splits)
-        return self._join("all_to_all", sent, received, values.exchanged, values.nbytes([tensor]), results=[output])
+        return self._join(collectives.AllToAll(sent, received, results=[output]))
 
     def barrier(self, opts=None):
         """Wait for all ranks; the host waits too."""
-        return self._join("barrier", [], [], _nothing, 4)
+        return self._join(collectives.Barrier([], []))
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         """Wait for all ranks. Raises DeadlockError, which names those that cannot come; it needs no timeout."""
-        self._join("monitored_barrier", [], [], _nothing, 4).wait()
+        self._join(collectives.MonitoredBarrier([], [])).wait()
 
     # names before torch 2.13
     _allgather_base, allgather_into_tensor_coalesced = all_gather_single, all_gather_single_coalesced
@@ -156,11 +149,11 @@ class SimGroup(dist.ProcessGroup):
 
     def send(self, tensors, target, tag=0):
         """Send a tensor to a place of the group: done when that rank receives it."""
-        return self._post(self._call("send", tensors, [], None), self._place, target, tag)
+        return self._post(collectives.Send(tensors, [], (self._place, target), tag, self._owner.in_batch), target)
 
     def recv(self, tensors, source, tag=0):
         """Receive a tensor from a place of the group."""
-        return self._post(self._call("recv", [], tensors, values.received), source, self._place, tag)
+        return self._post(collectives.Recv([], tensors, (source, self._place), tag, self._owner.in_batch), source)
 
     def recv_anysource(self, tensors, tag=0):
         """Receive a tensor from whoever sends first."""
@@ -177,43 +170,29 @@ class SimGroup(dist.ProcessGroup):
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _reduce(self, name, tensors, op, root=None):
-        same, schedule = {"shapes": _shapes(tensors)}, None
-        if name == "all_reduce" and self._size > 1:
-            schedule = self._owner.world.schedule(self._size)
-        act = values.reduced(root) if schedule is None or isinstance(schedule, str) else schedules.act(schedule)
-        return self._join(name, tensors, tensors, act, values.nbytes(tensors), same, root, op=op, schedule=schedule)
+    def _join(self, call):
+        self._settle(call)
+        self._check_place(call.name, call.root)
+        if call.op is not None:
+            reductions.check(call.op, call.tensors()[0].dtype)
+        return self._kept(self._rendezvous.join(self._place, call, self._owner))
 
-    def _join(self, name, sent, received, act, nbytes, same=None, root=None, results=None, op=None, schedule=None):
-        call = self._call(name, sent, received, act, nbytes, results)
-        call.schedule = schedule
-        self._check_place(name, root)
-        if op is not None:
-            reductions.check(op, received[0].dtype)
-            call.same["reduction"] = reductions.name(op)
-        call.same.update(same or {}, root=root)
-        call.root, call.reduction = root, op
-        return self._kept(self._exchange.join(self._place, call, self._owner))
+    def _post(self, call, other):
+        self._settle(call)
+        self._check_place(call.name, other)
+        return self._kept(self._rendezvous.post(self._place, call, self._owner))
 
-    def _post(self, call, source, target, tag):
-        self._check_place(call.name, source if call.received else target)
-        call.tag, call.batched = tag, self._owner.in_batch
-        return self._kept(self._exchange.post(self._place, call, self._owner, source, target, tag))
-
-    def _call(self, name, sent, received, act, nbytes=None, results=None):
-        sent, received = values.own(sent), values.own(received)
-        tensors, own = values.flat([sent, received, results or []]), self._owner.device
-        devices = {tensor._index if type(tensor) is SimTensor else None for tensor in tensors}
+    def _settle(self, call):
+        """Check where the tensors of a call are, and let it take what it needs of them."""
+        own = self._owner.device
+        devices = {tensor._index if type(tensor) is SimTensor else None for tensor in call.tensors()}
         if devices not in ({own}, {None}, set()):
             other = next("cpu" if index is None else f"sim:{index}" for index in devices - {own})
             raise ValueError(
-                f"{name}: expected tensors on sim:{own}, the device of rank {self._owner.number}, got one on {other}"
+                f"{call.name}: expected tensors on sim:{own}, the device of rank {self._owner.number}, "
+                f"got one on {other}"
             )
-        on_host = not self._owner.on_device and own not in devices
-        same = {"type": values.kinds(sent or received), "device": "cpu" if on_host else "sim"} if tensors else {}
-        nbytes = values.nbytes(tensors) if nbytes is None else nbytes
-        reals = [values.real(sent), values.real(received)]
-        return Call(name, *reals, same, act, nbytes, received if results is None else results, on_host)
+        call.settle(not self._owner.on_device and own not in devices, self._size)
 
     def _kept(self, work):
         if self._together is not None:
@@ -222,14 +201,14 @@ class SimGroup(dist.ProcessGroup):
 
     def _check_place(self, name, place):
         if place is not None and not 0 <= place < self._size:
-            raise ValueError(f"{name}: expected one of the {self._size} ranks of {self._exchange.where}, got {place}")
+            raise ValueError(f"{name}: expected one of the {self._size} ranks of {self._rendezvous.where}, got {place}")
 
     def _check_lists(self, lists):
         for tensors in lists:
             if len(tensors) != self._size:
                 raise ValueError(
                     f"expected a list of {self._size} tensors, one for each rank of "
-                    f"{self._exchange.where}, got {len(tensors)}"
+                    f"{self._rendezvous.where}, got {len(tensors)}"
                 )
 
     def _check_shares(self, tensors):
@@ -249,9 +228,13 @@ class SimGroup(dist.ProcessGroup):
         return list(tensor.detach().split(sizes or [tensor.shape[0] // self._size] * self._size))
 
 
-def _shapes(tensors):
-    return [list(tensor.shape) for tensor in tensors]
+def _op(opts, op=None):
+    """Return the reduction that a call names itself or in its options, by default the sum."""
+    asked = opts if op is None else op
+    return dist.ReduceOp.SUM if asked is None else getattr(asked, "reduceOp", asked)
 
 
-def _nothing(calls):
-    pass
+def _root(opts, root=None):
+    """Return the root's place that a call names itself or in its options, by default 0."""
+    asked = opts if root is None else root
+    return 0 if asked is None else getattr(asked, "rootRank", asked)

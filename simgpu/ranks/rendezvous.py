@@ -5,7 +5,6 @@ so that what does not fit together is told at once, by the rank that made the se
 """
 
 from collections import deque
-from dataclasses import dataclass
 
 import torch
 
@@ -13,51 +12,10 @@ from simgpu.ranks.errors import MismatchError
 from simgpu.ranks.work import Work
 
 
-@dataclass
-class Call:
-    """What one rank asks for.
-
-    name: of the collective. sent, received: the real tensors, or lists of them, that it gives and wants filled.
-    same: {word: value} that must agree among the ranks. act: does it, given all ranks' calls. nbytes: what the cost
-    counts. results: what its Work returns. on_host: whether the tensors are the host's. root: a place in the group.
-    reduction: a ReduceOp. schedule: what carries it, or an algorithm's name; None for what a
-    library would choose. tag, batched: of a message: what tells it from others, and whether it is one of a batch.
-    """
-
-    name: str
-    sent: list
-    received: list
-    same: dict
-    act: object
-    nbytes: int
-    results: list
-    on_host: bool = False
-    root: int | None = None
-    reduction: object = None
-    schedule: object = None
-    tag: int = 0
-    batched: bool = False
-    source: int = -1
-    rank: int = -1  # this and what follows is filled in by `Exchange`
-    number: int = 0
-    exchange: object = None
-    ready: int = 0
-
-    def __str__(self):
-        if self.number:
-            return f"{self.name} #{self.number} of {self.where}"
-        return f"{self.name}{f' with tag {self.tag}' if self.tag else ''} in {self.where}"
-
-    @property
-    def where(self):
-        """The group, in words."""
-        return self.exchange.where
-
-
-class Exchange:
+class Rendezvous:
     """One group of ranks.
 
-    ranks: their numbers among all; where: the group in words; prices: `costs.Prices`, which sets when a call is over.
+    ranks: their numbers among all; where: the group in words; prices: `prices.Prices`, which sets when a call is over.
     """
 
     def __init__(self, ranks, where, prices):
@@ -69,7 +27,7 @@ class Exchange:
     def join(self, place, call, owner):
         """Add the call of the rank at `place` of the group; return its Work."""
         self._numbers[place] += 1
-        call.rank, call.number, call.exchange = self.ranks[place], self._numbers[place], self
+        call.rank, call.number, call.rendezvous = self.ranks[place], self._numbers[place], self
         try:
             return self._add(place, call, owner)
         except MismatchError as error:
@@ -94,24 +52,21 @@ class Exchange:
         for work in works:
             work.finish(end)
 
-    def post(self, place, call, owner, source, target, tag):
-        """Add a message's sending or receiving side, between two places of the group; return its Work.
-
-        source: None receives from whoever sends first.
-        """
-        call.rank, call.exchange = self.ranks[place], self
+    def post(self, place, call, owner):
+        """Add a message's sending or receiving side; return its Work."""
+        call.rank, call.rendezvous = self.ranks[place], self
         call.ready = owner.depart(call)
         work = Work(call, owner)
-        posts = self._posts.setdefault((target, tag), (deque(), deque()))  # those that send, those that receive
-        mine, others = posts if place == source and call.sent else posts[::-1]
-        work.ends = (source, target)
-        other = next((o for o in others if _meet(o.ends[0], source)), None)
+        source, target = call.ends
+        posts = self._posts.setdefault((target, call.tag), (deque(), deque()))  # those that send, those that receive
+        mine, others = posts if call.name == "send" else posts[::-1]
+        other = next((o for o in others if _meet(o.call.ends[0], source)), None)
         if other is None:
             mine.append(work)
         else:
             others.remove(other)
             try:
-                self._deliver(*((work, other) if call.sent else (other, work)))
+                self._deliver(*((work, other) if call.name == "send" else (other, work)))
             except MismatchError as error:
                 self._mismatches[other] = str(error)
                 raise
@@ -119,7 +74,7 @@ class Exchange:
 
     def _deliver(self, sending, receiving):
         _compare(receiving.call, sending.call)
-        receiving.call.source = sending.ends[0]
+        receiving.call.source = sending.call.ends[0]
         _act([sending.call, receiving.call])
         end = self._prices.message(sending.call, receiving.call, sending.owner, receiving.owner)
         sending.finish(end)
@@ -128,7 +83,7 @@ class Exchange:
     def missing(self, work):
         """Return the ranks that `work` still waits for, none where any would do."""
         if not work.call.number:
-            return [self.ranks[end] for end in work.ends if end is not None and self.ranks[end] != work.rank]
+            return [self.ranks[end] for end in work.call.ends if end is not None and self.ranks[end] != work.rank]
         called = self._meetings[work.call.number]
         return [rank for place, rank in enumerate(self.ranks) if place not in called]
 
@@ -148,7 +103,7 @@ def _meet(one, other):
 
 @torch.no_grad()
 def _act(calls):
-    calls[-1].act(calls)
+    calls[-1].run(calls)
 
 
 def _compare(call, first):
@@ -163,3 +118,33 @@ def _compare(call, first):
             raise MismatchError(
                 f"{call}: rank {call.rank} has {word} {value}, rank {first.rank} has {first.same.get(word)}"
             )
+
+
+class NewGroups:
+    """The calls of ``dist.new_group`` that `size` ranks have made: all make all of them, in the same order.
+
+    torch names a group by the number of the call: a rank that leaves one out takes part in other groups than it means.
+    """
+
+    def __init__(self, size):
+        self._counts, self._first = [0] * size, []  # the rank that made each call first, and the group's ranks
+
+    def call(self, rank, ranks):
+        """Note a rank's next call, for a group of `ranks`; raises MismatchError where another rank's was for others."""
+        number = self._counts[rank]
+        self._counts[rank] += 1
+        if number == len(self._first):
+            self._first.append((rank, ranks))
+        first, wanted = self._first[number]
+        if ranks != wanted:
+            raise MismatchError(
+                f"new_group #{number + 1}: rank {rank} has ranks {ranks}, rank {first} has {wanted}: "
+                "all ranks must call it for every group, in the same order"
+            )
+
+    def lacking(self):
+        """Return the first call that ranks left out as (its number, the group's ranks, those ranks), or None."""
+        number = min(self._counts)
+        if number == len(self._first):
+            return None
+        return number + 1, self._first[number][1], [rank for rank, count in enumerate(self._counts) if count == number]

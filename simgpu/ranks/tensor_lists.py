@@ -1,0 +1,52 @@
+"""The tensors of a call, in lists or lists of lists, as `torch.distributed` hands them over."""
+
+import torch
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.tensor import DTensor
+
+from simgpu.device.tensor import SimTensor
+
+
+def listed(tensors):
+    """Return a list of tensors, given one or a list."""
+    return [tensors] if isinstance(tensors, torch.Tensor) else tensors
+
+
+def flat(tensors):
+    """Return the tensors of nested lists in one list."""
+    return [tensor for item in tensors for tensor in (flat(item) if isinstance(item, (list, tuple)) else [item])]
+
+
+def unwrap(tensors):
+    """Return nested lists of tensors with the results of functional collectives waited for, as what they hold.
+
+    Raises TypeError for a DTensor: what a rank holds of it is not its value.
+    """
+    if isinstance(tensors, (list, tuple)):
+        return [unwrap(tensor) for tensor in tensors]
+    if isinstance(tensors, DTensor):
+        raise TypeError("expected a rank's own tensor, got a DTensor: send its to_local() or take its full_tensor()")
+    return tensors.trigger_wait() if isinstance(tensors, AsyncCollectiveTensor) else tensors
+
+
+def dtypes(tensors):
+    """Return the name of the type of nested lists of tensors, or the list of their types where these differ."""
+    found = [str(tensor.dtype).removeprefix("torch.") for tensor in flat([tensors])]
+    return found[0] if len(set(found)) == 1 else found
+
+
+def shapes(tensors):
+    """Return the shapes of a list of tensors, as lists."""
+    return [list(tensor.shape) for tensor in tensors]
+
+
+def nbytes(tensors):
+    """Return the bytes of tensors in nested lists."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in flat(tensors))
+
+
+def real(tensors):
+    """Return nested lists of tensors with those on simulated GPUs replaced by the ones that hold their values."""
+    if isinstance(tensors, (list, tuple)):
+        return [real(tensor) for tensor in tensors]
+    return tensors._real if type(tensors) is SimTensor else tensors.detach()
