@@ -46,8 +46,8 @@ try:
     from d2lmini.devices import cpu, processor
     from d2lmini.distributed.errors import first_line
     from d2lmini.timing import human
-    from simgpu.hardware.catalog import host_link
     from simgpu.hardware.gpus import GPUS
+    from simgpu.hardware.links import host_link
 except ModuleNotFoundError as absent:
     sys.exit(missing(absent))
 
@@ -112,7 +112,7 @@ def simulated_row(told):
     try:
         card = GPUS[stacks.card(told["card"])]
     except ValueError:
-        return None, f"simgpu/hardware/gpus.py has no row for {told['card']}, so nothing was simulated"
+        return None, f"simgpu/hardware/gpus.csv has no row for {told['card']}, so nothing was simulated"
     return card.name, host_link(card)
 
 

@@ -32,13 +32,13 @@ def predict(row):
     machine = sharded.META if on_meta else _machine(named_card(row["gpu"])[0], row["system"], count)
     make, length = MODELS[name]
     local = re.search(r"local (\d+)", row["batch"])
-    way = "compiled" if "compile" in row["precision"] else "eager"
+    mode = "compiled" if "compile" in row["precision"] else "eager"
     sequences = int(local[1]) if local else _TOGETHER.get(count, 3) if kind(row) == "TP" else 3
-    found = _simulate(machine, make, kind(row), sequences, length, way)
+    found = _simulate(machine, make, kind(row), sequences, length, mode)
     shape = f"{sequences} on a GPU" if local else f"{sequences} at once, Llama 3.2's shape"
     assumed = f"sequences of {length}; {shape}"
     band = f"training {kind(row)} {count} GPUs" + (" memory" if "memory" in row["metric"] else "")
-    stack = f"PyTorch, {kind(row)}, {way}"
+    stack = f"PyTorch, {kind(row)}, {mode}"
     return {"simulated": found[_METRICS[row["metric"]]], "stack": stack, "assumed": assumed, "band": band}
 
 
@@ -47,6 +47,6 @@ def _machine(gpu, system, count):
 
 
 @lru_cache
-def _simulate(machine, make, kind, sequences, length, way):
-    row = sharded.Row("", kind, 0, None, "", "", machine, make, sequences, length, way)
+def _simulate(machine, make, kind, sequences, length, mode):
+    row = sharded.Row("", kind, 0, None, "", "", machine, make, sequences, length, mode)
     return sharded.simulate(row)

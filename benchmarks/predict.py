@@ -24,9 +24,9 @@ from outputs import writable
 from stacks import named_card
 
 from simgpu.hardware import GPUS, HOST_COSTS, collective_costs
-from simgpu.hardware.catalog import find
-from simgpu.hardware.costs import operation_seconds
-from simgpu.hardware.products import Product
+from simgpu.hardware.gemm import Gemm
+from simgpu.hardware.links import find
+from simgpu.hardware.op_costs import operation_seconds
 
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 NCCL_TYPES = (
@@ -103,7 +103,7 @@ def product(row):
 
 
 def _product_seconds(gpu, m, n, k):
-    product = Product(1, m, n, k, 2 * (m * k + k * n + m * n))
+    product = Gemm(1, m, n, k, 2 * (m * k + k * n + m * n))
     dtype = "bfloat16" if GPUS[gpu].bf16 else "float16"
     return operation_seconds(2 * m * n * k, product.nbytes, GPUS[gpu], "gemm", dtype, (product,))
 

@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 import simgpu
 from d2lmini.models import GPT2, WIDTHS_2014, Llama, alexnet, resnet50
 from simgpu.hardware import GPUS, MACHINES, build, cluster, collective_costs
-from simgpu.hardware.catalog import host_link, nvlink
+from simgpu.hardware.links import host_link, nvlink
 
 __all__ = ["STACKS", "Run", "card", "one_gpu", "read", "simulate"]
 
@@ -241,7 +241,7 @@ class Step:
 def one_gpu(run):
     """Return the `Step` of one GPU of a run, its memory taken to suffice."""
     with precision(run.precision) as cast:
-        simgpu.enable(machine=build(1, run.gpu), memory=10**13, shapes_only=True, way=run.stack.way)
+        simgpu.enable(machine=build(1, run.gpu), memory=10**13, shapes_only=True, mode=run.stack.mode)
         with torch.device("sim:0"):
             model, x, loss, examples = TASKS[run.network](run)
             if not run.training:

@@ -58,7 +58,7 @@ class Row:
     make: object
     sequences: int
     length: int
-    way: str = "eager"
+    mode: str = "eager"
 
 
 TITAN = "pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md"
@@ -120,7 +120,7 @@ ROWS = [
 def simulate(row):
     """Return tokens a second on each GPU, and the peak of a GPU's memory in GiB."""
     gc.collect()  # the model of the row before, which else is still counted on the GPUs of the same names
-    simgpu.enable(machine=row.machine, shapes_only=True, memory=2**40, way=row.way)
+    simgpu.enable(machine=row.machine, shapes_only=True, memory=2**40, mode=row.mode)
     seconds, peak = simgpu.spawn(_train, (row,))[0]
     shared = row.machine.count if row.kind == "TP" else 1  # all GPUs of a tensor-parallel group see the same tokens
     return row.sequences * row.length / seconds / shared, peak / GIB

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from simgpu.hardware import GPUS
-from simgpu.hardware.catalog import find
+from simgpu.hardware.links import find
 
 
 @dataclass(frozen=True)
 class Stack:
     """The software of a source, as far as its time depends on it.
 
-    way: a name in `HOST_COSTS`. hosts: another one beside cards whose names begin so. source: where the rest is from,
+    mode: a name in `HOST_COSTS`. hosts: another one beside cards whose names begin so. source: where the rest is from,
     and what was read off the rows themselves.
     channels_last: pictures in 16-bit runs are ordered so. fused_attention: one kernel. hidden: the share of backward
     beside which gradients are summed. peer: whether the GPUs reach each other's memory. nodes: the one of `MACHINES`
@@ -27,7 +27,7 @@ class Stack:
     """
 
     name: str
-    way: str
+    mode: str
     source: str
     channels_last: bool = True
     fused_attention: bool = False
@@ -41,7 +41,7 @@ class Stack:
 
     def beside(self, gpu):
         """Return the stack on the host of this card."""
-        return replace(self, way=next((way for card, way in self.hosts.items() if gpu.startswith(card)), self.way))
+        return replace(self, mode=next((mode for card, mode in self.hosts.items() if gpu.startswith(card)), self.mode))
 
 
 # Lambda runs NVIDIA's programs, but without --memory-format nhwc. Its settings have a file for each size of memory.

@@ -188,7 +188,7 @@ def _accelerator():
         simgpu.enable()
     named = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else None
     simulated = (
-        named and simgpu.meant(torch.device(named)).type == "sim"
+        named and simgpu.to_sim(torch.device(named)).type == "sim"
     )  # cuda too, where it stands for simulated GPUs
     if forced in ("real", None) and named and not simulated:
         return named

@@ -181,7 +181,7 @@ def simulated(devices=()):
 
     Raises ValueError for a mixture of simulated and real accelerators, for which no clock is right.
     """
-    kinds = {torch.device(simgpu.meant(device)).type for device in devices or try_all_gpus()} - {"cpu"}
+    kinds = {torch.device(simgpu.to_sim(device)).type for device in devices or try_all_gpus()} - {"cpu"}
     if "sim" in kinds and len(kinds) > 1:
         raise ValueError(f"expected devices of one clock, got simulated and real ones: {', '.join(sorted(kinds))}")
     return kinds == {"sim"} and simgpu.has_clock()

@@ -26,9 +26,9 @@ _HOMES = {
     "control": "as_cuda clock disable enable has_clock has_numbers is_enabled machine now one_launch spawn trace "
     "use_clock",
     "accounting.clock": "Clock",
-    "accounting.memory": "Memory",
-    "accounting.work": "work",
-    "device.state": "meant",
+    "accounting.allocator": "Allocator",
+    "accounting.op_work": "op_work",
+    "device.state": "to_sim",
     "ranks.errors": "DeadlockError MismatchError RankError",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -4,8 +4,7 @@ import contextlib
 
 import torch
 
-from simgpu.accounting.clock import Clock
-from simgpu.accounting.cluster_clock import ClusterClock
+from simgpu.accounting.clock import Clock, ClusterClock
 from simgpu.device.state import real_cuda, state
 from simgpu.hardware import machines
 
@@ -24,7 +23,7 @@ def enable(
     counting=True,
     accelerator=None,
     shapes_only=False,
-    way="eager",
+    mode="eager",
 ):
     """Make `gpus` simulated GPUs, by default 2, and start their counters and their clock from zero.
 
@@ -34,8 +33,8 @@ def enable(
     the counting of memory and with it its limit. accelerator: whether ``torch.accelerator`` and ``nn.DataParallel``
     mean these GPUs; by default only when the machine has no real one. shapes_only: True makes tensors without
     numbers: nothing is computed, so that a step of any size takes no memory of this machine and little time, and the
-    clock and the memory's count say what it would cost. way: how steps are run, a name in `hardware.HOST_COSTS` or a
-    HostCost; "compiled" ones do in one kernel what `sim.model.fusion` says, though hooks still see each gradient as
+    clock and the memory's count say what it would cost. mode: the execution mode, a name in `hardware.HOST_COSTS` or a
+    HostCost; "compiled" ones do in one kernel what `accounting.fusion` says, though hooks still see each gradient as
     soon as it is there, and those of a real compiled graph come together at its end.
 
     Of a cluster of more than 128 GPUs only the first node's are there, and those of all nodes on simulated ranks.
@@ -56,9 +55,9 @@ def enable(
     if not isinstance(capacity, int) or capacity < 0:
         raise ValueError(f"expected the memory of a GPU as a number of bytes, got {memory!r}")
     _register()
-    from simgpu.device import gpus as devices
+    from simgpu.device import gpu_list as devices
 
-    made = (ClusterClock if isinstance(chosen, machines.Cluster) else Clock)(chosen, way) if clock else None
+    made = (ClusterClock if isinstance(chosen, machines.Cluster) else Clock)(chosen, mode) if clock else None
     count = chosen.node.count if chosen.count > _MOST else chosen.count
     devices.resize(count, capacity, counting, torch.device("meta" if shapes_only else "cpu"))
     state.machine = chosen
@@ -72,9 +71,9 @@ def disable():
     The device type stays known to torch. Raises RuntimeError when a tensor is left on one of them.
     """
     if state.gpus:
-        from simgpu.device import gpus
+        from simgpu.device import gpu_list
 
-        gpus.resize(0, 0, state.counting, state.home)
+        gpu_list.resize(0, 0, state.counting, state.home)
     state.clock, state.leads = None, False
 
 

@@ -98,9 +98,9 @@ def simulated_gpus_are_left_empty():
 
 def _left():
     """Return the tensors on simulated GPUs, and the bytes that are counted there by index."""
-    if "simgpu.device.gpus" not in sys.modules:
+    if "simgpu.device.gpu_list" not in sys.modules:
         return [], {}
-    from simgpu.device import gpus
+    from simgpu.device import gpu_list
     from simgpu.device.state import state
 
-    return gpus.tensors(), {gpu.index: gpu.memory.allocated for gpu in state.gpus if gpu.memory.allocated}
+    return gpu_list.tensors(), {gpu.index: gpu.allocator.allocated for gpu in state.gpus if gpu.allocator.allocated}

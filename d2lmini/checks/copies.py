@@ -198,5 +198,5 @@ def _slow_gpus():
     """
     need_gpus(clock=False)
     slow = machines.build(torch.sim.device_count(), "GTX 580", "PCIe3-x16")
-    with simgpu.use_clock(simgpu.Clock(slow, way="compiled")), torch.sim.device(0):
+    with simgpu.use_clock(simgpu.Clock(slow, mode="compiled")), torch.sim.device(0):
         yield

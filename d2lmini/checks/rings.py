@@ -11,7 +11,7 @@ from d2lmini.checks.mechanism import Wrong, apart, attempt, check, listed, many,
 from d2lmini.collectives import schedules
 from d2lmini.collectives.cost_model import bound_seconds
 from d2lmini.collectives.on_devices import run
-from simgpu.hardware import costs, machines
+from simgpu.hardware import machines, op_costs
 
 RING = machines.build(8, "GTX 1080", "PCIe3-x16", peer=True)  # a slot for each: bytes, not latency, decide
 SWITCH = machines.MACHINES["8xH200"]
@@ -97,7 +97,7 @@ def _score_ring(function, world_size, n):
     for rank in range(world_size):
         torch.sim.synchronize(rank)
     seconds = simgpu.now() - min(span.start_s for span in spans)
-    rate = RING.host_link.bytes_per_s_per_direction * costs.LINK_SHARE
+    rate = RING.host_link.bytes_per_s_per_direction * op_costs.LINK_SHARE
     bound = bound_seconds(4 * n, world_size, rate)
     time = f"{seconds * 1e3:.2f} ms, the bound is {bound * 1e3:.2f} ms"
     memory = f"{beside / 2**20:.2f} MiB beside the buffer, one chunk is {4 * n / world_size / 2**20:.2f} MiB"
@@ -152,7 +152,7 @@ def _score_steps(schedule):
 
     yours, tree, ring = _simulated(SWITCH, microseconds)
     (hop,) = SWITCH.route(0, 1)
-    bound = 3 * costs.copy_seconds(0, hop.link) * 1e6
+    bound = 3 * op_costs.copy_seconds(0, hop.link) * 1e6
     score = f"{yours:.0f} µs, three messages in a row take {bound:.0f} µs (tree {tree:.0f} µs, ring {ring:.0f} µs)"
     return f"every contribution arrives once. Score on simulated {SWITCH.name}, 1 KiB on each rank: {score}"
 

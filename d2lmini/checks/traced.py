@@ -50,7 +50,7 @@ class Watch:
 
         Memory goes back to its home alone, and without a wait for any other stream that it was not told of.
         """
-        add = simgpu.Memory.add
+        add = simgpu.Allocator.add
 
         def noted(memory, storage):
             add(memory, storage)
@@ -60,7 +60,7 @@ class Watch:
         def marked(batch, stream):
             self._marks(batch).append(stream)
 
-        with mock.patch.object(simgpu.Memory, "add", noted), mock.patch.object(tensor_type, "record_stream", marked):
+        with mock.patch.object(simgpu.Allocator, "add", noted), mock.patch.object(tensor_type, "record_stream", marked):
             yield
 
     def overwritten(self, j, i):

@@ -1,8 +1,8 @@
 """What a schedule costs on a named machine: α + bytes · β for a message, bytes · γ for adding it up.
 
-α, a message's fixed part, and β, the seconds a byte takes on a link, are `costs.hop_seconds`; γ, the seconds a byte
-takes to be read and added, is `costs.operation_seconds`. A step lasts as long as its slowest message, or as its busiest
-wire if several messages share one, and then as long as its slowest addition; steps follow one another.
+α, a message's fixed part, and β, the seconds a byte takes on a link, are `op_costs.hop_seconds`; γ, the seconds a
+byte takes to be read and added, is `op_costs.operation_seconds`. A step lasts as long as its slowest message, or as
+its busiest wire if several messages share one, and then as long as its slowest addition; steps follow one another.
 
 The model is Hockney's, extended by γ: Thakur, Rabenseifner and Gropp, 2005. What it leaves out: ranks that are ready
 early do not start early.
@@ -11,7 +11,7 @@ early do not start early.
 from collections import Counter
 
 from d2lmini.collectives.schedules import messages
-from simgpu.hardware.costs import LAUNCH_S, copy_seconds, hop_seconds, operation_seconds
+from simgpu.hardware.op_costs import LAUNCH_S, copy_seconds, hop_seconds, operation_seconds
 
 
 def predict(schedule, n, machine, itemsize=4):

@@ -17,7 +17,7 @@ from d2lmini.measuring import memory_hierarchy
 from d2lmini.measuring.memory_loops import ARRAYS
 from d2lmini.measuring.operations import Reporting, tensors
 from d2lmini.measuring.unheld import run_unheld
-from simgpu.hardware import costs
+from simgpu.hardware import op_costs
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class Operation:
-    """What one call computes and moves: FLOPs, bytes, and the kind and type that `costs` tells apart."""
+    """What one call computes and moves: FLOPs, bytes, and the kind and type that `op_costs` tells apart."""
 
     name: str
     flops: int
@@ -58,13 +58,14 @@ def count(name, function, *args):
     """Return the `Operation` that ``function(*args)`` is; on tensors of the meta device nothing is computed.
 
     FLOPs are those of `torch.utils.flop_counter`, and one for each element of the largest tensor where that has no
-    formula, as for an addition or a sum. Bytes are each operand read and each result written once, as in `simgpu.work`.
+    formula, as for an addition or a sum. Bytes are each operand read and each result written once, as `simgpu.op_work`
+    has them.
     Raises ValueError unless exactly one operation is called.
     """
     found = []  # (work, FLOPs) of each call that costs something
 
     def note(func, args, keywords, out):
-        work, formula = simgpu.work(func, args, keywords, out), flop_registry.get(func._overloadpacket)
+        work, formula = simgpu.op_work(func, args, keywords, out), flop_registry.get(func._overloadpacket)
         if work is not None:  # its FLOPs are the simulated GPU's, which rounds up to whole tiles
             largest = max(tensor.numel() for tensor in tensors((args, out)))
             found.append((work, formula(*args, **keywords, out_val=out) if formula else largest))
@@ -80,13 +81,13 @@ def count(name, function, *args):
 
 def gpu_roof(gpu, kind="gemm", dtype="float32"):
     """Return the roof of `gpu`, a `hardware.GPU`, for a kind of operation and a type: its published figures."""
-    return Roof(gpu.name, costs.peak_flops_per_s(gpu, kind, dtype), gpu.memory_bytes_per_s)
+    return Roof(gpu.name, op_costs.peak_flops_per_s(gpu, kind, dtype), gpu.memory_bytes_per_s)
 
 
 def gpu_flops_per_s(operation, gpu):
     """Return the FLOP/s that the cost model of the simulated GPUs expects: below the roof, by its shares of it."""
     work = (operation.flops, operation.nbytes, gpu, operation.kind, operation.dtype)
-    return operation.flops / costs.operation_seconds(*work)
+    return operation.flops / op_costs.operation_seconds(*work)
 
 
 def examples(elements=2**24, device="cpu"):

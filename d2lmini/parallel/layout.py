@@ -6,8 +6,8 @@ batch over `data` replicas. Numbers have 16 bits; Adam keeps 32-bit parameters a
 
 from dataclasses import dataclass
 
-from simgpu.hardware.costs import operation_seconds
-from simgpu.hardware.products import Product
+from simgpu.hardware.gemm import Gemm
+from simgpu.hardware.op_costs import operation_seconds
 
 WEIGHT, STATE = 2, 12  # bytes a parameter: 16-bit weights; 32-bit parameters and Adam's two moments
 # Bytes that norms and sums pass to and from memory in forward, for each number of the width, and how many times that in
@@ -136,7 +136,7 @@ def layer_seconds(shape, layout, gpu):
 
 def _product(m, k, n, gpu):
     m, n, k = round(m), round(n), round(k)
-    product = Product(1, m, n, k, 2 * (m * k + k * n + m * n))
+    product = Gemm(1, m, n, k, 2 * (m * k + k * n + m * n))
     return operation_seconds(2 * m * n * k, product.nbytes, gpu, "gemm", "bfloat16", (product,))
 
 

@@ -14,7 +14,7 @@ from d2lmini.models.lenet import MODELS
 from d2lmini.trainer import files
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.settings import ENGINES, Settings, check
-from simgpu.hardware.catalog import GPUS
+from simgpu.hardware.links import GPUS
 
 MIB = 2**20
 DATA = ("digits", "mnist", "fashion_mnist")

@@ -1,9 +1,8 @@
 """What is counted of simulated GPUs, with nothing replaced in torch: time and memory.
 
-clock ── streams, threads, timeline    when work on a device begins and ends, and what happened
-  ├── cluster_clock                    the same for programs on the nodes of a cluster
-  ├── messages                         what communication occupies
-  └── fusion                           what a compiled step does in one kernel
-work                                   what an operation computes and moves
-memory                                 what is allocated on a device, and its limit
+clock ── queues, trace    when work on a device begins and ends, and what happened
+  ├── messages            what communication between GPUs occupies, and when
+  └── fusion              what a compiled step does in one kernel
+op_work                   what an operation computes and moves
+allocator                 what is allocated on a device, and its limit
 """

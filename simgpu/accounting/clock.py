@@ -7,11 +7,11 @@ sums and maxima of integers, so no order of additions and no length of a run can
     stream         └─matmul──────┘└─add─┘└─copy─┘              each starts after the one before and after its call
     wire                                 └─bytes─┘             one copy at a time in each direction, in order of asking
 
-A call costs the host what `hardware.host_costs` says for the way that the step is run, less in autograd's backward than
+A call costs the host what `hardware.op_costs` says for the execution mode, less in autograd's backward than
 in Python, and then it goes on. It waits only where CUDA makes it wait: `synchronize`, a blocking copy from or to
 pinned memory, and any copy from or to pageable memory.
 
-Threads: see `threads`.
+Threads: see `queues`.
 """
 
 import threading
@@ -19,13 +19,11 @@ import threading
 import torch
 
 from simgpu.accounting.fusion import Fusion
-from simgpu.accounting.streams import PS, Queue
-from simgpu.accounting.threads import Hosts
-from simgpu.accounting.timeline import Span, Trace
-from simgpu.accounting.work import measure, signature
-from simgpu.hardware.catalog import find
-from simgpu.hardware.costs import LAUNCH_S, hop_seconds, operation_seconds
-from simgpu.hardware.host_costs import HOST_COSTS, HostCost
+from simgpu.accounting.op_work import measure, signature
+from simgpu.accounting.queues import PS, Hosts, Queue
+from simgpu.accounting.trace import Span, Trace
+from simgpu.hardware.links import find
+from simgpu.hardware.op_costs import HOST_COSTS, LAUNCH_S, HostCost, hop_seconds, operation_seconds
 
 _LAUNCH, _ASK = round(LAUNCH_S * PS), PS // 10**6  # asking whether something is done takes a microsecond (assumed)
 _backward_task = torch._C._current_graph_task_id  # −1 outside autograd's backward
@@ -35,16 +33,16 @@ _MOST_COSTS = 20_000  # remembered; past that they are worked out again
 class Clock:
     """The clock of `machine`, a `machines.Machine`. Devices are 0 to machine.count − 1.
 
-    way: how steps are run, a name in `hardware.host_costs.HOST_COSTS` or a HostCost; raises ValueError for another.
+    mode: the execution mode, a name in `hardware.HOST_COSTS` or a HostCost; raises ValueError for another.
     """
 
-    def __init__(self, machine, way="eager"):
+    def __init__(self, machine, mode="eager"):
         self.machine, self.lock = machine, threading.RLock()
-        self.way = way if isinstance(way, HostCost) else find(HOST_COSTS, way, "way to run a step")
+        self.mode = mode if isinstance(mode, HostCost) else find(HOST_COSTS, mode, "execution mode")
         self._default = [Queue(self, device, 0) for device in range(machine.count)]
         self._ends, self._numbers = [0] * machine.count, [0] * machine.count
         self._wires, self._costs, self._routes, self.traces = {}, {}, {}, ()
-        self._host, self.fuses, self._fusion = Hosts(_LAUNCH, self.way).here, self.way.fuses, Fusion(self)
+        self._host, self.fuses, self._fusion = Hosts(_LAUNCH, self.mode).here, self.mode.fuses, Fusion(self)
 
     # -- what the devices report -------------------------------------------------------------------------------------
 
@@ -197,13 +195,13 @@ class Clock:
         """Return a context manager: torch's C++, not Python, calls what the calling thread queues inside."""
         return self._host().from_cpp()
 
-    def run_as(self, way):
-        """Return a context manager: the calling thread runs what is inside in the way of that name."""
+    def run_as(self, mode):
+        """Return a context manager: the calling thread runs what is inside in the execution mode of that name."""
         self.fuses = True  # it may be
-        return self._host().running_as(find(HOST_COSTS, way, "way to run a step"))
+        return self._host().running_as(find(HOST_COSTS, mode, "execution mode"))
 
     def trace(self):
-        """Return a context manager that records what happens while it is open: a `timeline.Trace`."""
+        """Return a context manager that records what happens while it is open: a `trace.Trace`."""
         return Trace(self)
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -218,7 +216,7 @@ class Clock:
     def _price(self, key, func, args, kwargs, out):
         work = measure(func, args, kwargs, out)
         gpu = self.machine.gpu
-        seconds = operation_seconds(work.flops, work.nbytes, gpu, work.kind, work.dtype, work.products)
+        seconds = operation_seconds(work.flops, work.nbytes, gpu, work.kind, work.dtype, work.gemms)
         if len(self._costs) >= _MOST_COSTS:
             self._costs.clear()
         cost = self._costs[key] = (round(seconds * PS), work.name, work.nbytes)
@@ -240,6 +238,39 @@ class Clock:
     def _log(self, span):
         for trace in self.traces:
             trace.spans.append(span)
+
+
+class ClusterClock(Clock):
+    """The clock of a cluster, whose programs number the GPUs of their own node from 0.
+
+    first: the number, among all GPUs, of the one that the running program calls GPU 0.
+    """
+
+    first = 0
+
+    def queue(self, device, cost, values=None):
+        """As `Clock.queue`."""
+        super().queue(self.first + device, cost, values)
+
+    def copy(self, src, dst, *how):
+        """As `Clock.copy`."""
+        super().copy(*(None if end is None else self.first + end for end in (src, dst)), *how)
+
+    def synchronize(self, device=None):
+        """As `Clock.synchronize`."""
+        super().synchronize(None if device is None else self.first + device)
+
+    def stream(self, device):
+        """As `Clock.stream`."""
+        return super().stream(self.first + device)
+
+    def current_stream(self, device):
+        """As `Clock.current_stream`."""
+        return super().current_stream(self.first + device)
+
+    def default_stream(self, device):
+        """As `Clock.default_stream`."""
+        return super().default_stream(self.first + device)
 
 
 def _place(end):

@@ -15,11 +15,10 @@ step is priced too high by that. It is priced too low where only a copy or a col
 
 import torch
 
-from simgpu.accounting.dense import moved
-from simgpu.accounting.streams import PS
-from simgpu.accounting.timeline import Span
-from simgpu.accounting.work import read_and_written
-from simgpu.hardware.costs import memory_share
+from simgpu.accounting.op_work import moved, read_and_written
+from simgpu.accounting.queues import PS
+from simgpu.accounting.trace import Span
+from simgpu.hardware.op_costs import memory_share
 
 MOST = 64  # operations in one kernel: max_fusion_size in torch/_inductor/config.py
 _FUSED = {  # besides those tagged pointwise: Inductor takes them apart into pointwise operations and reductions
@@ -103,7 +102,7 @@ _CLOSED = Kernel()  # one that takes in nothing
 
 
 class Fusion:
-    """What the devices of a `Clock` run in ways that fuse."""
+    """What the devices of a `Clock` run in execution modes that fuse."""
 
     def __init__(self, clock):
         gpu = clock.machine.gpu

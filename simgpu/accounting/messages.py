@@ -1,7 +1,7 @@
 """Messages between simulated GPUs on the clock: what collectives and point-to-point communication occupy, and when."""
 
 from simgpu.accounting.clock import Clock
-from simgpu.accounting.timeline import Span
+from simgpu.accounting.trace import Span
 
 hold = Clock.hold
 

@@ -4,16 +4,19 @@ A device is given as an index, a string, a torch.device, or None for the current
 raises torch.AcceleratorError with CUDA's sentence.
 """
 
+import contextlib
 import sys
 from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 
 import torch
 from torch.nn.parallel import comm  # noqa: F401 part of torch.sim
 
-from simgpu.accounting.memory import human
-from simgpu.device import api_instead, current
-from simgpu.device.api_instead import amp, nvtx  # noqa: F401 part of torch.sim
-from simgpu.device.api_random import (  # noqa: F401 part of torch.sim
+from simgpu.accounting.allocator import human
+from simgpu.device import state as current
+from simgpu.device import unsupported
+from simgpu.device.random import (  # noqa: F401 part of torch.sim
     get_rng_state,
     get_rng_state_all,
     initial_seed,
@@ -24,7 +27,8 @@ from simgpu.device.api_random import (  # noqa: F401 part of torch.sim
     set_rng_state,
     set_rng_state_all,
 )
-from simgpu.device.api_streams import (  # noqa: F401 part of torch.sim
+from simgpu.device.state import current_device, device_of, index_of, set_device, state  # noqa: F401 part of torch.sim
+from simgpu.device.streams import (  # noqa: F401 part of torch.sim
     Event,
     Stream,
     current_stream,
@@ -32,8 +36,6 @@ from simgpu.device.api_streams import (  # noqa: F401 part of torch.sim
     set_stream,
     stream,
 )
-from simgpu.device.current import current_device, device_of, set_device  # noqa: F401 part of torch.sim
-from simgpu.device.state import index_of, state
 
 _initialized = True  # only then torch.utils.checkpoint keeps the generators' states for the second forward pass
 
@@ -44,8 +46,8 @@ memory = random = streams = sys.modules[__name__]  # torch.cuda's modules, of wh
 
 def __getattr__(name):
     """Return ``default_generators``, a tuple of as many generators as there are devices now."""
-    if name in api_instead.INSTEAD:
-        raise AttributeError(api_instead.refusal(name))
+    if name in unsupported.INSTEAD:
+        raise AttributeError(unsupported.unavailable(name))
     if name != "default_generators":
         raise AttributeError(f"module 'torch.sim' has no attribute {name!r}")
     return tuple(gpu.generator for gpu in state.gpus)
@@ -95,7 +97,7 @@ class Properties:
 
 def get_device_properties(device=None):
     """Return the `Properties` of a device."""
-    capacity, gpu = state.gpus[index_of(device)].memory.capacity, state.machine.gpu
+    capacity, gpu = state.gpus[index_of(device)].allocator.capacity, state.machine.gpu
     return Properties(get_device_name(device), *gpu.capability, capacity, gpu.multiprocessors, gpu.l2_bytes)
 
 
@@ -135,18 +137,18 @@ def can_device_access_peer(device, peer_device):
 # -- memory ----------------------------------------------------------------------------------------------------------
 
 
-def _memory(device):
-    return state.gpus[index_of(device)].memory
+def _allocator(device):
+    return state.gpus[index_of(device)].allocator
 
 
 def memory_allocated(device=None):
     """Return the bytes that tensors on a device use now, each storage rounded up to 512."""
-    return _memory(device).allocated
+    return _allocator(device).allocated
 
 
 def max_memory_allocated(device=None):
     """Return the most bytes in use since the start or the last `reset_peak_memory_stats`."""
-    return _memory(device).peak
+    return _allocator(device).peak
 
 
 device_memory_used = memory_reserved = memory_cached = memory_allocated  # nothing is kept for later
@@ -155,7 +157,7 @@ max_memory_reserved = max_memory_cached = max_memory_allocated
 
 def reset_peak_memory_stats(device=None):
     """Start looking for the largest use anew."""
-    _memory(device).reset_peak()
+    _allocator(device).reset_peak()
 
 
 reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
@@ -163,22 +165,22 @@ reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 
 def reset_accumulated_memory_stats(device=None):
     """Set the numbers of allocations and of failed ones to zero."""
-    memory = _memory(device)
-    memory.count = memory.failures = 0
+    allocator = _allocator(device)
+    allocator.count = allocator.failures = 0
 
 
 def mem_get_info(device=None):
     """Return the free and the total bytes of a device."""
-    memory = _memory(device)
-    return memory.free(), memory.capacity
+    allocator = _allocator(device)
+    return allocator.free(), allocator.capacity
 
 
 def memory_stats(device=None):
     """Return the counts under the names that ``torch.cuda.memory_stats`` has for them."""
-    memory = _memory(device)
-    now, ever = memory.blocks(), memory.count
+    allocator = _allocator(device)
+    now, ever = allocator.blocks(), allocator.count
     stats = {
-        "num_ooms": memory.failures,
+        "num_ooms": allocator.failures,
         "num_alloc_retries": 0,
         "active.all.current": now,
         "allocation.all.current": now,
@@ -188,24 +190,24 @@ def memory_stats(device=None):
         "inactive_split_bytes.all.peak": 0,
     }
     for kind in ("allocated", "reserved", "active"):
-        stats |= {f"{kind}_bytes.all.current": memory.allocated, f"{kind}_bytes.all.peak": memory.peak}
+        stats |= {f"{kind}_bytes.all.current": allocator.allocated, f"{kind}_bytes.all.peak": allocator.peak}
     return stats
 
 
 def memory_summary(device=None, abbreviated=False):
     """Return a small table of a device's memory as text."""
     index = index_of(device)
-    memory = state.gpus[index].memory
+    allocator = state.gpus[index].allocator
     rows = [
-        ("In use", memory.allocated),
-        ("Most in use", memory.peak),
-        ("Free", memory.free()),
-        ("Capacity", memory.capacity),
+        ("In use", allocator.allocated),
+        ("Most in use", allocator.peak),
+        ("Free", allocator.free()),
+        ("Capacity", allocator.capacity),
     ]
     title = f"Memory of sim:{index}, {get_device_name(index)}"
     lines = [title, "-" * len(title), *(f"{label:<12}{human(size):>14}" for label, size in rows)]
     if not abbreviated:
-        lines += [f"{'Storages':<12}{memory.blocks():>14}", f"{'Failures':<12}{memory.failures:>14}"]
+        lines += [f"{'Storages':<12}{allocator.blocks():>14}", f"{'Failures':<12}{allocator.failures:>14}"]
     return "\n".join(lines)
 
 
@@ -231,3 +233,29 @@ def get_amp_supported_dtype():
 def is_bf16_supported(including_emulation=True):
     """Return whether bfloat16 works: the CPU computes it always, the hardware itself or not at all."""
     return including_emulation or state.machine.gpu.bf16
+
+
+amp = SimpleNamespace(
+    autocast=partial(torch.autocast, "sim"),
+    GradScaler=partial(torch.amp.GradScaler, "sim"),
+    custom_fwd=partial(torch.amp.custom_fwd, device_type="sim"),
+    custom_bwd=partial(torch.amp.custom_bwd, device_type="sim"),
+)
+
+
+# -- NVTX -------------------------------------------------------------------------------------------------------------
+
+
+def _nothing(*args, **kwargs):
+    """Do nothing, as NVTX does where no profiler of NVIDIA's listens."""
+    return 0
+
+
+@contextlib.contextmanager
+def _range(message, *args, **kwargs):
+    yield
+
+
+nvtx = SimpleNamespace(
+    mark=_nothing, range=_range, range_push=_nothing, range_pop=_nothing, range_start=_nothing, range_end=_nothing
+)

@@ -2,7 +2,7 @@
 
 For each operation (an ``OpOverload``) a plan is made once, from its schema: which arguments are tensors, which results
 are new, views or arguments that were changed, whether it draws random numbers, whether the host must wait for it.
-Nothing here knows single operations; those that differ are in `copies_and_factories`, `fused` and `unsupported`. What
+Nothing here knows single operations; those that differ are in `factories`, `copies`, `kernels` and `unsupported`. What
 a call needs and costs is found at its first run, and read from its record whenever operands of these shapes come again.
 
 Inputs on two devices raise torch's own error. Zero-dimensional host tensors may take part where CUDA lets them.
@@ -10,16 +10,15 @@ Inputs on two devices raise torch's own error. Zero-dimensional host tensors may
 
 import torch
 
-from simgpu.device import rules, signals
-from simgpu.device.fused import KERNELS
+from simgpu.device import placement_rules, signals
+from simgpu.device.cost_cache import Records, fresh_bytes
+from simgpu.device.kernels import KERNELS
 from simgpu.device.operands import Operands
 from simgpu.device.random import draw
-from simgpu.device.records import Records, fresh_bytes
-from simgpu.device.result_sizes import Sizes
-from simgpu.device.shapes import Results
+from simgpu.device.result_shapes import Results, Sizes
 from simgpu.device.signals import SIGINT, in_use
 from simgpu.device.state import state
-from simgpu.device.tensor import SimTensor, fresh, own, resync, shell, wrap
+from simgpu.device.tensor import SimTensor, fresh, resync, shell, unshare, wrap
 
 _META = torch.device("meta")
 _WAITS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
@@ -77,22 +76,23 @@ class Plan:
     def __init__(self, func):
         schema, tags = func._schema, func.tags
         self.call, self.replaced = KERNELS.get(func, func._op), func in KERNELS
-        self.on_host = rules.RESULTS_ON_HOST.get(rules.name(func), ())
-        self.each = rules.name(func).startswith("_foreach_")
+        self.on_host = placement_rules.RESULTS_ON_HOST.get(placement_rules.name(func), ())
+        self.each = placement_rules.name(func).startswith("_foreach_")
         written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
         self.changed = [argument.name for argument in written]
         self.aliases = [_source(schema, r) for r in schema.returns]
         self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
         self.reshapes = (
             torch.Tag.inplace_view in tags
-            or schema.name in rules.RESHAPES
+            or schema.name in placement_rules.RESHAPES
             or (any(argument.kwarg_only for argument in written) and func.namespace != "fsdp")
         )  # ``out=``
-        self.random = torch.Tag.nondeterministic_seeded in tags and rules.name(func) not in rules.DRAW_NOTHING
+        drawing = torch.Tag.nondeterministic_seeded in tags
+        self.random = drawing and placement_rules.name(func) not in placement_rules.DRAW_NOTHING
         kinds = {str(r.type) for r in schema.returns}
         returns_numbers = any("Tensor" not in kind for kind in kinds - {"int"})  # a size is known without looking
-        self.product = rules.NO_WHOLE_NUMBERS.get(func.overloadpacket)
-        self.indexes = rules.name(func) in rules.INDEXING
+        self.product = placement_rules.NO_WHOLE_NUMBERS.get(func.overloadpacket)
+        self.indexes = placement_rules.name(func) in placement_rules.INDEXING
         self.waits = self.indexes or returns_numbers or not _WAITS.isdisjoint(tags)
         self.takes = not self.each and not self.views and (None in self.aliases or self.reshapes)  # new memory
         self.operands, self.records, self.sizes = Operands(func), Records(func, not self.reshapes), Sizes(func)
@@ -103,23 +103,23 @@ class Plan:
 
     def run(self, func, args, kwargs):
         """Run `func` and return its result as torch expects it."""
-        if self.each and rules.spread(args):
-            return rules.one_by_one(func, args, kwargs)
+        if self.each and placement_rules.spread(args):
+            return placement_rules.one_by_one(func, args, kwargs)
         counting, clock = self.takes and state.counting, None if self.views else state.clock  # views are free
         key = [] if counting or clock is not None else None
         index, reals, named, hosts = self.operands.unwrap(args, kwargs, key)
         if self.product:
-            rules.check_type(self.product, reals[1])
+            placement_rules.check_type(self.product, reals[1])
         if hosts:
-            rules.check_hosts(func, args, kwargs)
+            placement_rules.check_hosts(func, args, kwargs)
             if self.indexes and state.clock is not None:
-                rules.bring_indices(args[1], index)
+                placement_rules.bring_indices(args[1], index)
         gpu, record = state.gpus[index], None if key is None else self.records.find(key, reals)
         if counting:  # before the host's memory is taken
             if record.needs is None:
-                self.sizes.check(func, self.call, reals, named, gpu.memory)
+                self.sizes.check(func, self.call, reals, named, gpu.allocator)
             else:
-                gpu.memory.check(record.needs)
+                gpu.allocator.check(record.needs)
         if self.random:
             out = draw(func, self.call, reals, named, index, self.replaced)
         elif self.results is not None and state.home == _META:
@@ -132,13 +132,13 @@ class Plan:
             if record.clock is not clock:
                 record.cost, record.clock = clock.price(func, reals, named, out), clock
             clock.queue(index, record.cost, (func, reals, named, out) if clock.fuses else None)
-            if self.waits and (not self.indexes or rules.masks_are_counted(func, reals)):
+            if self.waits and (not self.indexes or placement_rules.masks_are_counted(func, reals)):
                 clock.wait_until(clock.current_stream(index).end, "stream synchronize")
         if not self.single:
             return args[0] if self.in_place else self._finish(out, args, kwargs, index)
         new = shell(out, gpu) if self.views else fresh(out, gpu)
         if counting:
-            gpu.memory.add(out.untyped_storage())
+            gpu.allocator.add(out.untyped_storage())
         return new
 
     def reshape(self, func, args, kwargs):
@@ -146,7 +146,7 @@ class Plan:
         given = [kwargs.get(name, args[0] if args else None) for name in self.changed]
         changed = [t for ts in given for t in (ts if isinstance(ts, (list, tuple)) else (ts,)) if type(t) is SimTensor]
         for tensor in changed:
-            own(tensor)
+            unshare(tensor)
         out = self.run(func, args, kwargs)
         for tensor in changed:
             follow(tensor)
@@ -173,7 +173,7 @@ class Plan:
 def follow(tensor):
     """Make a shell and the memory's count follow a real tensor that changed its shape or its storage's size."""
     if state.counting:
-        state.gpus[tensor._index].memory.add(tensor._real.untyped_storage())
+        state.gpus[tensor._index].allocator.add(tensor._real.untyped_storage())
     resync(tensor)
 
 

@@ -6,7 +6,7 @@ with their type only: a learning rate that changes at every call must not make a
 
 import torch
 
-from simgpu.device import rules
+from simgpu.device import placement_rules
 from simgpu.device.tensor import SimTensor
 
 _SCALARS = ("number", "float", "Generator", "Storage")
@@ -30,7 +30,7 @@ class Operands:
         for value, part in zip(args, self._parts):
             if type(value) is SimTensor:
                 if value._index != index:
-                    index = value._index if index is None else rules.mixed(self._func, args, kwargs)
+                    index = value._index if index is None else placement_rules.mixed(self._func, args, kwargs)
                 value = value._real
                 if key is not None:
                     key.append((value.shape, value.dtype))
@@ -55,7 +55,7 @@ class Operands:
         for tensor in value if isinstance(value, (list, tuple)) else (value,):
             if type(tensor) is SimTensor:
                 if tensor._index != index:
-                    index = tensor._index if index is None else rules.mixed(self._func, args, kwargs)
+                    index = tensor._index if index is None else placement_rules.mixed(self._func, args, kwargs)
             elif isinstance(tensor, _Tensor):
                 hosts = True
         return index, hosts

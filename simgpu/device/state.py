@@ -3,21 +3,22 @@
 There is one set of devices a process, as with CUDA. `enable` in the package changes it; nothing else does.
 """
 
+import contextlib
 import threading
 from dataclasses import dataclass
 
 import torch
 
-from simgpu.accounting.memory import Memory
+from simgpu.accounting.allocator import Allocator
 
 
 @dataclass
 class Gpu:
-    """One simulated GPU: its place in the list, its torch.device, its memory, and its random numbers."""
+    """One simulated GPU: its place in the list, its torch.device, its allocator, and its random numbers."""
 
     index: int
     device: torch.device
-    memory: Memory
+    allocator: Allocator
     generator: torch.Generator
 
 
@@ -29,7 +30,9 @@ class State:
         self.home = torch.device("cpu")  # where the real tensors lie; "meta" when the GPUs hold shapes only
         self.leads = False  # whether sim, and not a real accelerator, is what torch.accelerator names
         self.as_cuda = 0  # how often `simgpu.as_cuda` holds; where it does, programs may say cuda for sim
-        self.told_nothing = False  # whether the host keeps what it has where shapes alone come back from a GPU
+        self.keep_host_values = (
+            False  # in shapes-only mode: a copy from a device to the host leaves its target unchanged
+        )
         self.backward_ended = None  # called after each backward pass, where ranks are simulated
         self._thread = threading.local()
 
@@ -42,7 +45,7 @@ class State:
     def current(self, index):
         self._thread.current = index
 
-    def own(self):
+    def own_gpus(self):
         """Return the GPUs that are the calling thread's own: all of them, or a simulated rank's one."""
         mine = getattr(self._thread, "own", None)
         return self.gpus if mine is None else self.gpus[mine : mine + 1]
@@ -75,7 +78,7 @@ def index_of(which=None):
     """Return the index of a device given in any way; raises ValueError for a device of another type."""
     if which is None or isinstance(which, int):
         return state.check(state.current if which is None else which)
-    given = torch.device(meant(which))
+    given = torch.device(to_sim(which))
     if given.type != "sim":
         raise ValueError(f"Expected a sim device, but got: {given}")
     return state.index(given)
@@ -86,8 +89,46 @@ def real_cuda():
     return not state.as_cuda and torch.cuda.is_available()
 
 
-def meant(argument):
+def to_sim(argument):
     """Return the string or torch.device that is meant: sim for cuda where `simgpu.as_cuda` holds; all else as it is."""
     if state.as_cuda and isinstance(argument, (str, torch.device)) and str(argument).startswith("cuda"):
         return type(argument)(str(argument).replace("cuda", "sim"))
     return argument
+
+
+# -- the current device, each thread's own: what a bare ``"sim"`` means ----------------------------------------------
+
+
+def current_device():
+    """Return the index of the calling thread's current device."""
+    return state.current
+
+
+def set_device(device):
+    """Make a device the calling thread's current one; a negative index changes nothing."""
+    if not (isinstance(device, int) and device < 0):
+        state.current = index_of(device)
+
+
+class device(contextlib.ContextDecorator):  # the name that torch.cuda has
+    """Make a device the current one inside a ``with``; None or a negative index changes nothing."""
+
+    def __init__(self, device):
+        self.idx = -1 if device is None or (isinstance(device, int) and device < 0) else index_of(device)
+        self.prev_idx = -1
+
+    def __enter__(self):
+        self.prev_idx = state.current
+        if self.idx >= 0:
+            state.current = self.idx
+
+    def __exit__(self, *exc):
+        state.current = self.prev_idx
+        return False
+
+
+class device_of(device):
+    """Make the device of a tensor the current one; a tensor elsewhere changes nothing."""
+
+    def __init__(self, obj):
+        super().__init__(obj.get_device() if obj.is_sim else -1)

@@ -2,7 +2,8 @@
 
 torch hands every operation on a shell to `dispatch.dispatch`, below autograd, which runs it on the real tensors. What
 is here is the shell itself and those methods of torch.Tensor that would read memory without an operation: printing,
-numpy, pickling, storages, deepcopy.
+numpy, pickling, deepcopy; and its storage, which is of torch's own class, by which torch knows a storage when it saves,
+copies and sends one, and carries a label that the methods replaced in `torch_glue` see.
 """
 
 import copy
@@ -10,9 +11,8 @@ from collections import OrderedDict
 
 import torch
 
-from simgpu.device.exchange import become
-from simgpu.device.state import state
-from simgpu.device.storage import storage_of
+from simgpu.device.state import real_cuda, state
+from simgpu.device.tensor_swap import become
 
 _make, _guard = torch.Tensor._make_wrapper_subclass, torch._C._set_throw_on_mutable_data_ptr
 _strided = torch.strided
@@ -144,7 +144,7 @@ def wrap(real, index):
     gpu = state.gpus[index]
     new = shell(real, gpu)
     if state.counting:
-        gpu.memory.add(real.untyped_storage())
+        gpu.allocator.add(real.untyped_storage())
     return new
 
 
@@ -203,7 +203,7 @@ def refusal(what):
     )
 
 
-def own(tensor):
+def unshare(tensor):
     """Give a shell a real tensor of its own, before its shape changes: after ``detach`` two shells share one."""
     tensor._real = tensor._real.detach()
 
@@ -217,3 +217,25 @@ def resync(tensor):
         or (tensor.storage_offset() != real.storage_offset())
     ):
         torch.Tensor.data.__set__(tensor, shell(real, state.gpus[tensor._index]))
+
+
+# -- storages: bytes in host memory, of torch's own class, labelled with the device that they stand for -------------
+
+
+def storage_of(tensor):
+    """Return the storage of a shell, labelled with its device."""
+    storage = tensor._real.untyped_storage()
+    return storage if hasattr(storage, "_sim") else label(storage, tensor._index)
+
+
+def label(storage, index):
+    """Make a host storage stand for one on device `index`, count it, and return it."""
+    if state.counting:
+        state.gpus[index].allocator.add(storage)
+    storage._sim = index
+    return storage
+
+
+def is_pinned(tensor):
+    """Return whether a host tensor lies in pinned memory: real, or marked as such by `torch_glue.pinning`."""
+    return getattr(tensor.untyped_storage(), "_sim_pinned", False) or (real_cuda() and tensor.is_pinned())

@@ -1,21 +1,19 @@
-"""What the machines are: figures with their sources, no torch.
+"""What the machines are and what work costs there: figures with their sources, no torch.
 
-gpus, catalog    GPUS and LINKS, from their makers' documents
+gpus, links                  GPUS and LINKS, from their makers' documents
    │
-machines         GPUs and links put together, several nodes too
+machines                     GPUs and links put together: MACHINES, clusters, the route of a copy
    │
-shares           how much of a GPU's figures is reached  ──▶  products    the time of dense products
+shares ── gemm               how much of a GPU's peak is reached; the time of a matrix multiplication
    │
-costs            what an operation or a copy takes there;  host_costs    what the host spends on it
+op_costs                     the time of an operation or a copy, and what the host spends to launch it
    │
-ring_rates ── collective_costs       what a library's collective takes there
-
-host             the reader's own machine: caches, memory, cores
+rings ── collective_costs    the time of a collective, by NCCL's algorithms and protocols
 """
 
-from simgpu.hardware.catalog import LINKS, Link
 from simgpu.hardware.gpus import GPU, GPUS
-from simgpu.hardware.host_costs import HOST_COSTS
+from simgpu.hardware.links import LINKS, Link
 from simgpu.hardware.machines import MACHINES, Cluster, Machine, build, cluster
+from simgpu.hardware.op_costs import HOST_COSTS
 
 __all__ = ["GPU", "GPUS", "HOST_COSTS", "LINKS", "MACHINES", "Cluster", "Link", "Machine", "build", "cluster"]

@@ -22,8 +22,8 @@ whole buffer, before a reduce_scatter and after an all_gather.
 import math
 from dataclasses import dataclass, replace
 
-from simgpu.hardware.catalog import find
-from simgpu.hardware.ring_rates import busiest_seconds_per_byte, group
+from simgpu.hardware.links import find
+from simgpu.hardware.rings import busiest_seconds_per_byte, group
 
 US = 1e-6
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "gather", "scatter")

@@ -1,6 +1,6 @@
 """GPUs as data, read from gpus.csv: what their makers publish, with its source. What they do not publish is None.
 
-`catalog.check` recomputes what can be recomputed.
+`links.check` recomputes what can be recomputed.
 """
 
 import csv

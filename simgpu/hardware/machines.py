@@ -12,8 +12,8 @@ anything up.
 
 from dataclasses import dataclass, replace
 
-from simgpu.hardware.catalog import LINKS, NVLINKS_PER_GPU, SHARP_GENERATION, Link, find, host_link, nvlink
 from simgpu.hardware.gpus import GPU, GPUS
+from simgpu.hardware.links import LINKS, NVLINKS_PER_GPU, SHARP_GENERATION, Link, find, host_link, nvlink
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class Machine:
             return (Hop(out + into, self.host_link),)
         return self.route(src, None) + self.route(None, dst)
 
-    def _to_host(self, gpu, way):
-        own, shared = f"PCIe gpu{gpu} {way}", f"PCIe switch{gpu // self.gpus_per_switch} {way}"
+    def _to_host(self, gpu, direction):
+        own, shared = f"PCIe gpu{gpu} {direction}", f"PCIe switch{gpu // self.gpus_per_switch} {direction}"
         return (own, shared) if self.gpus_per_switch > 1 else (own,)
 
 

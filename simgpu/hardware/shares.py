@@ -16,7 +16,7 @@ class Shares:
     product_s, split_s: seconds of the shortest product, and of adding up a product whose k was split.
     conv, conv_tensor, attention: shares of peak FLOP/s of
     convolutions, counted directly, on ordinary cores and on tensor cores, and of fused attention; algorithms that
-    multiply less make up for what the ordinary cores lose. Fast tensor cores reach less: see `costs.CONV_OPERANDS`.
+    multiply less make up for what the ordinary cores lose. Fast tensor cores reach less: see `op_costs.CONV_OPERANDS`.
     Attention is FlashAttention-2, PyTorch's kernel: 50 to 73 % of an A100 (Dao, arXiv:2307.08691), the least taken.
     stream, gather: shares of the memory's bandwidth of operations that read in order, and of those whose rows the
     data choose.

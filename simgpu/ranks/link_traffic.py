@@ -12,7 +12,7 @@ on in all is P − 1 shares of 1/P, twice that in an all_reduce.
 from collections import defaultdict
 from itertools import pairwise
 
-from simgpu.hardware.ring_rates import group
+from simgpu.hardware.rings import group
 
 
 def cuts(n, weights):

@@ -9,10 +9,10 @@ from its beginning to its end. The host's own tensors stay in its memory, or go 
 from collections import defaultdict, namedtuple
 
 from simgpu.accounting import messages
-from simgpu.accounting.streams import PS
+from simgpu.accounting.queues import PS
 from simgpu.hardware.collective_costs import estimate
-from simgpu.hardware.costs import copy_seconds
-from simgpu.hardware.ring_rates import group
+from simgpu.hardware.op_costs import copy_seconds
+from simgpu.hardware.rings import group
 from simgpu.ranks import link_traffic, schedules
 from simgpu.ranks.tensor_lists import nbytes as nbytes_of
 

@@ -73,7 +73,7 @@ _HELD = (
     (state, "gpus", _same),  # the first, since `Process` is told a new one's
     (distributed_c10d, "_world", lambda _: no_groups()),
     (_random, "_rng_tracker", lambda _: Tracker()),
-    (state, "told_nothing", lambda _: False),
+    (state, "keep_host_values", lambda _: False),
     (SimpleProfiler, "profiling", lambda _: set()),  # what FSDP1 is timing
     *((SavePlanner, name, lambda _: {}) for name in vars(SavePlanner) if name.startswith("_cached_")),  # saved last
     # `context_parallel` changes these, in one rank while another is still outside.

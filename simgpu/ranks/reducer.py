@@ -32,11 +32,11 @@ class Reducer(dist.Reducer):
             provide()
 
     def _rebuild_buckets(self):
-        state.told_nothing = _shapes_only()
+        state.keep_host_values = _shapes_only()
         try:
             return super()._rebuild_buckets()
         finally:
-            state.told_nothing = False
+            state.keep_host_values = False
 
     def _set_static_graph(self):
         if self._ours:

@@ -12,9 +12,8 @@ import torch.distributed as dist
 from torch._dynamo import config as dynamo
 
 from simgpu.device import signals
-from simgpu.device.current import set_device
-from simgpu.device.gpus import new
-from simgpu.device.state import state
+from simgpu.device.gpu_list import new
+from simgpu.device.state import set_device, state
 from simgpu.hardware.machines import Cluster
 from simgpu.ranks import diagnosis
 from simgpu.ranks.compiling import Lock
@@ -184,7 +183,7 @@ def _nodes(size):
     """Yield, for each node that `size` ranks need, the number of its first GPU and the list of its GPUs."""
     each = state.machine.node.count if isinstance(state.machine, Cluster) else state.machine.count
     for first in range(0, size, each):
-        yield first, new(range(each), state.gpus[0].memory.capacity) if first else state.gpus[:each]
+        yield first, new(range(each), state.gpus[0].allocator.capacity) if first else state.gpus[:each]
 
 
 def _check(nprocs):

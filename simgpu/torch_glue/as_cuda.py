@@ -16,12 +16,11 @@ from torch._subclasses import FakeTensor
 from torch.nn.parallel import _functions
 from torch.utils import _device
 
-from simgpu.accounting.memory import Memory
-from simgpu.device import api, api_instead
-from simgpu.device.api_streams import Stream
-from simgpu.device.copies_and_factories import FROM_NOTHING
+from simgpu.accounting.allocator import Allocator
+from simgpu.device import api, factories, unsupported
 from simgpu.device.random import SimGenerator
-from simgpu.device.state import meant, state
+from simgpu.device.state import state, to_sim
+from simgpu.device.streams import Stream
 from simgpu.torch_glue.for_a_while import replaced
 from simgpu.torch_glue.pinning import FACTORIES
 
@@ -87,7 +86,7 @@ def _kernels():
     library = torch.library.Library("aten", "IMPL", "CUDA")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # builds with CUDA have kernels there, and warn
-        for name, kernel in FROM_NOTHING.items():
+        for name, kernel in factories.KERNELS.items():
             library.impl(name, _translating(kernel))
     try:
         yield
@@ -101,14 +100,14 @@ def _entries():
         for name in vars(module):
             if callable(getattr(api, name, None)):
                 yield module, name, getattr(api, name)
-    for name in api_instead.INSTEAD:
+    for name in unsupported.INSTEAD:
         for owner in (torch.cuda, torch.cuda.memory):
             if callable(getattr(owner, name, None)):
-                yield owner, name, api_instead.refused(name)
+                yield owner, name, unsupported.unavailable_class(name)
     for name, function in vars(api.nvtx).items():
         yield torch.cuda.nvtx, name, function
     yield torch.cuda.nccl, "version", lambda: _NCCL
-    yield Memory, "platform", "CUDA"
+    yield Allocator, "platform", "CUDA"
     yield torch, "get_autocast_gpu_dtype", lambda: torch.get_autocast_dtype("sim")
     yield torch, "set_autocast_gpu_dtype", lambda dtype: torch.set_autocast_dtype("sim", dtype)
     yield torch.cuda, "_initialized", True
@@ -137,7 +136,7 @@ def _translating(function):
 
     @functools.wraps(function)
     def translated(*args, **kwargs):
-        return function(*map(meant, args), **{name: meant(value) for name, value in kwargs.items()})
+        return function(*map(to_sim, args), **{name: to_sim(value) for name, value in kwargs.items()})
 
     return translated
 

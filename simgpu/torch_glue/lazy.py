@@ -8,7 +8,7 @@ import torch
 from torch.nn.parameter import Buffer, Parameter, UninitializedTensorMixin
 from torch.utils._pytree import tree_map_only
 
-from simgpu.device.state import meant
+from simgpu.device.state import to_sim
 
 _TYPES = ("half", "float", "double", "char", "short", "int", "long")
 _moves = {name: getattr(torch.Tensor, name) for name in ("to", "cpu", "cuda", *_TYPES)}
@@ -66,7 +66,7 @@ def _dtype(tensor):
 
 def materialize(tensor, shape, device=None, dtype=None):
     """Give a tensor its shape and, unless told otherwise, the device and the type that it remembers."""
-    device = torch.device(meant(tensor.device if device is None else device))
+    device = torch.device(to_sim(tensor.device if device is None else device))
     if device.type != "sim":
         return _own_materialize(tensor, shape, device, dtype)
     made = torch.empty(shape, device=device, dtype=dtype or _dtype(tensor))

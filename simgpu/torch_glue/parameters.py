@@ -3,8 +3,8 @@
 import torch
 from torch.nn.parameter import is_lazy
 
-from simgpu.device.exchange import become, exchange
 from simgpu.device.tensor import SimTensor
+from simgpu.device.tensor_swap import become, exchange
 
 
 def swapping(own):

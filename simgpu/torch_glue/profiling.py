@@ -7,7 +7,7 @@ list of events; the file that ``export_chrome_trace`` writes holds the host's on
 from torch.autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
 
-from simgpu.device.state import meant, state
+from simgpu.device.state import state, to_sim
 
 
 def begins(own):
@@ -65,7 +65,7 @@ def silent(own):
     """Return ``__init__`` of the old profiler, whose own way of timing this device fails at each operation."""
 
     def init(profiler, *args, use_device=None, use_kineto=False, **options):
-        use_device = meant(use_device)
+        use_device = to_sim(use_device)
         own(profiler, *args, use_device=use_device, use_kineto=use_kineto or use_device == "sim", **options)
 
     return init

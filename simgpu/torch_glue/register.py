@@ -11,7 +11,7 @@ import torch
 from torch.optim.optimizer import _foreach_supported_types as optimizer_types
 from torch.utils import _device, _foreach_utils, backend_registration
 
-from simgpu.device import attention, copies_and_factories, fused, guard, signals, unsupported
+from simgpu.device import attention, copies, factories, guard, kernels, signals, unsupported
 from simgpu.device.tensor import SimTensor
 from simgpu.torch_glue import autocast, compiling, storages
 from simgpu.torch_glue.table import PATCHES
@@ -40,8 +40,8 @@ def register(module):
         is_available = is_built = has_primary_context = signals.undisturbed(lambda *_: True)
 
     backend_registration._setup_privateuseone_for_python_backend("sim", module, Hooks(), guard.Guard())
-    for kernels in (copies_and_factories, fused, attention, unsupported, autocast):
-        kernels.register()
+    for module in (factories, copies, kernels, attention, unsupported, autocast):
+        module.register()
     torch.serialization.register_package(19, storages.tag, storages.restore)
     # As on CUDA, gradients are clipped and optimizers step over lists of tensors unless something else is asked for.
     for types in (_foreach_utils._foreach_supported_types, optimizer_types):

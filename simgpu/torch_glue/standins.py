@@ -6,8 +6,8 @@ what comes out is an ordinary object, and ``isinstance(x, torch.Generator)`` hol
 
 import torch
 
-from simgpu.device import api_streams, random
-from simgpu.device.state import meant, state
+from simgpu.device import random, streams
+from simgpu.device.state import state, to_sim
 
 
 class _Either(type):
@@ -34,12 +34,12 @@ def _simulated(device, real):
         return state.current if state.leads and real is not _GENERATOR else None
     if isinstance(device, int):
         return state.check(device) if state.leads else None
-    device = torch.device(meant(device))
+    device = torch.device(to_sim(device))
     return state.index(device) if device.type == "sim" else None
 
 
 def _event(index, enable_timing=False, blocking=False, interprocess=False):
-    return api_streams.Event(enable_timing, blocking, interprocess)
+    return streams.Event(enable_timing, blocking, interprocess)
 
 
 _GENERATOR = torch._C.Generator
@@ -52,9 +52,9 @@ def generator(real):
 
 def stream(real):
     """Return the stand-in for ``torch.Stream``."""
-    return _stand_in(real, api_streams.Stream, api_streams.Stream)
+    return _stand_in(real, streams.Stream, streams.Stream)
 
 
 def event(real):
     """Return the stand-in for ``torch.Event``."""
-    return _stand_in(real, api_streams.Event, _event)
+    return _stand_in(real, streams.Event, _event)

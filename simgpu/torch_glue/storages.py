@@ -2,8 +2,8 @@
 
 import torch
 
-from simgpu.device.state import meant, state
-from simgpu.device.storage import label
+from simgpu.device.state import state, to_sim
+from simgpu.device.tensor import label
 
 
 def new(own):
@@ -14,7 +14,7 @@ def new(own):
             return own(cls, *args, **({} if device is None else {"device": device}), **kwargs)
         index = state.index(torch.device(device))
         if args and isinstance(args[0], int):
-            state.gpus[index].memory.check(args[0])
+            state.gpus[index].allocator.check(args[0])
         return label(own(cls, *args, **kwargs), index)
 
     return make
@@ -36,7 +36,7 @@ def resize_(own):
     def resize(storage, size):
         index = getattr(storage, "_sim", None)
         if index is not None and state.counting:
-            state.gpus[index].memory.check(size - storage.nbytes())
+            state.gpus[index].allocator.check(size - storage.nbytes())
         own(storage, size)
         return storage if index is None else label(storage, index)
 
@@ -50,7 +50,7 @@ def tag(storage):
 
 def restore(storage, location):
     """Return a loaded storage's copy on the simulated GPU that `location` names, or None if it names none."""
-    location = meant(location)
+    location = to_sim(location)
     if location != "sim" and not location.startswith("sim:"):
         return None
     device = torch.serialization._validate_device(location, "sim")

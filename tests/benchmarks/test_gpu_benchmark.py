@@ -92,7 +92,7 @@ def test_which_ways_to_compile_are_measured_where():
     [
         ("NVIDIA GeForce GTX 1080 Ti", ("GTX 1080 Ti", "PCIe3-x16")),
         ("NVIDIA H200", ("H200-SXM5-141GB", "PCIe5-x16")),
-        ("Some CPU", (None, "simgpu/hardware/gpus.py has no row for Some CPU, so nothing was simulated")),
+        ("Some CPU", (None, "simgpu/hardware/gpus.csv has no row for Some CPU, so nothing was simulated")),
     ],
 )
 def test_a_card_is_simulated_by_its_row(card, row):

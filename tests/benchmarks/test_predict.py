@@ -423,10 +423,10 @@ def test_networks_have_their_published_parameters(make, count):
 
 
 def test_a_host_belongs_to_its_machine():
-    beside = {gpu: runs.read(RUN | {"gpu": gpu}).stack.way for gpu in ("V100-16GB", "A100-SXM4-40GB")}
+    beside = {gpu: runs.read(RUN | {"gpu": gpu}).stack.mode for gpu in ("V100-16GB", "A100-SXM4-40GB")}
     assert beside["V100-16GB"] != beside["A100-SXM4-40GB"]
     lambdas = RUN | {"source": "lambdal/deeplearning-benchmark", "gpu": "A100"}
-    assert runs.read(lambdas).stack.way == beside["V100-16GB"]
+    assert runs.read(lambdas).stack.mode == beside["V100-16GB"]
 
 
 def test_transformer_xl_scores_rare_words_in_their_groups_and_trains_all_it_has():

@@ -10,7 +10,7 @@ from d2lmini import devices
 from d2lmini.collectives import cost_model, schedules
 from d2lmini.collectives.cost_model import predict
 from d2lmini.collectives.on_devices import allreduce
-from simgpu.hardware import costs, machines
+from simgpu.hardware import machines, op_costs
 
 SWITCHED = machines.MACHINES["8xH200"]
 each_algorithm = pytest.mark.parametrize("algorithm", schedules.ALLREDUCE)
@@ -19,9 +19,9 @@ each_algorithm = pytest.mark.parametrize("algorithm", schedules.ALLREDUCE)
 def alpha_beta_gamma(machine):
     """Return α, and the seconds a float32 costs on the wire and in the sum, where every message has the same route."""
     (hop,) = machine.route(0, 1)
-    alpha = costs.copy_seconds(0, hop.link)
-    beta = 4 / (hop.link.bytes_per_s_per_direction * costs.LINK_SHARE)
-    gamma = 12 / (machine.gpu.memory_bytes_per_s * costs.memory_share(machine.gpu, "pointwise"))
+    alpha = op_costs.copy_seconds(0, hop.link)
+    beta = 4 / (hop.link.bytes_per_s_per_direction * op_costs.LINK_SHARE)
+    gamma = 12 / (machine.gpu.memory_bytes_per_s * op_costs.memory_share(machine.gpu, "pointwise"))
     return alpha, beta, gamma
 
 
@@ -30,7 +30,7 @@ def alpha_beta_gamma(machine):
 def test_closed_formulas(world_size, n):
     """Thakur, Rabenseifner and Gropp 2005; each addition also starts a kernel, κ."""
     alpha, beta, gamma = alpha_beta_gamma(SWITCHED)
-    kappa, steps, part = costs.KERNEL_S, math.log2(world_size), (world_size - 1) / world_size
+    kappa, steps, part = op_costs.KERNEL_S, math.log2(world_size), (world_size - 1) / world_size
     formulas = {
         "naive": 2 * (world_size - 1) * (alpha + n * beta) + (world_size - 1) * (n * gamma + kappa),
         "tree": 2 * steps * (alpha + n * beta) + steps * (n * gamma + kappa),
@@ -39,7 +39,7 @@ def test_closed_formulas(world_size, n):
     }
     for name, seconds in formulas.items():
         schedule = schedules.ALLREDUCE[name](world_size)
-        assert predict(schedule, n, SWITCHED) == pytest.approx(costs.LAUNCH_S + seconds, rel=1e-9)
+        assert predict(schedule, n, SWITCHED) == pytest.approx(op_costs.LAUNCH_S + seconds, rel=1e-9)
 
 
 def simulated(machine, world_size, n, algorithm, **options):
@@ -89,7 +89,7 @@ def test_no_crossover():
 
 def test_the_ring_comes_close_to_the_bound_and_its_bus_bandwidth_to_the_link():
     (hop,) = SWITCHED.route(0, 1)
-    reached, nbytes = hop.link.bytes_per_s_per_direction * costs.LINK_SHARE, 4 * 10**9
+    reached, nbytes = hop.link.bytes_per_s_per_direction * op_costs.LINK_SHARE, 4 * 10**9
     seconds = predict(schedules.allreduce_ring(8), 10**9, SWITCHED)
     assert 1 < seconds / cost_model.bound_seconds(nbytes, 8, reached) < 1.2
     assert cost_model.busbw(nbytes, seconds, 8) == pytest.approx(1.75 * nbytes / seconds)
@@ -110,7 +110,7 @@ def test_constants_are_those_that_predictions_are_made_of():
     (link,) = {row[2] for row in rows if "NVLink" in row[2]}
     assert [row[1] for row in rows if row[2] == link] == [f"{alpha * 1e6:.1f} µs", f"{4 / beta / 1e9:.1f} GB/s"]
     assert ["1/γ", f"{4 / gamma / 1e9:.0f} GB/s", "adding on H200-SXM5-141GB"] in rows
-    assert ["κ", f"{costs.KERNEL_S * 1e6:.1f} µs", "a kernel"] in rows
+    assert ["κ", f"{op_costs.KERNEL_S * 1e6:.1f} µs", "a kernel"] in rows
     two = cost_model.constants(machines.cluster(SWITCHED, 2))
     assert {row[2] for row in two if row[0] == "α"} == {"PCIe5-x16", link, "InfiniBand-NDR"}
 

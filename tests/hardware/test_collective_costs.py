@@ -5,9 +5,9 @@ from itertools import pairwise
 import pytest
 
 from simgpu.hardware.collective_costs import OPERATIONS, estimate, seconds
-from simgpu.hardware.costs import payload_bytes_per_s
 from simgpu.hardware.machines import MACHINES, build, cluster
-from simgpu.hardware.ring_rates import group
+from simgpu.hardware.op_costs import payload_bytes_per_s
+from simgpu.hardware.rings import group
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 A100, H100, DGX1 = MACHINES["DGX-A100"], MACHINES["DGX-H100"], MACHINES["DGX-1-V100"]

@@ -7,9 +7,9 @@ import torch
 
 from d2lmini.measuring import memory_hierarchy, roofline
 from d2lmini.measuring.roofline import Operation, Roof, count
-from simgpu.hardware import catalog, costs
+from simgpu.hardware import links, op_costs
 
-V100 = catalog.GPUS["V100-SXM2-16GB"]
+V100 = links.GPUS["V100-SXM2-16GB"]
 
 
 def meta(*shape, dtype=torch.float32):
@@ -65,14 +65,14 @@ def test_gpu_roofs_are_what_the_maker_publishes():
     assert roofline.gpu_roof(V100).ridge == pytest.approx(17.5, abs=0.05)
 
 
-@pytest.mark.parametrize("name", catalog.GPUS)
+@pytest.mark.parametrize("name", links.GPUS)
 def test_the_cost_model_stays_below_the_roof(name):
-    gpu = catalog.GPUS[name]
+    gpu = links.GPUS[name]
     for example, (function, tensors) in roofline.examples(device="meta").items():
         op = count(example, function, *tensors)
         rate = roofline.gpu_flops_per_s(op, gpu)
         assert 0 < rate < roofline.gpu_roof(gpu, op.kind, op.dtype).attainable(op.intensity)
-        assert rate * costs.operation_seconds(op.flops, op.nbytes, gpu, op.kind, op.dtype) == pytest.approx(op.flops)
+        assert rate * op_costs.operation_seconds(op.flops, op.nbytes, gpu, op.kind, op.dtype) == pytest.approx(op.flops)
 
 
 def test_examples_stream_what_they_are_told_and_lie_on_both_sides():

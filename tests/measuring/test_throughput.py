@@ -10,7 +10,7 @@ import simgpu
 from d2lmini.measuring import line_fit, throughput
 from d2lmini.models import LeNet
 from d2lmini.timing import Measurement
-from simgpu.hardware.host_costs import HOST_COSTS
+from simgpu.hardware.op_costs import HOST_COSTS
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from d2lmini.devices import cpu, threads
 from d2lmini.measuring import transfers
 from d2lmini.measuring.operations import Reporting
 from d2lmini.measuring.transfers import Route
-from simgpu.hardware import costs
-from simgpu.hardware.catalog import LINKS
-from simgpu.hardware.host_costs import HOST_COSTS
+from simgpu.hardware import op_costs
+from simgpu.hardware.links import LINKS
+from simgpu.hardware.op_costs import HOST_COSTS
 
 KIB, MIB = 2**10, 2**20
 FEW = (4 * KIB, 16 * KIB, 256 * KIB, MIB)
@@ -43,9 +43,9 @@ def modelled(route, nbytes):
     """Return the seconds by the model: the host's launch, then each link, with a launch more for a second step."""
     link = LINKS["PCIe3-x16"]
     if cpu() in (route.src, route.dst):
-        return costs.LAUNCH_S + costs.copy_seconds(nbytes, link, route.pinned)
-    changing_hands = 0 if route.staged else costs.STAGING_S  # a driver's chunk; our own two copies change no hands
-    return (1 + route.staged) * costs.LAUNCH_S + 2 * costs.copy_seconds(nbytes, link) + changing_hands
+        return op_costs.LAUNCH_S + op_costs.copy_seconds(nbytes, link, route.pinned)
+    changing_hands = 0 if route.staged else op_costs.STAGING_S  # a driver's chunk; our own two copies change no hands
+    return (1 + route.staged) * op_costs.LAUNCH_S + 2 * op_costs.copy_seconds(nbytes, link) + changing_hands
 
 
 def test_simulated_copies_take_what_the_model_says_and_the_fit_finds_its_constants(gpus):
@@ -55,8 +55,8 @@ def test_simulated_copies_take_what_the_model_says_and_the_fit_finds_its_constan
         assert copies.sizes == FEW
         if copies.route.src == copies.route.dst:  # within a GPU a copy is an operation: it reads and writes
             gpu = simgpu.machine().gpu
-            rate = gpu.memory_bytes_per_s * costs.memory_share(gpu, "pointwise") / 2
-            setup = HOST_COSTS["eager"].forward_s + costs.KERNEL_S
+            rate = gpu.memory_bytes_per_s * op_costs.memory_share(gpu, "pointwise") / 2
+            setup = HOST_COSTS["eager"].forward_s + op_costs.KERNEL_S
         else:
             setup = modelled(copies.route, 0)
             rate = MIB / (modelled(copies.route, MIB) - setup)

@@ -24,7 +24,7 @@ from d2lmini.parallel import (
 from d2lmini.parallel import train_asynchronously as train
 from d2lmini.parallel.layout import SCORE, held, layer_seconds
 from simgpu.hardware import GPUS, MACHINES, build, collective_costs
-from simgpu.hardware.costs import operation_seconds
+from simgpu.hardware.op_costs import operation_seconds
 
 H100 = GPUS["H100-SXM5-80GB"]
 ONE_B = Shape(2048, 16, 32, 32, 8192, 131072, 4096, tied=True)
@@ -268,7 +268,7 @@ class NormByHand(torch.nn.RMSNorm):
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize(("shape", "batch", "tensor"), [(ONE_B, 1, 1), (EIGHT_B, 1, 1), (EIGHT_B, 2, 4)])
 def test_a_layer_takes_what_the_simulated_clock_says(shape, batch, tensor, fused):
-    simgpu.enable(machine=build(1, H100.name), shapes_only=True, way="C++")
+    simgpu.enable(machine=build(1, H100.name), shapes_only=True, mode="C++")
     with torch.device("sim:0"):
         heads = shape.heads // tensor, shape.key_heads // tensor
         layer = Layer(shape.width, *heads, shape.hidden // tensor)

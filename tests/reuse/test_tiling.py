@@ -10,7 +10,7 @@ import pytest
 from d2lmini.reuse.cache_model import Cache
 from d2lmini.reuse.loop_order import compiled, loops_ijk, loops_ikj, loops_packed, loops_tiled
 from d2lmini.reuse.tiling import CountedMatrix, fewest_words, intensity, product_sizes, tiled_product
-from simgpu.hardware.catalog import GPUS
+from simgpu.hardware.links import GPUS
 
 # Sizes that divide, that do not, and at the edge.
 SHAPES = [(4, 4, 4), (6, 9, 3), (7, 5, 3), (1, 1, 1), (5, 1, 2), (1, 6, 4), (0, 3, 2), (3, 0, 2), (3, 2, 0)]

@@ -239,7 +239,7 @@ def test_enable_again():
         {"memory": -1},
         {"machine": "DGX-1-V100", "gpus": 3},
         {"link": "no such"},
-        {"way": "fast"},
+        {"mode": "fast"},
     ):
         with pytest.raises(ValueError, match=r"GPU|machine|link|number|fast"):
             simgpu.enable(**wrong)
@@ -293,7 +293,7 @@ def test_storages_made_by_hand():
 ABORTS = """
 import gc, os, signal, threading, time, torch
 import simgpu
-from simgpu.device import gpus
+from simgpu.device import gpu_list
 simgpu.enable(2, clock=False)
 x = torch.ones(50, 50, device="sim:1", requires_grad=True)
 caught, wanted, end = 0, threading.Event(), time.monotonic() + 60
@@ -325,7 +325,10 @@ while caught < 50 and time.monotonic() < end:
 over = True
 wanted.set()
 thread.join()
-there = {t._real.untyped_storage()._cdata: -(-t._real.untyped_storage().nbytes() // 512) * 512 for t in gpus.tensors()}
+there = {
+    storage._cdata: -(-storage.nbytes() // 512) * 512
+    for storage in (tensor._real.untyped_storage() for tensor in gpu_list.tensors())
+}
 counted = torch.sim.memory_allocated(1)
 del y
 x.grad = None

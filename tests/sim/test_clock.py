@@ -11,12 +11,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import simgpu
 from simgpu.accounting.clock import Clock
-from simgpu.accounting.work import measure, signature
-from simgpu.hardware.catalog import LINKS
-from simgpu.hardware.costs import LAUNCH_S, LINK_SHARE, STAGING_BYTES, copy_seconds, operation_seconds
-from simgpu.hardware.host_costs import HOST_COSTS
+from simgpu.accounting.op_work import measure, signature
+from simgpu.hardware.gemm import Gemm
+from simgpu.hardware.links import LINKS
 from simgpu.hardware.machines import MACHINES, build
-from simgpu.hardware.products import Product
+from simgpu.hardware.op_costs import HOST_COSTS, LAUNCH_S, LINK_SHARE, STAGING_BYTES, copy_seconds, operation_seconds
 
 aten = torch.ops.aten
 PS = 10**12
@@ -38,7 +37,7 @@ def do(clock, device=0, size=4096, func=aten.mm.default):
 
 def seconds(clock, size=4096):
     """One product's seconds, rounded as the clock does."""
-    product = Product(1, size, size, size, 12 * size**2)
+    product = Gemm(1, size, size, size, 12 * size**2)
     cost = operation_seconds(2 * size**3, 12 * size**2, clock.machine.gpu, "gemm", "float32", (product,))
     return round(cost * PS) / PS
 
@@ -156,8 +155,8 @@ def test_a_convolution_is_the_product_of_its_patches_and_backward_two():
     args = (None, [1, 1], [0, 0], [1, 1], False, [0, 0], 2)
     forward = measure(aten.convolution.default, (x, weight, *args), {}, out)
     both = measure(aten.convolution_backward.default, (out, x, weight, *args, [True, True, False]), {}, (x, weight))
-    assert [tuple(p)[:4] for p in forward.products] == [(2, 8 * 8 * 8, 16, 8 * 9)]
-    assert len(both.products) == 2
+    assert [tuple(p)[:4] for p in forward.gemms] == [(2, 8 * 8 * 8, 16, 8 * 9)]
+    assert len(both.gemms) == 2
     assert both.flops == pytest.approx(2 * forward.flops, rel=0.02)
 
 
@@ -166,10 +165,10 @@ def test_a_convolution_of_each_channel_alone_moves_its_bytes(mirrored):
     x, weight, out = meta(8, 16, 10, 10), meta(16, 1, 3, 3), meta(8, 16, 10, 10)
     args = (None, [1, 1], [1, 1], [1, 1], mirrored, [0, 0], 16)
     work = measure(aten.convolution.default, (x, weight, *args), {}, out)
-    assert work.products == ()
+    assert work.gemms == ()
     assert work.nbytes == 4 * (2 * x.numel() + weight.numel())
     two = (x, meta(16, 2, 3, 3), *args[:-1], 8)
-    assert measure(aten.convolution.default, two, {}, out).products
+    assert measure(aten.convolution.default, two, {}, out).gemms
     back = measure(aten.convolution_backward.default, (out, x, weight, *args, [True, True, False]), {}, (x, weight))
     assert work.nbytes < back.nbytes < 3 * work.nbytes
 
@@ -180,7 +179,7 @@ def test_pictures_with_channels_last_need_no_reordering_for_the_tensor_cores():
     def reordered(x):
         out = meta(8, 32, 8, 8, dtype=x.dtype)
         call = (aten.convolution.default, (x, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1), {}, out)
-        (product,) = measure(*call).products
+        (product,) = measure(*call).gemms
         return product.reordered, signature(*call)
 
     x = meta(8, 16, 10, 10, dtype=torch.float16)

@@ -14,7 +14,7 @@ BYTES = 4 * N
 
 @pytest.fixture(autouse=True)
 def _gpus():
-    simgpu.enable(2, gpu="A100-SXM4-40GB", shapes_only=True, way="compiled")
+    simgpu.enable(2, gpu="A100-SXM4-40GB", shapes_only=True, mode="compiled")
 
 
 def ones(*shape):
@@ -128,8 +128,8 @@ class ByHand(nn.Module):
         return 0.5 * x * (1.0 + torch.tanh(0.8 * (x + 0.044715 * torch.pow(x, 3.0))))
 
 
-def seconds_of_nanogpt(way):
-    simgpu.enable(1, gpu="A100-SXM4-40GB", shapes_only=True, memory=2**40, way=way)
+def seconds_of_nanogpt(mode):
+    simgpu.enable(1, gpu="A100-SXM4-40GB", shapes_only=True, memory=2**40, mode=mode)
     with torch.device("sim:0"):
         model, tokens = GPT2(), torch.zeros(12, 1024, dtype=torch.int64)
     for layer in model.layers:

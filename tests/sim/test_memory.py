@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 import simgpu
-from simgpu.accounting.memory import Memory, human
+from simgpu.accounting.allocator import Allocator, human
 
 MIB = 2**20
 pytestmark = pytest.mark.usefixtures("gpus")
@@ -195,7 +195,7 @@ def test_no_growth():
 
 @pytest.mark.parametrize("soon", range(8))
 def test_a_collection_in_the_middle_of_counting_is_counted_too(soon):
-    memory, held = Memory(0, MIB), []
+    memory, held = Allocator(0, MIB), []
     gc.collect()
     gc.disable()
     for _ in range(3):

@@ -58,14 +58,14 @@ def test_a_step_of_shapes_costs_what_the_same_step_of_numbers_costs(make, inputs
     assert found[1][1] == pytest.approx(found[0][1], rel=0.01)  # kernels may order their results otherwise in memory
 
 
-@pytest.mark.parametrize("way", ["eager", "compiled"])
-def test_under_the_clock_of_another_machine_a_step_takes_what_it_takes_there(way):
+@pytest.mark.parametrize("mode", ["eager", "compiled"])
+def test_under_the_clock_of_another_machine_a_step_takes_what_it_takes_there(mode):
     batch = [((64, 1, 28, 28), torch.float32), ((64,), torch.int64)]
-    simgpu.enable(1, gpu="GTX 1080", shapes_only=True, way=way)
+    simgpu.enable(1, gpu="GTX 1080", shapes_only=True, mode=mode)
     there = step_of(LeNet, *batch)
     simgpu.enable(1, gpu="V100-SXM2-16GB", shapes_only=True)
     own = simgpu.clock()
-    with simgpu.use_clock(simgpu.Clock(build(1, "GTX 1080"), way)):
+    with simgpu.use_clock(simgpu.Clock(build(1, "GTX 1080"), mode)):
         assert step_of(LeNet, *batch) == there
     assert simgpu.clock() is own
     assert step_of(LeNet, *batch)[0] < there[0]

@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from simgpu.accounting.clock import Clock
-from simgpu.accounting.timeline import COLOURS, Span, Trace
+from simgpu.accounting.trace import COLOURS, Span, Trace
 from simgpu.hardware.machines import build
 
 

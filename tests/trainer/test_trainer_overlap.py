@@ -125,7 +125,7 @@ def counts(trace):
 @pytest.mark.parametrize("buckets", [0, 10**5, 25 * 2**20])
 @pytest.mark.parametrize("way", ["eager", "compiled"])
 def test_it_sends_the_same_and_is_never_slower(buckets, way):
-    simgpu.enable(8, way=way, shapes_only=True)
+    simgpu.enable(8, mode=way, shapes_only=True)
     for devices in (1, 3):
         X = torch.ones(64, 1, 28, 28)
         trace = [traced(X, devices, buckets=buckets, overlap=o) for o in (False, True)]

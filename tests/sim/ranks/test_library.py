@@ -11,8 +11,8 @@ from cases import took
 import simgpu
 from simgpu import RankError
 from simgpu.hardware.collective_costs import estimate
-from simgpu.hardware.costs import LAUNCH_S, payload_bytes_per_s
 from simgpu.hardware.machines import MACHINES, build, cluster
+from simgpu.hardware.op_costs import LAUNCH_S, payload_bytes_per_s
 
 A100, H100, DGX1 = MACHINES["DGX-A100"], MACHINES["DGX-H100"], MACHINES["DGX-1-V100"]
 KIB, MIB = 2**10, 2**20

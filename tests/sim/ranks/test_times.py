@@ -14,8 +14,8 @@ from cases import sent_in, took
 import simgpu
 from d2lmini.collectives import schedules
 from simgpu.hardware import machines
-from simgpu.hardware.costs import LAUNCH_S, copy_seconds
 from simgpu.hardware.machines import build
+from simgpu.hardware.op_costs import LAUNCH_S, copy_seconds
 from simgpu.ranks import prices
 
 GPU, LINK = "V100-SXM2-16GB", "NVLink2"

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from simgpu.hardware.costs import payload_bytes_per_s
 from simgpu.hardware.machines import Cluster, Machine
+from simgpu.hardware.op_costs import payload_bytes_per_s
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,11 @@ def _links(node, part, each):
 
 
 def _ring(links, path):
-    """Return `path` led on along the links, once through every GPU and back to its start; None if there is no way."""
+    """Return `path` led on along the links, once through every GPU and back to its start; None where no ring does."""
     if len(path) == len(links):
         return path if len(links) == 1 or path[0] in links[path[-1]] else None
-    ways = (_ring(links, [*path, b]) for b in links[path[-1]] if b not in path)
-    return next((way for way in ways if way), None)
+    rings = (_ring(links, [*path, b]) for b in links[path[-1]] if b not in path)
+    return next((ring for ring in rings if ring), None)
 
 
 def _exits(machine, part):

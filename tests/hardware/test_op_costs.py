@@ -2,14 +2,14 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from simgpu.hardware import costs
-from simgpu.hardware.catalog import GPUS, LINKS
-from simgpu.hardware.costs import copy_seconds, operation_seconds, peak_flops_per_s
-from simgpu.hardware.products import Product
+from simgpu.hardware import op_costs
+from simgpu.hardware.gemm import Gemm
+from simgpu.hardware.links import GPUS, LINKS
+from simgpu.hardware.op_costs import copy_seconds, operation_seconds, peak_flops_per_s
 from simgpu.hardware.shares import GENERATIONS, SHARES, shares
 
 V100, A100, GTX = GPUS["V100-SXM2-16GB"], GPUS["A100-SXM4-40GB"], GPUS["GTX 980"]
-KINDS = [*costs.ARITHMETIC, *costs.MEMORY]
+KINDS = [*op_costs.ARITHMETIC, *op_costs.MEMORY]
 
 
 def test_the_longer_of_arithmetic_and_traffic_decides():
@@ -20,14 +20,14 @@ def test_the_longer_of_arithmetic_and_traffic_decides():
         ("pointwise", (1, nbytes), 1 / share.stream),
         ("gemm", (flops, nbytes), max(1 / share.arithmetic, 1 / share.traffic)),
     ):
-        assert operation_seconds(*work, V100, kind) == pytest.approx(costs.KERNEL_S + seconds)
+        assert operation_seconds(*work, V100, kind) == pytest.approx(op_costs.KERNEL_S + seconds)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("gpu", GPUS.values(), ids=lambda gpu: gpu.name)
 def test_nothing_costs_the_fixed_part_and_more_never_costs_less(gpu, kind):
     sizes = [0, 1, 1e6, 1e12]
-    assert operation_seconds(0, 0, gpu, kind) == costs.KERNEL_S
+    assert operation_seconds(0, 0, gpu, kind) == op_costs.KERNEL_S
     for series in (
         [operation_seconds(n, 1e6, gpu, kind) for n in sizes],
         [operation_seconds(1e6, n, gpu, kind) for n in sizes],
@@ -69,8 +69,8 @@ def test_long_products_reach_what_was_measured(name, dtype, tera):
     Two cards that their power limits most are left out: an L40S (46.9 and 264; the clock has a third and a quarter
     more), and in 16 bits the T4, whose best size is no long run.
     """
-    n, itemsize = 8192, costs.TYPES[dtype]
-    product = Product(1, n, n, n, 3 * itemsize * n * n)
+    n, itemsize = 8192, op_costs.TYPES[dtype]
+    product = Gemm(1, n, n, n, 3 * itemsize * n * n)
     took = operation_seconds(2 * n**3, product.nbytes, GPUS[name], "gemm", dtype, [product])
     assert 2 * n**3 / took / 1e12 == pytest.approx(tera, rel=0.17)
 
@@ -121,10 +121,10 @@ def test_convolutions_gain_nothing_from_cores_that_patches_cannot_feed():
     """Volta's cores are fed; those of A100 and H100 are as fast, for each multiprocessor and clock."""
     h100, rates = GPUS["H100-SXM5-80GB"], []
     for gpu in (V100, A100, h100):
-        rate = peak_flops_per_s(gpu, "conv", "float16") * costs.arithmetic_share(gpu, "conv", "float16")
+        rate = peak_flops_per_s(gpu, "conv", "float16") * op_costs.arithmetic_share(gpu, "conv", "float16")
         rates.append(rate / gpu.multiprocessors / gpu.clock_hz)
     assert rates == pytest.approx([776, 795, 795], rel=1e-3)
-    shares_of = [costs.arithmetic_share(A100, "conv", dtype) for dtype in ("tf32", "float16")]
+    shares_of = [op_costs.arithmetic_share(A100, "conv", dtype) for dtype in ("tf32", "float16")]
     assert shares_of[0] == pytest.approx(shares_of[1])
 
 
@@ -146,8 +146,8 @@ def test_what_cannot_be_is_refused(call, says):
 
 def test_copy_is_alpha_plus_bytes_over_beta():
     link = LINKS["PCIe2-x16"]
-    alpha = costs.COPY_S + link.latency_s
+    alpha = op_costs.COPY_S + link.latency_s
     assert copy_seconds(0, link) == alpha
-    assert copy_seconds(8e9, link) == pytest.approx(alpha + 1 / costs.LINK_SHARE)
-    assert copy_seconds(8e9, link, pinned=False) == pytest.approx(alpha + 2 / costs.LINK_SHARE)
-    assert copy_seconds(0, replace(link, latency_s=3e-6)) == costs.COPY_S + 3e-6
+    assert copy_seconds(8e9, link) == pytest.approx(alpha + 1 / op_costs.LINK_SHARE)
+    assert copy_seconds(8e9, link, pinned=False) == pytest.approx(alpha + 2 / op_costs.LINK_SHARE)
+    assert copy_seconds(0, replace(link, latency_s=3e-6)) == op_costs.COPY_S + 3e-6

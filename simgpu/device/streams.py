@@ -8,9 +8,8 @@ import time
 
 import torch
 
-from simgpu.accounting.streams import PS
-from simgpu.device.current import device, set_device
-from simgpu.device.state import index_of, state
+from simgpu.accounting.queues import PS
+from simgpu.device.state import device, index_of, set_device, state
 
 
 def _live(thing):

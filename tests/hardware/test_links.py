@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from simgpu.hardware import catalog
-from simgpu.hardware.catalog import LINKS, NVLINKS_PER_GPU, find, host_link, nvlink
+from simgpu.hardware import links
 from simgpu.hardware.gpus import GIB, GPUS, MIB
+from simgpu.hardware.links import LINKS, NVLINKS_PER_GPU, find, host_link, nvlink
 from simgpu.hardware.machines import MACHINES, build
 
 EVERYTHING = [*GPUS.values(), *LINKS.values(), *MACHINES.values()]
 
 
 def test_figures_agree_with_one_another():
-    assert catalog.check() == []
+    assert links.check() == []
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_figures_agree_with_one_another():
 )
 def test_check_finds_a_wrong_figure(table, name, field, monkeypatch):
     monkeypatch.setitem(table, name, replace(table[name], **{field: getattr(table[name], field) * 1.05}))
-    (told,) = catalog.check()
+    (told,) = links.check()
     assert told.startswith(f"{name}: ")
 
 
@@ -168,7 +168,7 @@ def test_several_links_side_by_side_stay_consistent(monkeypatch):
     double = LINKS["NVLink2"].times(2)
     assert double.bytes_per_s_per_direction == 50e9
     monkeypatch.setitem(LINKS, double.name, double)
-    assert catalog.check() == []
+    assert links.check() == []
 
 
 @pytest.mark.parametrize(

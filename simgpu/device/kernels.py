@@ -7,7 +7,7 @@ order than the CPU's unfused ones, so that the last bit may differ, as it does o
 
 import torch
 
-from simgpu.device import batch_norm
+from simgpu.device import sync_batch_norm
 
 aten = torch.ops.aten
 _libraries = []
@@ -135,7 +135,7 @@ def _biased(gates, bias):
     return gates if bias is None else gates + bias
 
 
-KERNELS = batch_norm.KERNELS | {
+KERNELS = sync_batch_norm.KERNELS | {
     aten.convolution.default: convolution,
     **{
         getattr(aten, name).default: widened(getattr(aten, name))

@@ -1,4 +1,4 @@
-"""How long a dense product takes: tiles of the result, waves of tiles over the multiprocessors, and four limits.
+"""How long a matrix multiplication (GEMM) takes: tiles of the result, waves of tiles, and four limits.
 
     result m × n          one tile = one block of threads       split-K: `splits` blocks share
     ┌──┬──┬──┐                reads (rows + columns) × k          a tile, each takes a part of k,
@@ -25,8 +25,8 @@ ALIGNED, UNALIGNED = 8, 0.5  # 16-bit rows of other than whole eights: assumed, 
 PAIR = 2  # Blackwell's multiprocessors that read half of the columns each (NVIDIA CUTLASS, tcgen05 MMA: CTA pairs)
 PORT = 64  # bytes a clock from the L2 into one multiprocessor (Jia et al., arXiv:1804.06826, for Volta)
 
-Product = namedtuple("Product", "batch m n k nbytes reordered", defaults=(0,))
-Product.__doc__ = """`batch` products of m × k and k × n matrices.
+Gemm = namedtuple("Gemm", "batch m n k nbytes reordered", defaults=(0,))
+Gemm.__doc__ = """`batch` multiplications of m × k by k × n matrices.
 
 nbytes: what they read and write in the GPU's memory; reordered: what kernels before and after them move to bring
 operands into the order that the tensor cores read.
@@ -34,34 +34,34 @@ operands into the order that the tensor cores read.
 
 
 @lru_cache(maxsize=20_000)
-def product_seconds(product, gpu, flops_per_s, itemsize):
-    """Return the seconds that a `Product` occupies `gpu`, a `hardware.GPU`.
+def gemm_seconds(gemm, gpu, flops_per_s, itemsize):
+    """Return the seconds that a `Gemm` occupies `gpu`, a `hardware.GPU`.
 
     flops_per_s: what full tiles reach. itemsize: bytes of an operand's number.
     """
     share = shares(gpu)
-    if itemsize == 2 and (product.k % ALIGNED or product.n % ALIGNED):
+    if itemsize == 2 and (gemm.k % ALIGNED or gemm.n % ALIGNED):
         flops_per_s *= UNALIGNED
     ports = gpu.multiprocessors * PORT * gpu.clock_hz * share.l2
-    traffic = product.nbytes / (gpu.memory_bytes_per_s * share.traffic)
+    traffic = gemm.nbytes / (gpu.memory_bytes_per_s * share.traffic)
     found = []
     for tile in TILES:
         for splits in SPLITS:
-            if splits > 1 and product.k < splits * SHORTEST:
+            if splits > 1 and gemm.k < splits * SHORTEST:
                 break
-            seconds = max(traffic, _blocks_seconds(product, tile, splits, gpu, flops_per_s, itemsize, ports))
+            seconds = max(traffic, _blocks_seconds(gemm, tile, splits, gpu, flops_per_s, itemsize, ports))
             if splits > 1:  # float32 sums, written and read
-                seconds += share.split_s + 8 * splits * product.batch * product.m * product.n / ports
+                seconds += share.split_s + 8 * splits * gemm.batch * gemm.m * gemm.n / ports
             found.append(seconds)
-    return share.product_s + min(found) + product.reordered / (gpu.memory_bytes_per_s * share.stream)
+    return share.product_s + min(found) + gemm.reordered / (gpu.memory_bytes_per_s * share.stream)
 
 
-def _blocks_seconds(product, tile, splits, gpu, flops_per_s, itemsize, ports):
+def _blocks_seconds(gemm, tile, splits, gpu, flops_per_s, itemsize, ports):
     """Return the seconds of computing and of reading from the L2, whichever is longer."""
     rows, columns = tile
-    blocks = product.batch * math.ceil(product.m / rows) * math.ceil(product.n / columns) * splits
+    blocks = gemm.batch * math.ceil(gemm.m / rows) * math.ceil(gemm.n / columns) * splits
     waves = math.ceil(blocks / gpu.multiprocessors)
-    depth = math.ceil(product.k / (splits * STEP)) * STEP
+    depth = math.ceil(gemm.k / (splits * STEP)) * STEP
     computing = waves * 2 * rows * columns * depth * gpu.multiprocessors / flops_per_s
     read = (rows + columns / (PAIR if gpu.generation == "Blackwell" else 1)) * depth * itemsize
     return max(computing, waves * read / (PORT * gpu.clock_hz), blocks * read / ports)

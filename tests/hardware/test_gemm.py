@@ -1,14 +1,14 @@
 import pytest
 
+from simgpu.hardware.gemm import Gemm, gemm_seconds
 from simgpu.hardware.gpus import GPUS
-from simgpu.hardware.products import Product, product_seconds
 
 A100, H100, B200 = GPUS["A100-SXM4-80GB"], GPUS["H100-SXM5-80GB"], GPUS["B200-SXM-180GB"]
 
 
 def seconds(m, n, k, gpu=A100, batch=1, share=0.9, reordered=0):
     nbytes = 2 * batch * (m * k + k * n + m * n)
-    return product_seconds(Product(batch, m, n, k, nbytes, reordered), gpu, gpu.peak_tensor_16_flops_per_s * share, 2)
+    return gemm_seconds(Gemm(batch, m, n, k, nbytes, reordered), gpu, gpu.peak_tensor_16_flops_per_s * share, 2)
 
 
 @pytest.mark.parametrize("gpu", [A100, H100, B200])

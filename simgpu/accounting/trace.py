@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict, namedtuple
 
-from simgpu.accounting.streams import PS
+from simgpu.accounting.queues import PS
 
 
 class Span(namedtuple("Span", "kind place row name start end nbytes")):

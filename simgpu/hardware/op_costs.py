@@ -1,11 +1,16 @@
-"""What things cost on a named GPU or link: the roofline for operations, α + bytes ÷ β for copies.
+"""What an operation or a copy costs: host time to launch it, the roofline on the GPU, α + bytes ÷ β on a link.
 
-An operation takes a fixed part and then the longer of two times: its arithmetic at a share of the GPU's peak, or its
-traffic at a share of the memory's bandwidth (`shares`). Dense products and convolutions, whose shapes decide, are
-worked out from their tiles (`products`). What the host spends on an operation stands in `host_costs`.
+    host    ├─ Python ─ dispatcher ─ autograd ─┼─ launch ─┤            HOST_COSTS, by execution mode
+    GPU                                        └─ fixed part ─┤ max(FLOPs ÷ rate, bytes ÷ bandwidth) ├
+
+The GPU's rates are shares of its peak and of its memory's bandwidth (`shares`). Matrix multiplications and
+convolutions, whose shapes decide, are worked out from their tiles (`gemm`). The host goes on after the launch, so the
+GPU idles where the host takes longer than the operation: small batches, small networks.
 """
 
-from simgpu.hardware.products import product_seconds
+from dataclasses import dataclass
+
+from simgpu.hardware.gemm import gemm_seconds
 from simgpu.hardware.shares import shares
 
 ARITHMETIC = ("gemm", "conv", "attention")
@@ -46,12 +51,12 @@ PAGEABLE_SHARE = 0.5  # memory that may be paged out is copied once more, by the
 STAGING_BYTES, STAGING_S = 2**20, 7.4e-6
 
 
-def operation_seconds(flops, nbytes, gpu, kind, dtype="float32", products=()):
+def operation_seconds(flops, nbytes, gpu, kind, dtype="float32", gemms=()):
     """Return the seconds that one operation occupies `gpu`, a `hardware.GPU`.
 
     flops: multiplications and additions, counted apart. nbytes: read and written in the GPU's memory.
     kind: one of `ARITHMETIC` or `MEMORY`. dtype: the operands', named as torch does without "torch.", or "tf32".
-    products: the dense products that it consists of, as `products.Product`; without them, large ones are assumed.
+    gemms: the matrix multiplications that it consists of, as `gemm.Gemm`; without them, large ones are assumed.
     Raises ValueError for an unknown kind or a negative count.
     """
     if kind not in ARITHMETIC and kind not in MEMORY:
@@ -59,8 +64,8 @@ def operation_seconds(flops, nbytes, gpu, kind, dtype="float32", products=()):
     if flops < 0 or nbytes < 0:
         raise ValueError(f"an operation's flops and bytes must not be negative, got {flops} and {nbytes}")
     peak, share = peak_flops_per_s(gpu, kind, dtype), arithmetic_share(gpu, kind, dtype)
-    if products:
-        return sum(product_seconds(product, gpu, peak * share, TYPES.get(dtype, 4)) for product in products)
+    if gemms:
+        return sum(gemm_seconds(gemm, gpu, peak * share, TYPES.get(dtype, 4)) for gemm in gemms)
     arithmetic = flops / (peak * share)
     traffic = nbytes / (gpu.memory_bytes_per_s * memory_share(gpu, kind))
     return KERNEL_S + max(arithmetic, traffic)
@@ -131,3 +136,68 @@ def hop_seconds(nbytes, hops, pinned=True):
     first = copy_seconds(min(nbytes, STAGING_BYTES), hops[0].link, pinned) + STAGING_S
     slower = max(whole) + STAGING_S * max(0, nbytes / STAGING_BYTES - 1)
     return [(0.0, slower), (first, slower)]
+
+
+@dataclass(frozen=True)
+class HostCost:
+    """One execution mode: how the operations of a step reach the GPU.
+
+    forward_s: of an operation that Python calls, the launch included. backward_s: of one that C++ calls, autograd's or
+    autocast's. low_s, high_s: between which forward_s lies on other hosts. source: where the figures come from.
+    fuses: whether generated code does several operations in one kernel, as `accounting.fusion` has it.
+    """
+
+    name: str
+    forward_s: float
+    backward_s: float
+    low_s: float
+    high_s: float
+    source: str
+    fuses: bool = False
+
+
+HOST_COSTS = {
+    cost.name: cost
+    for cost in (
+        HostCost(
+            "eager",
+            25e-6,
+            12e-6,
+            10e-6,
+            59e-6,
+            "assumed between the ends: a plain function's call at the low one; at the high one ResNet-50 inference in "
+            "PyTorch 1.9.0a0 (container pytorch-21.03) on a V100 of a DGX-1, 10.3 ms for 174 operations and all else "
+            "in a step, whatever the batch of 1 to 4; between them SAM 2 on an A6000 with PyTorch 2.6, 53.7 ms for "
+            "1,185 launches (github.com/facebookresearch/sam2, issue 768)",
+        ),
+        HostCost(
+            "eager, 2021",
+            55e-6,
+            25e-6,
+            45e-6,
+            59e-6,
+            "fitted on the same rows of NVIDIA DeepLearningExamples, container pytorch-21.03, with the loss and its "
+            "report counted as operations; backward assumed: no Python, no module",
+        ),
+        HostCost(
+            "eager, 2021, DGX A100",
+            33e-6,
+            15e-6,
+            31e-6,
+            33e-6,
+            "fitted on EfficientNet-B0 in 16 bits with one picture at a time, 105 pictures a second in NVIDIA "
+            "DeepLearningExamples; backward as much less as on the other host, assumed",
+        ),
+        HostCost(
+            "compiled",
+            8e-6,
+            8e-6,
+            4e-6,
+            15e-6,
+            "assumed, of the host: torch.compile's generated code, which does little but launch. What it fuses: "
+            "torch/_inductor/codegen/simd.py of PyTorch 2.13",
+            fuses=True,
+        ),
+        HostCost("C++", 8e-6, 8e-6, 4e-6, 15e-6, "assumed: a program that calls a library's kernels one by one"),
+    )
+}

@@ -26,7 +26,7 @@ class Block(weakref.ref):
     __slots__ = ("key", "size")
 
 
-class Memory:
+class Allocator:
     """The bytes of the device `index`, of which there are `capacity`. Safe to use from many threads.
 
     Python tells of a storage's end inside any statement of any thread, where an interrupt would be lost with half the

@@ -7,10 +7,12 @@ first run on the meta device, whose tensors have shapes and no bytes. Once it ha
 """
 
 import math
+from collections import defaultdict
+from functools import partial
 
 import torch
 
-from simgpu.device import rules
+from simgpu.device import placement_rules
 
 _WIDEST = 16  # bytes of the widest number, complex128
 _STRETCHES = {  # besides paddings and upsamplings: plain numbers decide how large the result is
@@ -46,13 +48,13 @@ class Sizes:
     """How large the results of the operation `func` get."""
 
     def __init__(self, func):
-        name = rules.name(func)
+        name = placement_rules.name(func)
         self._pointwise = torch.Tag.pointwise in func.tags
         # Where the operands' sizes alone do not bound the results: how often to multiply them, besides the numbers.
         self._stretches = 2 if name in _SQUARES else int(name in _STRETCHES or "pad" in name or "upsample" in name)
 
     def check(self, func, call, args, kwargs, memory):
-        """Raise torch.OutOfMemoryError if the results are sure not to fit into a `Memory`; as in `needed`."""
+        """Raise torch.OutOfMemoryError if the results are sure not to fit into a `Allocator`; as in `needed`."""
         values, free = (v for a in args for v in (a if isinstance(a, (list, tuple)) else (a,))), memory.free()
         operands = [value for value in values if isinstance(value, torch.Tensor)]  # None and numbers may stand for some
         if self._stretches:
@@ -69,7 +71,7 @@ def _running(x, dim, *, dtype=None):
     return torch.empty(x.shape, dtype=dtype or (x.dtype if kept else torch.int64), device="meta")
 
 
-_SHAPES = {torch.ops.aten.cumsum.default: _running, torch.ops.aten.cumprod.default: _running}
+_KNOWN_SHAPES = {torch.ops.aten.cumsum.default: _running, torch.ops.aten.cumprod.default: _running}
 
 
 def fits(tensors, free):
@@ -95,7 +97,7 @@ def needed(func, call, args, kwargs):
 
     func: the operation; call: what runs it; args, kwargs: the real tensors and all else.
     """
-    call = _SHAPES.get(func, call)
+    call = _KNOWN_SHAPES.get(func, call)
     kwargs = {name: value for name, value in kwargs.items() if not isinstance(value, torch.Generator)}
     try:
         metas = torch.utils._pytree.tree_map_only(torch.Tensor, _meta, (list(args), kwargs))
@@ -112,3 +114,80 @@ def needed(func, call, args, kwargs):
 
 def _meta(tensor):
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+# -- results without numbers -----------------------------------------------------------------------------------------
+
+
+_MOST = 2000  # of one operation; past that they are found again
+
+
+class Results:
+    """The results of one operation whose results are all new."""
+
+    def __init__(self):
+        self._known = {}
+
+    def make(self, call, args, kwargs):
+        """Return what ``call(*args, **kwargs)`` does, args and kwargs being those of the real tensors."""
+        key = torch.get_default_dtype(), *_key(args), *_key(kwargs.items())
+        known = self._known.get(key)
+        if known is None:
+            out = call(*args, **kwargs)
+            if len(self._known) < _MOST:
+                self._known[key] = _told(out)
+            return out
+        return known() if callable(known) else call(*args, **kwargs)
+
+
+_factories = defaultdict(Results)  # by operation
+
+
+def made(func, args, kwargs):
+    """Return what ``func(*args, **kwargs)`` does, an operation with a keyword `device` whose result is new."""
+    if kwargs["device"].type != "meta":
+        return func(*args, **kwargs)
+    return _factories[func._op].make(func, args, kwargs)
+
+
+def _key(values):
+    """Yield what decides the results' shapes: of a floating-point number its type alone."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value.shape
+            yield value.stride()
+            yield value.dtype
+        elif isinstance(value, (list, tuple)):
+            yield len(value)
+            yield from _key(value)
+        else:
+            yield type(value)
+            if type(value) is not float:
+                yield value
+
+
+def _told(out):
+    """Return a function that makes such results; False where tensors share memory or have numbers."""
+    every = list(out) if isinstance(out, (list, tuple)) else [out]
+    outs = [t for t in every if isinstance(t, torch.Tensor)]
+    new = all(t.is_meta and t.storage_offset() == 0 for t in outs)
+    if not new or len({t.untyped_storage()._cdata for t in outs}) < len(outs):
+        return False
+    shapes = [(t.shape, t.stride(), t.dtype) if isinstance(t, torch.Tensor) else t for t in every]
+    made = [t for t in map(_made, shapes) if isinstance(t, torch.Tensor)]
+    if [t.untyped_storage().nbytes() for t in made] != [t.untyped_storage().nbytes() for t in outs]:
+        return False
+    if isinstance(out, torch.Tensor):
+        return partial(_made, shapes[0])
+    return partial(_all, list if type(out) is list else tuple, shapes)  # which keeps no result alive
+
+
+def _all(kind, shapes):
+    return kind(map(_made, shapes))
+
+
+def _made(shape):
+    if not isinstance(shape, tuple):  # a result that is no tensor
+        return shape
+    size, stride, dtype = shape
+    return torch.empty_strided(size, stride, dtype=dtype, device="meta")

@@ -5,8 +5,8 @@ An operation whose results depend on the numbers in its operands has a new recor
 
 import torch
 
-from simgpu.accounting.work import circumstances
-from simgpu.device import rules
+from simgpu.accounting.op_work import circumstances
+from simgpu.device import placement_rules
 
 _BY_VALUE = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 _BY_VALUE_NAMES = {"_pack_padded_sequence", "_pad_packed_sequence", "_ctc_loss"}  # without the tag that says so
@@ -29,7 +29,7 @@ class Records:
     """The records of the operation `func`; keep: whether they serve later calls, if its results allow it."""
 
     def __init__(self, func, keep):
-        self.keep = keep and rules.name(func) not in _BY_VALUE_NAMES and _BY_VALUE.isdisjoint(func.tags)
+        self.keep = keep and placement_rules.name(func) not in _BY_VALUE_NAMES and _BY_VALUE.isdisjoint(func.tags)
         self._found, self._more = {}, circumstances(func)
 
     def find(self, key, args):

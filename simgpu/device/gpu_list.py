@@ -4,7 +4,7 @@ import gc
 
 import torch
 
-from simgpu.accounting.memory import Memory, human
+from simgpu.accounting.allocator import Allocator, human
 from simgpu.device import random
 from simgpu.device.state import Gpu, state
 from simgpu.device.tensor import SimTensor
@@ -28,10 +28,10 @@ def resize(count, capacity, counting, home):
     del state.gpus[count:]
     state.gpus += new(range(len(state.gpus), count), capacity)
     for gpu in state.gpus:
-        gpu.memory.restart(capacity)
+        gpu.allocator.restart(capacity)
     if counting:
         for tensor in found:  # some were made while memory was not counted
-            state.gpus[tensor._index].memory.add(tensor._real.untyped_storage())
+            state.gpus[tensor._index].allocator.add(tensor._real.untyped_storage())
     if state.current >= count:
         state.current = 0
     torch.nn.parallel._functions._streams = None  # a list with one entry for each device
@@ -39,7 +39,7 @@ def resize(count, capacity, counting, home):
 
 def new(indices, capacity):
     """Return a list of new GPUs of `capacity` bytes, numbered so, with generators that are seeded as the program's."""
-    made = [Gpu(index, torch.device("sim", index), Memory(index, capacity), random.make(index)) for index in indices]
+    made = [Gpu(index, torch.device("sim", index), Allocator(index, capacity), random.make(index)) for index in indices]
     for gpu in made:
         gpu.generator.manual_seed(torch.initial_seed())
     return made
@@ -51,7 +51,7 @@ def _may_hold_tensors():
     To look at all of Python's objects takes a tenth of a second. The memories of a cluster's other nodes are not here.
     """
     counted = state.counting and not isinstance(state.machine, Cluster)
-    return bool(state.gpus) and (not counted or any(gpu.memory.blocks() for gpu in state.gpus))
+    return bool(state.gpus) and (not counted or any(gpu.allocator.blocks() for gpu in state.gpus))
 
 
 def _staying(count, capacity, home):
