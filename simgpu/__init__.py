@@ -29,6 +29,7 @@ _HOMES = {
     "accounting.allocator": "Allocator",
     "accounting.op_work": "op_work",
     "device.state": "to_sim",
+    "device.streams": "memory_streams",
     "ranks.errors": "DeadlockError MismatchError RankError",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

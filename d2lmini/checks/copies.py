@@ -93,13 +93,12 @@ def _try_prefetch(function, count, device):
     def watched(batches):
         with simgpu.trace() as trace:
             watch = Watch(trace, before)
-            with watch.told(type(weight)):
-                for batch in islice(function(batches, device), len(batches) + 1):
-                    if not isinstance(batch, torch.Tensor) or batch.device != device:
-                        return watch, brief(batch)
-                    watch.yielded(batch)
-                    for _ in range(PRODUCTS):
-                        batch @ weight
+            for batch in islice(function(batches, device), len(batches) + 1):
+                if not isinstance(batch, torch.Tensor) or batch.device != device:
+                    return watch, brief(batch)
+                watch.yielded(batch)
+                for _ in range(PRODUCTS):
+                    batch @ weight
         return watch, None
 
     watch, stray = attempt(watched, batches, given=given)

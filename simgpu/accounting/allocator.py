@@ -3,7 +3,9 @@
 Memory is counted by the storage, the block of bytes that tensors are views of: a storage is added when a device first
 sees it and subtracted when the last tensor that uses it is gone, at once, through a weak reference. Views are therefore
 not counted twice. As in CUDA's allocator a block takes a multiple of 512 bytes; unlike there nothing is kept for
-later, so what is reserved is what is allocated, and fragmentation does not exist.
+later, so what is reserved is what is allocated, and fragmentation does not exist. Each block remembers the stream that
+was current when it was allocated, and those that ``Tensor.record_stream`` named: CUDA's allocator hands a freed block
+to its own stream at once, and waits for the recorded ones.
 
 The bytes themselves lie in the host's memory, which is taken only after the capacity was checked: in factories, copies
 and ``resize_``, and by `result_sizes` in every operation whose results' shapes torch can tell from its operands'
@@ -21,13 +23,19 @@ BLOCK = 512  # bytes; kMinBlockSize of CUDA's caching allocator
 
 
 class Block(weakref.ref):
-    """A weak reference to a storage, with its address `key` and the bytes `size` that it is counted with."""
+    """A weak reference to a storage, with its address `key` and the bytes `size` that it is counted with.
 
-    __slots__ = ("key", "size")
+    stream: what was current on the device when it was allocated, a `queues.Queue`; None without a clock. recorded: the
+    other `Queue`s that were named to `record_stream`, in order.
+    """
+
+    __slots__ = ("key", "recorded", "size", "stream")
 
 
 class Allocator:
     """The bytes of the device `index`, of which there are `capacity`. Safe to use from many threads.
+
+    current_stream: a function of `index` that returns the `Queue` on which the calling thread queues work, or None.
 
     Python tells of a storage's end inside any statement of any thread, where an interrupt would be lost with half the
     work done. So the news only go to a list, by a function of C, and `_settle` subtracts before anything is read
@@ -36,8 +44,8 @@ class Allocator:
 
     platform = "sim"  # whose memory runs out, in the error
 
-    def __init__(self, index, capacity):
-        self.index, self.capacity = index, capacity
+    def __init__(self, index, capacity, current_stream=lambda index: None):
+        self.index, self.capacity, self._current_stream = index, capacity, current_stream
         self.peak = self.count = self.failures = 0
         self._allocated = 0  # with what is in `_gone`
         self._blocks = {}  # by the storage's address
@@ -75,14 +83,23 @@ class Allocator:
             if used > self.capacity and used > self._allocated:
                 self._fail(nbytes)
             if block is None:
-                block = Block(storage, self._note)
-                block.key = key  # from here on nothing is called, so no interrupt strikes half-way
+                stream, recorded, block = self._current_stream(self.index), [], Block(storage, self._note)
+                block.stream, block.recorded, block.key = (
+                    stream,
+                    recorded,
+                    key,
+                )  # from here on nothing is called, so no interrupt strikes half-way
                 blocks[key] = block
                 self.count += 1
             block.size = size
             self._allocated = used
             if used > self.peak:
                 self.peak = used
+
+    def block(self, storage):
+        """Return the `Block` of a storage, None if it is not counted."""
+        self._settle()
+        return self._blocks.get(storage._cdata)
 
     def _settle(self):
         """Subtract what is gone."""

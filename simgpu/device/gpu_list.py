@@ -39,10 +39,17 @@ def resize(count, capacity, counting, home):
 
 def new(indices, capacity):
     """Return a list of new GPUs of `capacity` bytes, numbered so, with generators that are seeded as the program's."""
-    made = [Gpu(index, torch.device("sim", index), Allocator(index, capacity), random.make(index)) for index in indices]
+    made = [
+        Gpu(index, torch.device("sim", index), Allocator(index, capacity, _current_stream), random.make(index))
+        for index in indices
+    ]
     for gpu in made:
         gpu.generator.manual_seed(torch.initial_seed())
     return made
+
+
+def _current_stream(index):
+    return None if state.clock is None else state.clock.current_stream(index)
 
 
 def _may_hold_tensors():

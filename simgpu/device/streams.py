@@ -10,6 +10,7 @@ import torch
 
 from simgpu.accounting.queues import PS
 from simgpu.device.state import device, index_of, set_device, state
+from simgpu.device.tensor import SimTensor
 
 
 def _live(thing):
@@ -137,6 +138,42 @@ class Event:
         if max(self._time, end_event._time) > clock.now_ps():
             raise RuntimeError("Both events must be completed before calculating elapsed time.")
         return (end_event._time - self._time) / (PS // 1000)
+
+
+class MemoryStreams:
+    """Which streams the allocator knows to use a tensor's memory; it goes on telling when the tensor is no more."""
+
+    def __init__(self, block, index):
+        self._block, self._index = block, index
+
+    @property
+    def allocated(self):
+        """The stream that was current when the memory was allocated; None where memory or time is not counted."""
+        queue = self._block and self._block.stream
+        return None if queue is None else Stream(self._index, _queue=queue)
+
+    @property
+    def recorded(self):
+        """The other streams that ``Tensor.record_stream`` named until now, a list."""
+        return [Stream(self._index, _queue=queue) for queue in self._block.recorded] if self._block else []
+
+
+def memory_streams(tensor):
+    """Return the `MemoryStreams` of a tensor on a simulated GPU.
+
+    CUDA's caching allocator gives a freed block at once to the stream on which it was allocated, and only then waits
+    for other streams when they were recorded. Here memory goes back at once in any case, so that a program that forgot
+    ``record_stream`` computes right; this tells whether it forgot. Raises TypeError for a tensor elsewhere.
+
+    >>> simgpu.enable(1)
+    >>> x, copying = torch.ones(2, device="sim"), torch.sim.Stream()
+    >>> x.record_stream(copying)
+    >>> simgpu.memory_streams(x).recorded == [copying]
+    True
+    """
+    if type(tensor) is not SimTensor:
+        raise TypeError(f"expected a tensor on a simulated GPU, got {getattr(tensor, 'device', type(tensor).__name__)}")
+    return MemoryStreams(state.gpus[tensor._index].allocator.block(tensor._real.untyped_storage()), tensor._index)
 
 
 def current_stream(device=None):

@@ -87,7 +87,10 @@ class SimTensor(torch.Tensor):
         return self._real.data_ptr()
 
     def record_stream(self, stream):
-        """Nothing to do: memory is given back when nothing uses it any more."""
+        """Tell the allocator that work in `stream`, a ``torch.sim.Stream``, uses this memory: `memory_streams`."""
+        block = state.gpus[self._index].allocator.block(self._real.untyped_storage())
+        if block is not None and stream._queue not in (block.stream, *block.recorded):
+            block.recorded.append(stream._queue)
 
     def untyped_storage(self):
         """Return the storage, which names this device."""

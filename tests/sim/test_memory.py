@@ -226,3 +226,27 @@ def test_counting_can_be_left_out_and_taken_up_again():
     assert used(0) == 2 * MIB
     del x
     assert used(0) == 0
+
+
+def test_the_allocator_knows_the_stream_of_a_block_and_those_that_were_recorded():
+    simgpu.enable(2)
+    main, side = torch.sim.current_stream(1), torch.sim.Stream(1)
+    with torch.sim.stream(side):
+        x = torch.ones(4, device="sim:1")
+    known = simgpu.memory_streams(x[1:].detach())  # a view has its owner's memory
+    assert (known.allocated, known.recorded) == (side, [])
+    x.record_stream(side)  # its own stream tells nothing new
+    x[2:].record_stream(main)
+    x.record_stream(main)
+    del x
+    assert (known.allocated, known.recorded) == (side, [main])
+    with pytest.raises(TypeError, match="simulated GPU, got cpu"):
+        simgpu.memory_streams(torch.ones(1))
+
+
+@pytest.mark.parametrize("left_out", ["clock", "counting"])
+def test_without_clock_or_counting_no_stream_is_known(left_out):
+    simgpu.enable(1, **{left_out: False})
+    x = torch.ones(4, device="sim")
+    x.record_stream(torch.sim.Stream())
+    assert simgpu.memory_streams(x).allocated is None
