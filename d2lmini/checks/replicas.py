@@ -28,6 +28,9 @@ def _replicas():
     yield "a copy whose weight is the other's, transposed", [[W, b], [W.T, b.clone()]], True
     yield "two copies, each of which uses one weight twice", [[t, t] for t in (tied, tied.clone())], False
     yield "a bias that is a part of another replica's weight", [[tied, b], [W, b.clone()], [W.clone(), tied[2]]], True
+    yield "a copy whose bias is the other's, detached", [[W, b], [W.clone(), b.detach()]], True
+    yield "a replica whose weight is a view of the other's, detached", [[W, b], [W.detach().view(6), b.clone()]], True
+    yield "two copies, each with a parameter of no elements", [[W.clone(), torch.empty(0)] for _ in range(2)], False
     yield "one replica", [[W, b]], False
     yield "no replica", [], False
 

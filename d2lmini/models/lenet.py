@@ -36,7 +36,7 @@ def lenet_params(std=he, seed=0):
 
 
 def lenet(X, params):
-    """Return the ten class scores [n, 10] of images X [n, 1, 28, 28]."""
+    """Return the logits [n, 10] of images X [n, 1, 28, 28]."""
     W1, b1, W2, b2, W3, b3, W4, b4 = params
     h1 = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), 2)  # [n, 20, 13, 13]
     h2 = F.avg_pool2d(F.relu(F.conv2d(h1, W2, b2)), 2)  # [n, 50, 4, 4]
@@ -68,7 +68,7 @@ class LeNet(nn.Module):
                 mine.copy_(given)
 
     def forward(self, X):
-        """Return the ten class scores [n, 10] of images X [n, 1, 28, 28]."""
+        """Return the logits [n, 10] of images X [n, 1, 28, 28]."""
         return self.net(X)
 
 

@@ -5,8 +5,8 @@ EDITS = [
     ("numbers, not memory", "t.untyped_storage().data_ptr()", "t.sum().item()"),
     (
         "a tensor used twice counts",
-        "{t.untyped_storage().data_ptr() for t in replica}",
-        "[t.untyped_storage().data_ptr() for t in replica]",
+        "{t.untyped_storage().data_ptr() for t in replica if t.numel()}",
+        "[t.untyped_storage().data_ptr() for t in replica if t.numel()]",
     ),
     (
         "how many, not whether",
@@ -14,6 +14,18 @@ EDITS = [
         "return sum(len(own) for own in places) - len(set().union(*places))",
     ),
 ]
+
+
+def share_memory(replicas):
+    """Takes a tensor that is no view of another for its own memory: a detached one is none."""
+    places = [{id(t if t._base is None else t._base) for t in replica} for replica in replicas]
+    return len(set().union(*places)) < sum(len(own) for own in places)
+
+
+def share_memory(replicas):
+    """Takes all empty tensors, whose address is 0, for one."""
+    places = [{t.untyped_storage().data_ptr() for t in replica} for replica in replicas]
+    return len(set().union(*places)) < sum(len(own) for own in places)
 
 
 def share_memory(replicas):
