@@ -33,8 +33,9 @@ slides: $(BOOK) ## make each chapter a deck of slides too, as the book's build d
 serve: $(BOOK) ## show the book at http://127.0.0.1:8000 (PORT=… chooses another port)
 	@exec $(PY) tools/serve.py $(PORT)
 
-lab: $(INSTALLED) ## open the notebooks in JupyterLab
-	@exec $(PY) -m jupyterlab
+lab: $(INSTALLED) ## open notebooks made for running, in _build/notebooks, in JupyterLab
+	@$(PY) tools/run_notebooks.py
+	@exec $(PY) -m jupyterlab --notebook-dir=_build/notebooks
 
 chapters: $(INSTALLED) ## execute the notebooks and store their outputs (FRESH=1 measures again what is measured)
 	@$(PY) tools/chapters.py --timeout $(CELL_TIMEOUT) $(if $(FRESH),--fresh)
@@ -85,7 +86,7 @@ ifneq ($(CHANGED),)
 $(BOOK): FORCE
 endif
 $(BOOK): $(INSTALLED)
-	@rm -rf _build
+	@mkdir -p _build && find _build -mindepth 1 -maxdepth 1 ! -name notebooks -exec rm -rf {} +
 	@echo "Building the book ..."
 	@.venv/bin/jupyter-book build . -W -n --keep-going -q >/dev/null
 	@$(SOURCES) -print | $(SORTED) > $@

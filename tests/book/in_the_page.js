@@ -4,8 +4,9 @@ window.book = (() => {
   const style = element => getComputedStyle(element);
   const own = element => [...element.childNodes].filter(node => node.nodeType === Node.TEXT_NODE && node.data.trim());
 
-  // Shows what a reader can unfold: folded cells, and the solutions of exercises.
+  // Shows what a reader can unfold: folded cells, the solutions of exercises, and outputs that wait for an answer.
   const unfold = () => {
+    document.querySelectorAll('[data-action="show"]').forEach(button => button.click());
     document.querySelectorAll("details").forEach(details => { details.open = true; });
     document.querySelectorAll("button.toggle-button-hidden").forEach(button => button.click());
   };

@@ -1,0 +1,69 @@
+"""Notebooks made for running: plain Markdown alone, solutions folded, and they run to the end with the book's outputs."""
+
+import os
+import re
+
+import nbformat
+import notebook_form
+import pytest
+import run_notebooks
+from book_names import ROOT, Names
+from nbclient import NotebookClient
+from notebook_env import ENVIRONMENT
+
+PAGES = run_notebooks.pages()
+MARKS = re.compile(r"\{[\w:-]+\}`|:label:|^ *(`{3,}|:{3,})\{|^\([\w-]+\)=|\[\^|:::", re.MULTILINE)
+MEASURED = "nbval-ignore-output"
+SOME = ("index", "chapters/devices", "chapters/allreduce")  # executed in every run; the others are `long`
+
+
+@pytest.fixture(scope="module")
+def names():
+    return Names()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, names):
+    folder = tmp_path_factory.mktemp("notebooks")
+    run_notebooks.store(folder, {page: notebook_form.dumps(run_notebooks.make(page, names)) for page in PAGES})
+    return folder
+
+
+def read(folder, page):
+    return nbformat.read(folder / f"{page}.ipynb", as_version=4)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_text_is_plain_and_solutions_are_folded(folder, page):
+    nb = read(folder, page)
+    prose = [cell.source for cell in nb.cells if cell.cell_type == "markdown"]
+    shown = "\n\n".join(re.sub(r"(?ms)^```(?!\{).*?^```$|`[^`\n]+`", "", source) for source in prose)
+    assert not MARKS.search(shown), MARKS.search(shown)
+    original = nbformat.read(ROOT / f"{page}.ipynb", as_version=4)
+    solutions = [cell for cell in original.cells if any("solution" in tag for tag in run_notebooks.tags(cell))]
+    visible = re.sub(r"(?s)<details>.*?</details>", "", "\n".join(cell.source for cell in nb.cells))
+    folded = "\n".join(re.findall(r"(?s)<details>.*?</details>", "\n".join(prose)))
+    assert "<details>" not in visible
+    for cell in solutions:
+        assert cell.source in folded
+        assert cell.source not in visible
+    starters = [cell for cell in nb.cells if any(tag.startswith("exercise-starter") for tag in run_notebooks.tags(cell))]
+    assert len(starters) == len(solutions)
+    assert all(output.text.startswith("✗") for cell in starters for output in cell.outputs if "text" in output)
+
+
+def outputs_of(cell):
+    """Return what a cell put out as (kind, content), without pictures of dots and counts of execution."""
+    tidied = notebook_form.tidy_outputs(cell.outputs)
+    return [(o.get("name"), o.get("ename"), o.get("text"), o.get("data", {}).get("text/plain")) for o in tidied]
+
+
+@pytest.mark.parametrize("page", [p if p in SOME else pytest.param(p, marks=pytest.mark.long) for p in PAGES])
+def test_it_runs_from_top_to_bottom_and_puts_out_what_the_book_shows(folder, page):
+    stored, nb = read(folder, page), read(folder, page)
+    place = {"metadata": {"path": str((folder / page).parent)}}
+    client = NotebookClient(nb, timeout=300, kernel_name="python3", resources=place)
+    client.execute(env={**os.environ, **ENVIRONMENT})
+    for before, after in zip(stored.cells, nb.cells):
+        if after.cell_type == "code" and MEASURED not in run_notebooks.tags(after):
+            assert outputs_of(after) == outputs_of(before), after.source
