@@ -1,7 +1,7 @@
 """What later cells need of cells that are left out: the statements that bind what they read.
 
-A chapter's guard cells check what its prose says. A notebook made for running leaves them out, but some also define what
-a later cell uses. Those statements are kept, and the others of the cell, assertions among them, are not.
+A chapter's guard cells check what its prose says. A notebook made for running leaves them out, but some also define
+what a later cell uses. Those statements are kept, and the others of the cell, assertions among them, are not.
 """
 
 import ast
@@ -101,8 +101,8 @@ def needed(cells):
     """Return for each cell that is left out the source of what must be kept of it; '' where nothing is.
 
     cells: (source, whether it is left out) in their order. A statement is kept if a later cell, or a kept statement
-    behind it, reads a name that it binds before that is bound anew; if only it binds what a function reads; and where it
-    lets go of what an earlier cell made.
+    behind it, reads a name that it binds before that is bound anew; if only it binds what a function reads; and where
+    it lets go of what an earlier cell made.
     """
     code = [(parsed(source), source, out) for source, out in cells]
     seen = [statement for body, _, out in code if not out for statement in body]

@@ -146,6 +146,7 @@ class Plain:
         return re.sub(r"\0(\d+)\0", lambda found: kept[int(found[1])], text)
 
     def tagged(self, found):
+        """Return the end of a formula with its label's number."""
         return f"\\tag{{{self.names.equations[found[1]]}}}$$"
 
     def role(self, name, content):
@@ -192,7 +193,9 @@ class Plain:
 
     def resolve(self, target):
         """Return the name of the page that a path in this page means; raise PlainError if there is none."""
-        near = target[1:] if target.startswith("/") else os.path.normpath(os.path.join(os.path.dirname(self.page), target))
+        near = (
+            target[1:] if target.startswith("/") else os.path.normpath(os.path.join(os.path.dirname(self.page), target))
+        )
         page = re.sub(r"\.(md|ipynb)$", "", near)
         if page not in self.names.titles:
             raise PlainError(f"{self.page}: there is no page {target!r}")

@@ -1,8 +1,8 @@
 """Notebooks made for running, in `_build/notebooks/`: the chapters in plain Markdown, at home wherever Jupyter's are.
 
 Run alone (`make lab` does) or as a Sphinx extension, which also puts them behind each page's download button. Roles are
-links, an exercise has its title and number, and its solution unfolds at a click. Cells that only check the book are left
-out, but for what later ones need; set-up and drawing cells are collapsed. Outputs are the stored ones.
+links, an exercise has its title and number, and its solution unfolds at a click. Cells that only check the book are
+left out, but for what later ones need; set-up and drawing cells are collapsed. Outputs are the stored ones.
 """
 
 import hashlib
@@ -15,15 +15,15 @@ from pathlib import Path
 import nbformat
 import notebook_form
 from book_names import ROOT, Names, PlainError, repository, toc
-from needed import needed
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from needed import needed
 from plain_markdown import Plain, fold
 
 MADE = ROOT / "_build" / "notebooks"
 BESIDE = ("chapters/data", "chapters/results", "benchmarks")  # what cells read
 EDGE = re.compile(r"(?ms)^(`{3,}|:{3,})\{solution-(start|end)\} *(\S*)[^\n]*\n.*?^\1 *$\n?")
 COLLAPSED = {"hide-input", "remove-input", "hide-cell"}
-INSTALL = '''\
+INSTALL = """\
 # On Colab or Binder this installs the book's packages; where they are installed, it does nothing.
 import importlib.util
 import os
@@ -35,13 +35,13 @@ if importlib.util.find_spec("d2lmini") is None:
         subprocess.run(["git", "clone", "-q", "--depth=1", "{address}", "book"], check=True)
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", {packages}], check=True)
     importlib.invalidate_caches()
-    os.chdir("book/{folder}")  # beside the data that the cells read'''
-MISSING = '''\
+    os.chdir("book/{folder}")  # beside the data that the cells read"""
+MISSING = """\
 # Outside the book's own environment, install its packages first: this says where they are missing.
 import importlib.util
 
 if importlib.util.find_spec("d2lmini") is None:
-    raise ModuleNotFoundError("d2lmini is not installed: run `make lab` in the book's folder")'''
+    raise ModuleNotFoundError("d2lmini is not installed: run `make lab` in the book's folder")"""
 
 
 def parts(cells):
@@ -92,10 +92,12 @@ def make(page, names):
 
 
 def tags(cell):
+    """Return a cell's tags."""
     return cell.metadata.get("tags", [])
 
 
 def hidden(metadata):
+    """Return the metadata of a cell whose code is collapsed."""
     return {**metadata, "jupyter": {"source_hidden": True}}
 
 

@@ -1,4 +1,4 @@
-"""Notebooks made for running: plain Markdown alone, solutions folded, and they run to the end with the book's outputs."""
+"""Notebooks made for running: plain Markdown alone, solutions folded, the book's outputs when they are executed."""
 
 import os
 import re
@@ -47,7 +47,9 @@ def test_text_is_plain_and_solutions_are_folded(folder, page):
     for cell in solutions:
         assert cell.source in folded
         assert cell.source not in visible
-    starters = [cell for cell in nb.cells if any(tag.startswith("exercise-starter") for tag in run_notebooks.tags(cell))]
+    starters = [
+        cell for cell in nb.cells if any(tag.startswith("exercise-starter") for tag in run_notebooks.tags(cell))
+    ]
     assert len(starters) == len(solutions)
     assert all(output.text.startswith("✗") for cell in starters for output in cell.outputs if "text" in output)
 
