@@ -3,7 +3,8 @@
 spawn ── scheduler             starts the ranks: threads that take turns, in a fixed order
   ├── rank ── process          one rank: its device and streams; what it would have for itself as a process
   ├── process_group ── work    the process group that torch calls, and what each call gives back
-  │     ├── collectives ── reductions, schedules     a collective each: what a call asks for, and what it computes
+  │     ├── backend_rules      what NCCL and gloo refuse
+  │     ├── collectives ── call, reductions, schedules   a collective each: what it asks for, and what it computes
   │     └── rendezvous         where the ranks' calls meet and are compared
   │           └── prices ── link_traffic, schedules  what a collective takes, and on which links
   └── diagnosis                what a deadlock's message says

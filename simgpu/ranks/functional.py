@@ -70,11 +70,11 @@ def _collective(func, args, kwargs):
         out = func(*reals, **kwargs)
         _price(func, args, index)
     else:
-        before, rank.on_device = rank.on_device, True
+        before, rank.stands_for = rank.stands_for, index
         try:
             out = func._op_dk(_NUMBERS, *reals, **kwargs)
         finally:
-            rank.on_device = before
+            rank.stands_for = before
 
     def shell(made):
         known = shells.get(id(made))

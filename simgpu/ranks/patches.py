@@ -22,7 +22,7 @@ from simgpu.ranks.chunks import Chunks
 from simgpu.ranks.here import here
 from simgpu.ranks.pickles import Pickler
 from simgpu.ranks.process import Process
-from simgpu.ranks.process_group import NAME
+from simgpu.ranks.process_group import NAME, SimGroup
 from simgpu.torch_glue.as_cuda import as_shown, leave
 from simgpu.torch_glue.for_a_while import replaced
 
@@ -69,6 +69,7 @@ def _init_from_program(*args, **options):
     _check_numbers(rank, options)
     if not dist.is_initialized():
         join()
+    dist.group.WORLD.declare(args[0] if args else options.get("backend"))
     rank.program_joined = True
 
 
@@ -102,13 +103,16 @@ def _new_group(size, place, ranks, backend, store, name, *args, **options):
     """Make a group of ours, whatever backend a program names: gloo's and NCCL's would wait for other processes."""
     if here() and ranks and name.isdigit():  # which other ranks need not call where torch makes a name of the ranks
         here().world.new_groups.call(here().number, list(ranks))
-    return _new_process_group(size, place, ranks, NAME if here() else backend, store, name, *args, **options)
+    made = _new_process_group(size, place, ranks, NAME if here() else backend, store, name, *args, **options)
+    if here() and isinstance(made[0], SimGroup) and ranks:
+        made[0].declare(dist.group.WORLD.backend if backend == NAME else backend)
+    return made
 
 
 def _backend(group=None):
-    """Return what the backend is called: NCCL where programs find simulated GPUs under CUDA's name."""
-    name = _get_backend(group)
-    return "nccl" if state.as_cuda and name == NAME else name
+    """Return what the backend is called: as the program did, or NCCL where it finds simulated GPUs as CUDA's."""
+    name, group = _get_backend(group), group or dist.group.WORLD
+    return group.getBackendName() if isinstance(group, SimGroup) else name
 
 
 def _split_group(parent_pg=None, split_ranks=None, timeout=None, pg_options=None, group_desc=None, backend=None):

@@ -46,7 +46,7 @@ class Prices:
         """Occupy each rank's communication stream and the wires; return the moment at which all is over."""
         if self._clock is None:
             return 0
-        call, devices = calls[0], tuple(owner.number for owner in owners)
+        call, devices = calls[0], tuple(owner.gpu(call) for owner, call in zip(owners, calls, strict=True))
         nbytes = max(call.nbytes for call in calls)
         if call.name == "all_to_all":
             nbytes = tuple(tuple(nbytes_of([part]) for part in call.sent) for call in calls)
@@ -55,12 +55,14 @@ class Prices:
             return self._by_memory(call, max(call.ready for call in calls), passes, _whole(nbytes))
         key = call.name, devices, nbytes, call.root or 0, call.schedule
         plan = self._known.get(key) or self._known.setdefault(key, self._plan(*key))
-        streams = [owner.stream(call.where) for owner in owners]
+        streams = [owner.stream(call.where, gpu) for owner, gpu in zip(owners, devices, strict=True)]
         name = f"{call}, {_size(_whole(nbytes))}{plan.how}"
         return self._occupy(plan, streams, max(call.ready for call in calls), name)
 
     def _in_memory(self, call, devices):
-        """Say whether the tensors are the host's own, and all ranks on one host."""
+        """Say whether the tensors are the host's own, and all ranks on one host; or two ranks' on one GPU, by gloo."""
+        if len(set(devices)) < len(devices):
+            return True
         each = getattr(self._clock.machine, "node", self._clock.machine).count
         return call.on_host and len({device // each for device in devices}) == 1
 
@@ -82,12 +84,12 @@ class Prices:
         ready = max(sending.ready, receiving.ready)
         if self._clock is None or sender is receiver:
             return ready
-        ends = sender.number, receiver.number
+        ends = sender.gpu(sending), receiver.gpu(receiving)
         if self._in_memory(sending, ends):
             return self._by_memory(sending, ready, passes=1, nbytes=sending.nbytes)
         both = sending.batched and receiving.batched
         pair = f"{sending.where} " + ("{}→{}".format(*ends) if both else "{}–{}".format(*sorted(ends)))
-        streams = [sender.stream(pair), receiver.stream(pair)]
+        streams = [owner.stream(pair, gpu) for owner, gpu in zip((sender, receiver), ends, strict=True)]
         name = f"send {sending.rank}→{receiving.rank} in {sending.where}"
         return self._occupy(Plan("", [self._step([(*ends, sending.nbytes)])]), streams, ready, name)
 

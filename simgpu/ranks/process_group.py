@@ -7,8 +7,10 @@ leave out the options. All return a Work at once.
 import torch
 import torch.distributed as dist
 
+from simgpu.device.state import state
 from simgpu.device.tensor import SimTensor
-from simgpu.ranks import collectives, reductions
+from simgpu.ranks import backend_rules, collectives, reductions
+from simgpu.ranks.call import Recv, Send
 from simgpu.ranks.tensor_lists import listed
 from simgpu.ranks.work import Together
 
@@ -16,7 +18,10 @@ NAME = "simccl"
 
 
 class SimGroup(dist.ProcessGroup):
-    """A group as one rank has it. place, size: in the group; rendezvous: where its ranks meet; owner: the `Rank`."""
+    """A group as one rank has it. place, size: in the group; rendezvous: where its ranks meet; owner: the `Rank`.
+
+    backend: the name under which the program made it, "nccl" for one; None where it gave none.
+    """
 
     supports_splitting = supports_coalescing = supports_time_estimate = False
     supports_tensor_alloc = staticmethod(lambda device: False)
@@ -25,9 +30,15 @@ class SimGroup(dist.ProcessGroup):
         super().__init__(place, size)
         self._place, self._size, self._rendezvous, self._owner = place, size, rendezvous, owner
         self._together = None
+        self.declare(None)
+
+    def declare(self, backend):
+        """Note the name under which a program made the group: what NCCL or gloo refuse is refused from now on."""
+        self.backend = None if backend in (None, NAME, "undefined") else str(backend).lower()
+        self._backends = backend_rules.backends(self.backend)
 
     def __repr__(self):
-        return f"<{NAME} rank {self._place} of {self._size} in {self._rendezvous.where}>"
+        return f"<{self.getBackendName()} rank {self._place} of {self._size} in {self._rendezvous.where}>"
 
     # -- what torch asks about the group -----------------------------------------------------------------------------
 
@@ -40,12 +51,15 @@ class SimGroup(dist.ProcessGroup):
         return self._size
 
     def getBackendName(self):
-        """Return ``simccl``."""
-        return NAME
+        """Return the name that the program gave, or for none NCCL's; outside `simgpu.as_cuda` ``simccl`` for that."""
+        name = self.backend or "nccl"
+        return NAME if name == "nccl" and not state.as_cuda else name  # torch asks its build for NCCL's version
 
     _get_backend_name = getBackendName
 
-    _device_types = property(lambda self: [torch.device("sim"), torch.device("cpu")])
+    @property
+    def _device_types(self):
+        return [torch.device(backend_rules.shown(device)) for device in self._backends or ("sim", "cpu")]
 
     def _get_backend(self, device):
         return self
@@ -93,7 +107,7 @@ class SimGroup(dist.ProcessGroup):
 
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
         """As `all_gather_single`, for several tensors in one go."""
-        self._check_shares(outputs)
+        self._check_shares("all_gather", outputs, inputs)
         return self._join(collectives.AllGatherSingle(inputs, outputs))
 
     def gather(self, outputs, inputs, opts=None):
@@ -119,7 +133,7 @@ class SimGroup(dist.ProcessGroup):
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
         """As `reduce_scatter_single`, for several tensors in one go."""
-        self._check_shares(inputs)
+        self._check_shares("reduce_scatter", inputs, outputs)
         return self._join(collectives.ReduceScatterSingle(inputs, outputs, op=_op(opts)))
 
     def alltoall(self, outputs, inputs, opts=None):
@@ -130,14 +144,16 @@ class SimGroup(dist.ProcessGroup):
     def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None):
         """Send parts of the first dimension to the ranks, of the given lengths or equal ones; receive from each."""
         sent, received = self._split(tensor, input_splits), self._split(output, output_splits)
-        return self._join(collectives.AllToAll(sent, received, results=[output]))
+        return self._join(collectives.AllToAllSingle(sent, received, results=[output]))
 
     def barrier(self, opts=None):
         """Wait for all ranks; the host waits too."""
-        return self._join(collectives.Barrier([], []))
+        return self._join(collectives.Barrier([], []), self._barrier_device(opts))
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         """Wait for all ranks. Raises DeadlockError, which names those that cannot come; it needs no timeout."""
+        if self._backends and "gloo" not in self._backends.values():
+            raise ValueError("monitored_barrier is only implemented for GLOO backend")
         self._join(collectives.MonitoredBarrier([], [])).wait()
 
     # names before torch 2.13
@@ -149,14 +165,14 @@ class SimGroup(dist.ProcessGroup):
 
     def send(self, tensors, target, tag=0):
         """Send a tensor to a place of the group: done when that rank receives it."""
-        return self._post(collectives.Send(tensors, [], (self._place, target), tag, self._owner.in_batch), target)
+        return self._post(Send(tensors, [], (self._place, target), tag, self._owner.in_batch), target)
 
     def recv(self, tensors, source, tag=0):
         """Receive a tensor from a place of the group."""
-        return self._post(collectives.Recv([], tensors, (source, self._place), tag, self._owner.in_batch), source)
+        return self._post(Recv([], tensors, (source, self._place), tag, self._owner.in_batch), source)
 
     def recv_anysource(self, tensors, tag=0):
-        """Receive a tensor from whoever sends first."""
+        """Receive a tensor from whoever sends first, which NCCL cannot."""
         return self.recv(tensors, None, tag)
 
     # -- several calls as one ----------------------------------------------------------------------------------------
@@ -170,8 +186,8 @@ class SimGroup(dist.ProcessGroup):
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _join(self, call):
-        self._settle(call)
+    def _join(self, call, device=None):
+        self._settle(call, device)
         self._check_place(call.name, call.root)
         if call.op is not None:
             reductions.check(call.op, call.tensors()[0].dtype)
@@ -182,17 +198,29 @@ class SimGroup(dist.ProcessGroup):
         self._check_place(call.name, other)
         return self._kept(self._rendezvous.post(self._place, call, self._owner))
 
-    def _settle(self, call):
-        """Check where the tensors of a call are, and let it take what it needs of them."""
-        own = self._owner.device
-        devices = {tensor._index if type(tensor) is SimTensor else None for tensor in call.tensors()}
-        if devices not in ({own}, {None}, set()):
-            other = next("cpu" if index is None else f"sim:{index}" for index in devices - {own})
-            raise ValueError(
-                f"{call.name}: expected tensors on sim:{own}, the device of rank {self._owner.number}, "
-                f"got one on {other}"
-            )
-        call.settle(not self._owner.on_device and own not in devices, self._size)
+    def _settle(self, call, device=None):
+        """Check a call's tensors, and let it take what it needs of them. device: that of a call without tensors."""
+        tensors = call.tensors()
+        found = {tensor._index if type(tensor) is SimTensor else None for tensor in tensors}
+        if len(found) > 1:
+            names = sorted(backend_rules.shown("cpu" if index is None else f"sim:{index}") for index in found)
+            raise ValueError(f"{call.name}: expected tensors on one device, got {' and '.join(names)}")
+        if any(tensor.is_sparse for tensor in tensors) and call.name != "all_reduce":
+            raise ValueError(f"{call.name}: expected dense tensors, got a sparse one")
+        index = next(iter(found), device)
+        index = self._owner.stands_for if index is None and tensors else index
+        if self._backends is not None:
+            call.backend = backend_rules.check(self._backends, call, "cpu" if index is None else "sim")
+        call.settle(index is None, index, self._size)
+
+    def _barrier_device(self, opts):
+        """Return the index of the GPU on which NCCL's barrier is an all-reduce; None for others' barriers."""
+        if self._backends != {"sim": "nccl"} or opts is None:
+            return None
+        if opts.device_ids:
+            return opts.device_ids[0]
+        index = getattr(opts.device, "index", None)
+        return state.current if index is None else index
 
     def _kept(self, work):
         if self._together is not None:
@@ -211,12 +239,13 @@ class SimGroup(dist.ProcessGroup):
                     f"{self._rendezvous.where}, got {len(tensors)}"
                 )
 
-    def _check_shares(self, tensors):
-        for tensor in tensors:
-            if tensor.numel() % self._size or not tensor.is_contiguous():
+    def _check_shares(self, name, wholes, parts):
+        """Raise ValueError unless the ranks' parts, one after the other, fill each whole."""
+        for whole, part in zip(wholes, parts, strict=True):
+            if whole.numel() != self._size * part.numel() or not whole.is_contiguous():
                 raise ValueError(
-                    f"expected a contiguous tensor whose elements {self._size} ranks can share equally, "
-                    f"got shape {list(tensor.shape)} with strides {tensor.stride()}"
+                    f"{name}: expected a contiguous tensor of as many elements as {list(part.shape)} times the world "
+                    f"size, {self._size} ranks, got shape {list(whole.shape)} with strides {whole.stride()}"
                 )
 
     def _split(self, tensor, sizes):

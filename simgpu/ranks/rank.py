@@ -20,10 +20,10 @@ class Rank:
         self.thread, self.ended = None, False
         self.program_joined = False  # whether the program has called init_process_group
         self.groups = Counter()  # how often the rank has made a group of that name and those ranks
-        self.on_device = False  # whether the host's tensors that a group is handed stand for the device's
+        self.stands_for = None  # the GPU that the host's tensors stand for that a group is handed, or None
         self.in_batch = False  # whether its messages go out together
         self.region = next(regions)  # where torch.compile keeps what it has compiled for the rank
-        self._streams, self._backward = {}, 0
+        self._streams, self._backward = {}, {}
 
     def _environment(self, each):
         """Return what torchrun would set for a process of this rank; each: how many GPUs a node has."""
@@ -65,11 +65,15 @@ class Rank:
                 "turn among the ranks"
             )
 
-    def stream(self, name):
-        """Return the communication stream for a group or a pair, as NCCL has one for each communicator."""
-        if name not in self._streams:
-            self._streams[name] = Clock.stream(self.clock, self.number)  # of all GPUs, whichever rank asks
-        return self._streams[name]
+    def gpu(self, call):
+        """Return the number, among all GPUs, of the one that a call's tensors are on; the rank's own where on none."""
+        return self.number if call.device is None else self.number - self.device + call.device
+
+    def stream(self, name, gpu):
+        """Return a GPU's communication stream for a group or a pair, as NCCL has one for each communicator."""
+        if (name, gpu) not in self._streams:
+            self._streams[name, gpu] = Clock.stream(self.clock, gpu)  # of all GPUs, whichever rank asks
+        return self._streams[name, gpu]
 
     def depart(self, call):
         """Return the moment at which a call may begin: after what the device's current stream holds.
@@ -81,7 +85,7 @@ class Rank:
             return 0
         if call.on_host and "barrier" not in call.name:
             return self.clock.now_ps()
-        return messages.depart(self.clock, self.device)
+        return messages.depart(self.clock, self._local(call))
 
     def join(self, end, call):
         """Let the current stream wait until `end`; for the host's own tensors the host waits."""
@@ -90,31 +94,37 @@ class Rank:
         if call.on_host:
             self.clock.wait_until(end, str(call))
         else:
-            messages.hold(self.clock, self.clock.current_stream(self.device), end)
+            messages.hold(self.clock, self.clock.current_stream(self._local(call)), end)
 
-    def leave_for_backward(self, end):
+    def leave_for_backward(self, end, call):
         """Note what the end of the backward pass waits for: DDP's gradients, whose Futures C++ code holds."""
-        self._backward = max(self._backward, end)
+        device = self._local(call)
+        self._backward[device] = max(self._backward.get(device, 0), end)
 
     def end_backward(self):
-        """Let the current stream wait for what was left."""
-        if self.clock is not None and self._backward:
-            messages.hold(self.clock, self.clock.current_stream(self.device), self._backward)
-            self._backward = 0
+        """Let the current streams wait for what was left."""
+        if self.clock is not None:
+            for device, end in self._backward.items():
+                messages.hold(self.clock, self.clock.current_stream(device), end)
+            self._backward.clear()
 
     @contextlib.contextmanager
-    def beside(self, end):
+    def beside(self, end, call):
         """Make a stream of its own current, which waits until `end`; None where there is no clock."""
         if self.clock is None:
             yield None
             return
-        stream, before = self.stream("callbacks"), self.clock.current_stream(self.device)
+        stream, before = self.stream("callbacks", self.gpu(call)), self.clock.current_stream(self._local(call))
         messages.hold(self.clock, stream, end)
         self.clock.set_stream(stream)
         try:
             yield stream
         finally:
             self.clock.set_stream(before)
+
+    def _local(self, call):
+        """Return the index of a call's GPU on the rank's node."""
+        return self.device if call.device is None else call.device
 
     def reached(self, stream, otherwise):
         """Return the end of what `stream` holds."""

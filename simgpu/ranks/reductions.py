@@ -21,19 +21,19 @@ _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: t
 
 def name(op):
     """Return the name of a reduction, ``sum`` for ``ReduceOp.SUM``."""
-    return _kind(op).name.lower()
+    return kind(op).name.lower()
 
 
 def check(op, dtype):
     """Raise ValueError where a reduction is not defined for a type, with NCCL's limits."""
-    kind = _kind(op)
-    if kind not in _FOLDS:
+    asked = kind(op)
+    if asked not in _FOLDS:
         raise ValueError(f"expected a reduction such as ReduceOp.SUM, got {op}")
     if dtype.itemsize == 1 and dtype.is_floating_point:
         raise ValueError(f"expected a type of 16 bits or more to reduce, got {dtype}: convert it first")
-    if kind in _BITS and (dtype.is_floating_point or dtype.is_complex):
-        raise ValueError(f"expected integers for the bits of ReduceOp.{kind.name}, got {dtype}")
-    if kind == ReduceOp.AVG and (dtype == torch.bool or dtype in _SIGNED):
+    if asked in _BITS and (dtype.is_floating_point or dtype.is_complex):
+        raise ValueError(f"expected integers for the bits of ReduceOp.{asked.name}, got {dtype}")
+    if asked == ReduceOp.AVG and (dtype == torch.bool or dtype in _SIGNED):
         raise ValueError(f"expected floating-point numbers or signed integers for ReduceOp.AVG, got {dtype}")
 
 
@@ -55,22 +55,22 @@ def begin(op, tensor, copy=True):
     """
     if tensor.dtype in _SIGNED:
         tensor = tensor.view(_SIGNED[tensor.dtype])
-        return tensor ^ torch.iinfo(tensor.dtype).min if _kind(op) in _ORDERED else tensor.clone()
-    if _kind(op) == ReduceOp.PREMUL_SUM:
+        return tensor ^ torch.iinfo(tensor.dtype).min if kind(op) in _ORDERED else tensor.clone()
+    if kind(op) == ReduceOp.PREMUL_SUM:
         return (tensor * _factor(op)).to(tensor.dtype)
     return tensor.clone() if copy else tensor
 
 
 def fold(op, total, tensor):
     """Combine two tensors in the first one."""
-    _FOLDS[_kind(op)](total, tensor, out=total)
+    _FOLDS[kind(op)](total, tensor, out=total)
 
 
 def end(op, total, dtype, count):
     """Return the result in type `dtype`, of a reduction over `count` ranks."""
     if dtype in _SIGNED:
-        return (total ^ torch.iinfo(total.dtype).min if _kind(op) in _ORDERED else total).view(dtype)
-    if _kind(op) == ReduceOp.AVG:
+        return (total ^ torch.iinfo(total.dtype).min if kind(op) in _ORDERED else total).view(dtype)
+    if kind(op) == ReduceOp.AVG:
         exact = total.is_floating_point() or total.is_complex()
         return torch.div(total, count, rounding_mode=None if exact else "trunc")
     return total
@@ -81,5 +81,6 @@ def _factor(op):
     return getattr(factor, "_real", factor)
 
 
-def _kind(op):
+def kind(op):
+    """Return which reduction an op is, ``ReduceOp.SUM`` for one: a PREMUL_SUM carries its factor too."""
     return getattr(op, "op", op)

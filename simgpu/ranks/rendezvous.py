@@ -1,5 +1,8 @@
 """Where ranks meet: collectives are matched by their number in a group, messages by their ends and tag.
 
+NCCL's messages are matched in order: a pair's, but for those of a batch, share one stream, so each rank's next one must
+be the other side of the other rank's next one.
+
 The last rank to call a collective carries it out for all. Each call is compared with the first one's when it is made,
 so that what does not fit together is told at once, by the rank that made the second call.
 """
@@ -7,7 +10,10 @@ so that what does not fit together is told at once, by the rank that made the se
 from collections import deque
 
 import torch
+from torch.distributed import DistBackendError
 
+from simgpu.ranks.backend_rules import shown
+from simgpu.ranks.call import Message
 from simgpu.ranks.errors import MismatchError
 from simgpu.ranks.work import Work
 
@@ -22,6 +28,7 @@ class Rendezvous:
         self.ranks, self.where, self._prices = tuple(ranks), where, prices
         self._numbers = [0] * len(self.ranks)
         self._meetings, self._posts = {}, {}  # works by number and place; works by target, tag and side
+        self._lines = {}  # of messages in order: for a pair, {place: its works that are not done}
         self._mismatches = {}  # what was said of what did not fit, by a collective's number or the Work left alone
 
     def join(self, place, call, owner):
@@ -38,6 +45,7 @@ class Rendezvous:
         works = self._meetings.setdefault(call.number, {})
         if works:
             _compare(call, next(iter(works.values())).call)
+        self._check_gpu(call, owner, works.values())
         call.ready = owner.depart(call)
         work = works[place] = Work(call, owner)
         if len(works) == len(self.ranks):
@@ -57,25 +65,43 @@ class Rendezvous:
         call.rank, call.rendezvous = self.ranks[place], self
         call.ready = owner.depart(call)
         work = Work(call, owner)
+        if call.backend == "nccl" and not call.batched:
+            return self._line_up(place, work)
         source, target = call.ends
-        posts = self._posts.setdefault((target, call.tag), (deque(), deque()))  # those that send, those that receive
+        tag = f"nccl's, batched: {call.batched}" if call.backend == "nccl" else call.tag  # which knows no tags
+        posts = self._posts.setdefault((target, tag), (deque(), deque()))  # those that send, those that receive
         mine, others = posts if call.name == "send" else posts[::-1]
         other = next((o for o in others if _meet(o.call.ends[0], source)), None)
         if other is None:
             mine.append(work)
         else:
             others.remove(other)
-            try:
-                self._deliver(*((work, other) if call.name == "send" else (other, work)))
-            except MismatchError as error:
-                self._mismatches[other] = str(error)
-                raise
+            self._deliver(*((work, other) if call.name == "send" else (other, work)))
+        return work
+
+    def _line_up(self, place, work):
+        """Add a message to those of its pair that run in the order of the calls; deliver what has come to the front."""
+        source, target = work.call.ends
+        line = self._lines.setdefault(frozenset(work.call.ends), {source: deque(), target: deque()})
+        line[place].append(work)
+        while all(line.values()):
+            first, other = line[source][0], line[target][0]
+            if first.call.name == other.call.name:
+                break
+            sending, receiving = (first, other) if first.call.name == "send" else (other, first)
+            line[source].popleft(), line[target].popleft()
+            self._deliver(sending, receiving)
         return work
 
     def _deliver(self, sending, receiving):
-        _compare(receiving.call, sending.call)
+        self._check_gpu(receiving.call, receiving.owner, [sending])
         receiving.call.source = sending.call.ends[0]
-        _act([sending.call, receiving.call])
+        try:
+            _compare(receiving.call, sending.call)
+            _act([sending.call, receiving.call])
+        except MismatchError as error:
+            self._mismatches[sending] = self._mismatches[receiving] = str(error)
+            raise
         end = self._prices.message(sending.call, receiving.call, sending.owner, receiving.owner)
         sending.finish(end)
         receiving.finish(end)
@@ -87,6 +113,24 @@ class Rendezvous:
         called = self._meetings[work.call.number]
         return [rank for place, rank in enumerate(self.ranks) if place not in called]
 
+    def crossed(self, work):
+        """Return the message of the other rank that is first in line where it and `work`'s are of one kind, or None."""
+        line = self._lines.get(frozenset(work.call.ends)) if isinstance(work.call, Message) else None
+        if not line or work not in [other for side in line.values() for other in side]:
+            return None
+        theirs = next(side for place, side in line.items() if self.ranks[place] != work.rank)
+        return theirs[0] if theirs else None
+
+    @staticmethod
+    def _check_gpu(call, owner, others):
+        """Raise torch's error where another rank of the communicator has its tensors on the same GPU."""
+        for other in others if call.device is not None and call.backend != "gloo" else ():
+            if other.call.device is not None and other.owner.gpu(other.call) == owner.gpu(call):
+                raise DistBackendError(
+                    f"{call}: Duplicate GPU detected: rank {call.rank} and rank {other.rank} both on "
+                    f"{shown(f'sim:{call.device}')}: call torch.{shown('sim')}.set_device(local_rank) first"
+                )
+
     def mismatch(self, work):
         """Return what was said of what `work` is part of, where it did not fit and the program went on, or None."""
         return self._mismatches.get(work.call.number or work)
@@ -94,7 +138,9 @@ class Rendezvous:
     def open(self):
         """Return the works that nobody has completed."""
         works = [work for called in self._meetings.values() for work in called.values()]
-        return works + [work for posts in self._posts.values() for side in posts for work in side]
+        sides = [side for posts in self._posts.values() for side in posts]
+        sides += [side for line in self._lines.values() for side in line.values()]
+        return works + [work for side in sides for work in side]
 
 
 def _meet(one, other):
@@ -121,30 +167,23 @@ def _compare(call, first):
 
 
 class NewGroups:
-    """The calls of ``dist.new_group`` that `size` ranks have made: all make all of them, in the same order.
+    """The calls of ``dist.new_group`` that `size` ranks have made, all of them equally many.
 
     torch names a group by the number of the call: a rank that leaves one out takes part in other groups than it means.
     """
 
     def __init__(self, size):
-        self._counts, self._first = [0] * size, []  # the rank that made each call first, and the group's ranks
+        self._counts, self._first = [0] * size, []  # for each call the ranks of the group that was made first
 
     def call(self, rank, ranks):
-        """Note a rank's next call, for a group of `ranks`; raises MismatchError where another rank's was for others."""
-        number = self._counts[rank]
+        """Note a rank's next call, for a group of `ranks`; other ranks' may be for others at the same time."""
+        if self._counts[rank] == len(self._first):
+            self._first.append(ranks)
         self._counts[rank] += 1
-        if number == len(self._first):
-            self._first.append((rank, ranks))
-        first, wanted = self._first[number]
-        if ranks != wanted:
-            raise MismatchError(
-                f"new_group #{number + 1}: rank {rank} has ranks {ranks}, rank {first} has {wanted}: "
-                "all ranks must call it for every group, in the same order"
-            )
 
     def lacking(self):
         """Return the first call that ranks left out as (its number, the group's ranks, those ranks), or None."""
         number = min(self._counts)
         if number == len(self._first):
             return None
-        return number + 1, self._first[number][1], [rank for rank, count in enumerate(self._counts) if count == number]
+        return number + 1, self._first[number], [rank for rank, count in enumerate(self._counts) if count == number]

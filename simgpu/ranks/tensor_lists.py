@@ -42,11 +42,19 @@ def shapes(tensors):
 
 def nbytes(tensors):
     """Return the bytes of tensors in nested lists."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in flat(tensors))
+    return sum(_nbytes(tensor) for tensor in flat(tensors))
+
+
+def _nbytes(tensor):
+    if tensor.is_sparse:
+        return nbytes([tensor._indices(), tensor._values()])
+    return tensor.numel() * tensor.element_size()
 
 
 def real(tensors):
     """Return nested lists of tensors with those on simulated GPUs replaced by the ones that hold their values."""
     if isinstance(tensors, (list, tuple)):
         return [real(tensor) for tensor in tensors]
-    return tensors._real if type(tensors) is SimTensor else tensors.detach()
+    if type(tensors) is SimTensor:
+        return tensors._real
+    return tensors if tensors.is_sparse else tensors.detach()  # a sparse one that is detached is filled apart

@@ -73,6 +73,12 @@ class Work(dist.Work):
         mismatch, missing = self.call.rendezvous.mismatch(self), self.call.rendezvous.missing(self)
         if mismatch:
             return f"which failed: {mismatch}"
+        crossed = self.call.rendezvous.crossed(self)
+        if crossed:
+            return (
+                f"which waits behind a {crossed.call.name} of rank {crossed.rank}: NCCL runs a pair's messages in the "
+                "order of the calls; let one rank send first, or use batch_isend_irecv"
+            )
         return f"not called by {in_words(missing)}" if missing else "which nobody answers"
 
     def forget(self):
@@ -90,7 +96,7 @@ class Future(torch.futures.Future):
     def __init__(self, owner, end, call):
         super().__init__()
         self._owner, self._end, self._call = owner, end, call
-        owner.leave_for_backward(end)
+        owner.leave_for_backward(end, call)
 
     def wait(self):
         """Return the result, for which the current stream waits."""
@@ -99,7 +105,7 @@ class Future(torch.futures.Future):
 
     def then(self, callback):
         """Return a Future of ``callback(self)``, whose operations run on a stream beside, as with CUDA."""
-        with self._owner.beside(self._end) as stream:
+        with self._owner.beside(self._end, self._call) as stream:
             result = callback(self)
             if isinstance(result, torch.futures.Future):
                 return result

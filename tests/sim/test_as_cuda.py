@@ -206,7 +206,7 @@ def test_a_profiler_of_cuda_shows_the_gpus_and_says_nothing_else(cuda, capfd):
 def test_what_goes_wrong_in_a_collective_is_told(cuda):
     """torch adds NCCL's version to it."""
     assert torch.cuda.nccl.version() >= (2, 10)
-    with pytest.raises(simgpu.RankError, match="all_reduce: expected tensors on sim:1, the device of rank 1"):
+    with pytest.raises(simgpu.RankError, match="Duplicate GPU detected: rank 1 and rank 0 both on cuda:0"):
         simgpu.spawn(lambda rank: dist.all_reduce(torch.ones(1, device="cuda:0")))
 
 

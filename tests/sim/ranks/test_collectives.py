@@ -364,4 +364,4 @@ def test_groups_of_other_backends_and_split_groups_are_ours():
         assert dist.is_torchelastic_launched()
         return dist.get_backend(host), data.tolist(), part.tolist()
 
-    assert simgpu.spawn(run) == [("simccl", [4, 4], [s, s]) for s in (1, 1, 5, 5)]
+    assert simgpu.spawn(run) == [("gloo", [4, 4], [s, s]) for s in (1, 1, 5, 5)]
