@@ -23,8 +23,8 @@ Importing this package changes nothing in torch, and does not load it; `enable` 
 from importlib import import_module
 
 _HOMES = {
-    "control": "as_cuda clock disable enable has_clock has_numbers is_enabled machine now one_launch spawn trace "
-    "use_clock",
+    "control": "as_cuda clock disable enable features has_clock has_numbers is_enabled machine now one_launch spawn "
+    "trace use_clock",
     "accounting.clock": "Clock",
     "accounting.allocator": "Allocator",
     "accounting.op_work": "op_work",

@@ -1,14 +1,15 @@
 """Simulated GPUs are switched on and off here, and their clock is asked: the functions of `simgpu` itself."""
 
 import contextlib
+import sys
 
 import torch
 
 from simgpu.accounting.clock import Clock, ClusterClock
+from simgpu.device import signals
 from simgpu.device.state import real_cuda, state
 from simgpu.hardware import machines
 
-_registered = False
 _MOST = 128  # torch keeps a device's index in one signed byte
 
 
@@ -75,6 +76,9 @@ def disable():
 
         gpu_list.resize(0, 0, state.counting, state.home)
     state.clock, state.leads = None, False
+    if not state.as_cuda and "simgpu.torch_glue.install" in sys.modules:
+        sys.modules["simgpu.torch_glue.install"].disable()
+        signals.restore(None)
 
 
 def as_cuda():
@@ -93,8 +97,9 @@ def as_cuda():
     """
     if not state.gpus:
         raise RuntimeError("expected simulated GPUs to stand for CUDA's: call simgpu.enable(...) first")
-    from simgpu.torch_glue import as_cuda
+    from simgpu.torch_glue import as_cuda, install
 
+    install.require("simgpu.as_cuda")
     return as_cuda.AsCuda()
 
 
@@ -195,6 +200,16 @@ def machine():
     return state.machine
 
 
+def features():
+    """Return the table of what torch does on simulated GPUs and ranks, and what of it this torch can; print it.
+
+    Loads what of torch the features are about, which takes seconds.
+    """
+    from simgpu.torch_glue.install import Report
+
+    return Report()
+
+
 def _machine(gpus, gpu, link, machine):
     if isinstance(gpus, int) and gpus > _MOST:
         raise ValueError(f"expected at most {_MOST} GPUs, the most that torch can number, got {gpus}")
@@ -208,16 +223,9 @@ def _machine(gpus, gpu, link, machine):
 
 
 def _register():
-    global _registered
-    if _registered:
-        return
-    from simgpu.device import api
     from simgpu.ranks import functional
-    from simgpu.torch_glue import register
+    from simgpu.torch_glue import install
 
-    lacking = register.missing()
-    if lacking:
-        raise RuntimeError(f"simulated GPUs need torch 2.11 or later; this is {torch.__version__}, without {lacking}")
-    register.register(api)
-    functional.register()
-    _registered = True
+    install.enable()
+    if torch.distributed.is_available():
+        functional.register()

@@ -6,7 +6,7 @@ from collections import Counter
 import torch
 
 import simgpu
-from simgpu.ranks.here import here
+from simgpu.torch_glue.here import here
 
 _STEP = re.compile(r", step (\d+) of \d+$")
 _BETWEEN = re.compile(r"copy gpu(\d+)→gpu\d+$")

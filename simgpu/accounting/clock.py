@@ -14,6 +14,7 @@ pinned memory, and any copy from or to pageable memory.
 Threads: see `queues`.
 """
 
+import contextlib
 import threading
 
 import torch
@@ -43,6 +44,7 @@ class Clock:
         self._ends, self._numbers = [0] * machine.count, [0] * machine.count
         self._wires, self._costs, self._routes, self.traces = {}, {}, {}, ()
         self._host, self.fuses, self._fusion = Hosts(_LAUNCH, self.mode).here, self.mode.fuses, Fusion(self)
+        self._fusing = int(self.fuses)  # how many threads now run in a mode that fuses, and the clock's own
 
     # -- what the devices report -------------------------------------------------------------------------------------
 
@@ -197,12 +199,24 @@ class Clock:
 
     def run_as(self, mode):
         """Return a context manager: the calling thread runs what is inside in the execution mode of that name."""
-        self.fuses = True  # it may be
-        return self._host().running_as(find(HOST_COSTS, mode, "execution mode"))
+        return self._running_as(find(HOST_COSTS, mode, "execution mode"))
 
     def trace(self):
         """Return a context manager that records what happens while it is open: a `trace.Trace`."""
         return Trace(self)
+
+    @contextlib.contextmanager
+    def _running_as(self, mode):
+        with self.lock:
+            self._fusing += mode.fuses
+            self.fuses = self._fusing > 0
+        try:
+            with self._host().running_as(mode):
+                yield
+        finally:
+            with self.lock:
+                self._fusing -= mode.fuses
+                self.fuses = self._fusing > 0
 
     # -- inside ------------------------------------------------------------------------------------------------------
 

@@ -45,9 +45,16 @@ def install():
     """Put our handler before the one that is in use; whoever set another in between, as notebooks do, is followed."""
     global _usual
     usual = in_use(SIGINT)
-    if callable(usual) and threading.current_thread() is threading.main_thread():
+    if callable(usual) and usual is not handler and threading.current_thread() is threading.main_thread():
         _usual = usual
         signal.signal(SIGINT, handler)
+
+
+def restore(usual):
+    """Put back the handler `usual` that was in use, None for the one that `install` found, unless another is there."""
+    usual = _usual if usual is None else usual
+    if in_use(SIGINT) is handler is not usual and threading.current_thread() is threading.main_thread():
+        signal.signal(SIGINT, usual)
 
 
 def handler(number, frame):

@@ -8,15 +8,9 @@ spawn ── scheduler             starts the ranks: threads that take turns, in
   │     └── rendezvous         where the ranks' calls meet and are compared
   │           └── prices ── link_traffic, schedules  what a collective takes, and on which links
   └── diagnosis                what a deadlock's message says
-patches                        what is replaced in torch meanwhile
-reducer, tracker, shardings    what DDP's reducer, DTensor's random numbers and its rules for sharding need
-chunks                         what FSDP2 cuts parameters into
-pipelines                      the order in which zero-bubble schedules add up gradients
 store                          what `torch.distributed`'s stores keep, and how ranks wait for it
 tensor_lists                   lists of tensors: what torch hands over, as what holds the values
-compiling                      what ranks compile, each for itself
 functional                     torch's operations for collectives on tensors of simulated GPUs
-here                           which rank the calling thread is
 errors                         what goes wrong between ranks
 """
 

@@ -10,17 +10,15 @@ are ready, so its current stream is busy as long as a collective takes once all 
 
 import torch
 import torch.distributed as dist
-from torch.distributed._functional_collectives import AsyncCollectiveTensor
-from torch.utils._pytree import tree_map_only
 
 from simgpu.accounting import messages
 from simgpu.device.dispatch import handles
 from simgpu.device.state import state
 from simgpu.device.tensor import SimTensor, wrap
-from simgpu.ranks import reducer
-from simgpu.ranks.here import here
 from simgpu.ranks.prices import Prices
 from simgpu.ranks.tensor_lists import nbytes as nbytes_of
+from simgpu.torch_glue import c10d
+from simgpu.torch_glue.here import here
 
 _KINDS = {
     "all_reduce": "all_reduce",
@@ -38,33 +36,22 @@ _KINDS = {
     "recv": "send",
 }
 
-# Of tensors without numbers torch has kernels that know shapes only and reach no group: these are those of all others.
-_NUMBERS = torch._C.DispatchKey.CompositeExplicitAutograd
-
 
 def register():
-    """Install the handlers, and let gloo and DDP work with simulated GPUs; doing it again changes nothing."""
-    spaces = "_c10d_functional::", "c10d::"
-    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith(spaces)]
-    handles(
-        *(getattr(getattr(torch.ops, space), name).default for space, name in (name.split("::") for name in names))
-    )(_collective)
-    capability = dist.Backend.backend_capability.get("gloo", [])
-    if "sim" not in capability:
-        capability.append("sim")
-    dist.Reducer, dist.Logger = reducer.Reducer, reducer.Logger
+    """Install the handlers; doing it again changes nothing."""
+    handles(*c10d.operations())(_collective)
 
 
 def _collective(func, args, kwargs):
-    if func._schema.name.endswith("_wrap_tensor_autograd"):  # of a result that is waited for when it is first used
-        return AsyncCollectiveTensor(*args)
+    if func.name().endswith("_wrap_tensor_autograd"):
+        return c10d.late(*args)
     shells = {}
 
     def real(tensor):
         shells[id(tensor._real)] = tensor
         return tensor._real
 
-    reals, rank = tree_map_only(SimTensor, real, args), here()
+    reals, rank = c10d.tree_map_only(SimTensor, real, args), here()
     index = next(iter(shells.values()))._index
     if rank is None:
         out = func(*reals, **kwargs)
@@ -72,7 +59,7 @@ def _collective(func, args, kwargs):
     else:
         before, rank.stands_for = rank.stands_for, index
         try:
-            out = func._op_dk(_NUMBERS, *reals, **kwargs)
+            out = c10d.run_with_numbers(func, *reals, **kwargs)
         finally:
             rank.stands_for = before
 
@@ -80,12 +67,12 @@ def _collective(func, args, kwargs):
         known = shells.get(id(made))
         return wrap(made, index) if known is None else known
 
-    return tree_map_only(torch.Tensor, shell, out)
+    return c10d.tree_map_only(torch.Tensor, shell, out)
 
 
 def _price(func, args, index):
     """Let the device's current stream be busy as long as this process's part of a collective takes."""
-    bare = func._schema.name.split("::")[1].strip("_")
+    bare = func.name().split("::")[1].strip("_")
     kind = next((kind for start, kind in _KINDS.items() if bare.startswith(start)), None)
     if kind is None or state.clock is None:  # a wait, or a barrier
         return

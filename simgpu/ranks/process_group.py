@@ -13,8 +13,7 @@ from simgpu.ranks import backend_rules, collectives, reductions
 from simgpu.ranks.call import Recv, Send
 from simgpu.ranks.tensor_lists import listed
 from simgpu.ranks.work import Together
-
-NAME = "simccl"
+from simgpu.torch_glue.c10d import NAME
 
 
 class SimGroup(dist.ProcessGroup):

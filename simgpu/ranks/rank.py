@@ -6,9 +6,8 @@ from collections import Counter
 
 from simgpu.accounting import messages
 from simgpu.accounting.clock import Clock
-from simgpu.ranks.compiling import regions
-from simgpu.ranks.here import enter
 from simgpu.ranks.process import Process
+from simgpu.torch_glue.here import enter
 
 
 class Rank:
@@ -22,7 +21,7 @@ class Rank:
         self.groups = Counter()  # how often the rank has made a group of that name and those ranks
         self.stands_for = None  # the GPU that the host's tensors stand for that a group is handed, or None
         self.in_batch = False  # whether its messages go out together
-        self.region = next(regions)  # where torch.compile keeps what it has compiled for the rank
+        self.region = None  # where torch.compile keeps what it has compiled for the rank, from the first time on
         self._streams, self._backward = {}, {}
 
     def _environment(self, each):

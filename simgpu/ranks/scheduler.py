@@ -12,6 +12,7 @@ import threading
 from collections import deque
 
 from simgpu.ranks.errors import DeadlockError, Stopped
+from simgpu.torch_glue.here import here
 
 
 class Scheduler:
@@ -121,3 +122,28 @@ class Wait:
     def lacks(self):
         """Return why it waits, in words."""
         return self._reason
+
+
+class RankLock:
+    """A lock that a rank may take several times; one that waits for it lets the others run.
+
+    call: what is done while it is held, in words.
+    """
+
+    def __init__(self, call):
+        self._call, self._holder, self._depth, self._waiting = call, None, 0, deque()
+
+    def __enter__(self):
+        rank = here()
+        if self._holder not in (None, rank):
+            self._waiting.append(Wait(rank, self._call, f"in which rank {self._holder.number} is"))
+            rank.wait(self._waiting[-1])
+        self._holder = rank
+        self._depth += 1
+
+    def __exit__(self, *error):
+        self._depth -= 1
+        if self._depth == 0:
+            self._holder = self._waiting[0].owner if self._waiting else None
+            if self._waiting:
+                self._waiting.popleft().end()

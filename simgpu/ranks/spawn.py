@@ -9,27 +9,24 @@ from functools import cache
 from weakref import WeakSet
 
 import torch.distributed as dist
-from torch._dynamo import config as dynamo
 
 from simgpu.device import signals
 from simgpu.device.gpu_list import new
 from simgpu.device.state import set_device, state
 from simgpu.hardware.machines import Cluster
 from simgpu.ranks import diagnosis
-from simgpu.ranks.compiling import Lock
 from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
-from simgpu.ranks.here import here
-from simgpu.ranks.patches import join, torch_for_ranks
 from simgpu.ranks.prices import Prices
-from simgpu.ranks.process_group import SimGroup
+from simgpu.ranks.process import Process
+from simgpu.ranks.process_group import NAME, SimGroup
 from simgpu.ranks.rank import Rank
 from simgpu.ranks.rendezvous import NewGroups, Rendezvous
-from simgpu.ranks.scheduler import Scheduler
+from simgpu.ranks.scheduler import RankLock, Scheduler
 from simgpu.ranks.store import Store
+from simgpu.torch_glue.here import here
+from simgpu.torch_glue.install import in_spawn
 
 _LOOK_S = 0.1
-# One does not tell the ranks' devices apart, the other counts what all ranks have ever compiled of a function.
-_DYNAMO = {"fake_tensor_cache_enabled": False, "accumulated_recompile_limit": sys.maxsize}
 _one_call = threading.Lock()  # held by the call that is under way: what it replaces in torch is the whole process's
 
 
@@ -56,10 +53,14 @@ def spawn(fn, args=(), nprocs=None, allreduce=None):
         raise RuntimeError("simgpu.spawn is still running in another thread: start these ranks when it has returned")
     try:
         world = World(state.machine.count if nprocs is None else nprocs, allreduce)
-        if signals.in_use(signals.SIGINT) is not signals.handler:
-            signals.install()  # which the ranks' threads cannot, and would try before every operation
-        with torch_for_ranks():
-            return world.run(fn, args)
+        process, handler = Process(), signals.in_use(signals.SIGINT)
+        signals.install()  # which the ranks' threads cannot, and would try before every operation
+        try:
+            with in_spawn():
+                return world.run(fn, args)
+        finally:
+            process.enter()
+            signals.restore(handler)
     finally:
         _one_call.release()
 
@@ -77,7 +78,7 @@ class World:
             for i in range(min(len(gpus), size - first))
         ]
         self.store, self.shardings, self.works = Store(), {}, WeakSet()
-        self.new_groups, self.compiling = NewGroups(size), Lock()
+        self.new_groups, self.compiling = NewGroups(size), RankLock("torch.compile")
         self.profiling = None  # the profiler that one of the ranks has started
 
     def run(self, fn, args):
@@ -131,9 +132,8 @@ class World:
         set_device(rank.device)
         state.claim(rank.device)
         try:
-            with dynamo.patch(_DYNAMO):
-                join()
-                self.results[rank.number] = fn(rank.number, *args)
+            dist.init_process_group(NAME, store=self.store, rank=rank.number, world_size=self.size)
+            self.results[rank.number] = fn(rank.number, *args)
         finally:
             with contextlib.suppress(Exception):
                 dist.destroy_process_group()

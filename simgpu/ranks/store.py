@@ -5,8 +5,8 @@ Who only looks lets them run too, since a program may look again and again until
 
 import torch.distributed as dist
 
-from simgpu.ranks.here import here
 from simgpu.ranks.scheduler import Wait
+from simgpu.torch_glue.here import here
 
 
 class Store(dist.Store):

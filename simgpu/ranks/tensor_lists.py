@@ -1,10 +1,9 @@
 """The tensors of a call, in lists or lists of lists, as `torch.distributed` hands them over."""
 
 import torch
-from torch.distributed._functional_collectives import AsyncCollectiveTensor
-from torch.distributed.tensor import DTensor
 
 from simgpu.device.tensor import SimTensor
+from simgpu.torch_glue.c10d import awaited
 
 
 def listed(tensors):
@@ -24,9 +23,7 @@ def unwrap(tensors):
     """
     if isinstance(tensors, (list, tuple)):
         return [unwrap(tensor) for tensor in tensors]
-    if isinstance(tensors, DTensor):
-        raise TypeError("expected a rank's own tensor, got a DTensor: send its to_local() or take its full_tensor()")
-    return tensors.trigger_wait() if isinstance(tensors, AsyncCollectiveTensor) else tensors
+    return awaited(tensors)
 
 
 def dtypes(tensors):

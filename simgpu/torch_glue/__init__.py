@@ -1,11 +1,12 @@
-"""What is replaced in torch, and nothing else: the rest of torch is as it was.
+"""What is replaced in torch, as one table of features, and nothing else: the rest of torch is as it was.
 
-register ── table              makes `sim` a device type of torch, and walks the list of what is replaced
-             ├── pinning, current          factories and ``x.to``
-             ├── accelerator, standins     "the" accelerator; torch.Generator, torch.Stream, torch.Event
-             ├── parallel, backward        nn.parallel's functions in C++; autograd's engine
-             ├── storages, parameters      torch's storages; parameters that move
-             └── lazy, compiling, profiling, safetensors    modules without shapes; torch's tools; files
-for_a_while ── as_cuda         what `simgpu.as_cuda` replaces, and puts back
-autocast                       which operations run in low precision
+features ── install            the table, a row a feature; what puts rows in place and takes them away again
+   ├── device_type             ``sim`` as a device type of torch; its storages
+   ├── constructors            torch.Generator, torch.Stream, torch.Event
+   ├── current_index           the index that is missing in ``x.to("sim")``
+   ├── pinned_memory, accelerator, autograd, autocast, module_move, lazy, data_parallel, profiler, compile
+   ├── safetensors             its files; nothing of torch's
+   ├── as_cuda                 what `simgpu.as_cuda` replaces
+   └── c10d, ddp, fsdp, dtensor, pipelining        torch.distributed while simulated ranks run
+here                           which simulated rank the calling thread is
 """

@@ -10,15 +10,6 @@ import torch
 from simgpu.device.state import state
 
 
-def autocast_enabled(real):
-    """Without a device type the question means CUDA; `parallel_apply` asks so, whatever its devices are."""
-
-    def is_autocast_enabled(*args):
-        return real("sim") if not args and state.leads else real(*args)
-
-    return is_autocast_enabled
-
-
 def _lead():
     """Return the module of the accelerator: torch.sim or torch.cuda."""
     return torch.sim if state.leads else torch.cuda
@@ -50,7 +41,7 @@ def _exchange(index):
     return before
 
 
-FUNCTIONS = {  # of torch._C: what `torch.accelerator` calls
+_FUNCTIONS = {  # of torch._C: what `torch.accelerator` calls
     "_accelerator_getAccelerator": _current,
     "_accelerator_getDeviceIndex": lambda: _lead().current_device(),
     "_accelerator_setDeviceIndex": lambda index: _lead().set_device(index),
@@ -68,3 +59,8 @@ FUNCTIONS = {  # of torch._C: what `torch.accelerator` calls
     "_accelerator_getMemoryInfo": lambda index: _lead().mem_get_info(index),
     "_accelerator_getDeviceCapability": lambda index: {"supported_dtypes": set(torch.sim.get_amp_supported_dtype())},
 }
+
+
+def function(own):
+    """Return what takes the place of a function of torch._C."""
+    return _FUNCTIONS[own.__name__]

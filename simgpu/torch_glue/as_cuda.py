@@ -17,12 +17,12 @@ from torch.nn.parallel import _functions
 from torch.utils import _device
 
 from simgpu.accounting.allocator import Allocator
-from simgpu.device import api, factories, unsupported
+from simgpu.device import api, factories, signals, unsupported
 from simgpu.device.random import SimGenerator
 from simgpu.device.state import state, to_sim
 from simgpu.device.streams import Stream
-from simgpu.torch_glue.for_a_while import replaced
-from simgpu.torch_glue.pinning import FACTORIES
+from simgpu.torch_glue.features import FACTORIES
+from simgpu.torch_glue.install import replaced
 
 _MODULES = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams)
 _TAKERS = {  # of a device, by their owner
@@ -63,6 +63,7 @@ class AsCuda(contextlib.ContextDecorator):
     def __enter__(self):
         if not state.as_cuda:
             with contextlib.ExitStack() as stack:
+                stack.callback(signals.restore, signals.in_use(signals.SIGINT))
                 stack.enter_context(replaced(_entries()))
                 stack.enter_context(_kernels())
                 _to_put_back.push(stack.pop_all())

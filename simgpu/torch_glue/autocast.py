@@ -28,6 +28,15 @@ def register():
             _install(library, name, convert)
 
 
+def enabled(real):
+    """Without a device type the question means CUDA; `parallel_apply` asks so, whatever its devices are."""
+
+    def is_autocast_enabled(*args):
+        return real("sim") if not args and state.leads else real(*args)
+
+    return is_autocast_enabled
+
+
 def _install(library, name, convert):
     packet, _, overload = name.partition(".")
     if not hasattr(torch.ops.aten, packet):

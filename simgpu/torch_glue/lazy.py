@@ -11,15 +11,22 @@ from torch.utils._pytree import tree_map_only
 from simgpu.device.state import to_sim
 
 _TYPES = ("half", "float", "double", "char", "short", "int", "long")
-_moves = {name: getattr(torch.Tensor, name) for name in ("to", "cpu", "cuda", *_TYPES)}
+_moves = {name: getattr(torch._C.TensorBase, name) for name in ("to", "cpu", "cuda", *_TYPES)}
 _moves["sim"] = lambda tensor, *args, **options: tensor.sim(*args, **options)  # there once `sim` is registered
 _get_device = torch.Tensor.device.__get__
-_own_materialize = UninitializedTensorMixin.materialize
-_own_answer = UninitializedTensorMixin.__torch_function__.__func__
 
 
-def making(own, trained):
-    """Return what makes a tensor without a shape that remembers its device; trained: whether it needs a gradient."""
+def parameter(own):
+    """Return what makes a parameter without a shape that remembers its device."""
+    return _making(own, trained=True)
+
+
+def buffer(own):
+    """Return what makes a buffer without a shape that remembers its device."""
+    return _making(own, trained=False)
+
+
+def _making(own, trained):
 
     def new(cls, requires_grad=trained, device=None, dtype=None, *args, **options):
         asked = _get_device(torch.empty(0, device=device))  # the default device when none is given
@@ -34,24 +41,29 @@ def _remember(tensor, device):
     return tensor
 
 
-def answer(cls, func, types, args=(), kwargs=None):
-    """Run one of the few functions of a tensor without a shape: those that move or convert it change it."""
-    name, kwargs = getattr(func, "__name__", None), kwargs or {}
-    tensor, *rest = args or (None,)
-    here = getattr(tensor, "_sim_device", None)
-    if func == torch.Tensor.device.__get__ and here is not None:
-        return here
-    if name not in _moves:
-        return _own_answer(cls, func, types, args, kwargs)
-    if not isinstance(tensor, UninitializedTensorMixin):  # it only says where to: ``x.to(lazy)``
-        rest, kwargs = tree_map_only(UninitializedTensorMixin, _example, (rest, kwargs))
-        return func(tensor, *rest, **kwargs)
-    moved = _moves[name](_example(tensor), *rest, **kwargs)
-    if not moved.is_sim and here is None:
-        return _own_answer(cls, _moves[name], types, args, kwargs)
-    with torch._C.DisableTorchFunctionSubclass():
-        tensor.data = torch.empty(0, dtype=moved.dtype, device="cpu" if moved.is_sim else moved.device)
-    return _remember(tensor, _get_device(moved))
+def answer(own):
+    """Return what runs the few functions of a tensor without a shape: those that move or convert it change it."""
+    own = own.__func__
+
+    def run(cls, func, types, args=(), kwargs=None):
+        name, kwargs = getattr(func, "__name__", None), kwargs or {}
+        tensor, *rest = args or (None,)
+        here = getattr(tensor, "_sim_device", None)
+        if func == torch.Tensor.device.__get__ and here is not None:
+            return here
+        if name not in _moves:
+            return own(cls, func, types, args, kwargs)
+        if not isinstance(tensor, UninitializedTensorMixin):  # it only says where to: ``x.to(lazy)``
+            rest, kwargs = tree_map_only(UninitializedTensorMixin, _example, (rest, kwargs))
+            return func(tensor, *rest, **kwargs)
+        moved = _moves[name](_example(tensor), *rest, **kwargs)
+        if not moved.is_sim and here is None:
+            return own(cls, _moves[name], types, args, kwargs)
+        with torch._C.DisableTorchFunctionSubclass():
+            tensor.data = torch.empty(0, dtype=moved.dtype, device="cpu" if moved.is_sim else moved.device)
+        return _remember(tensor, _get_device(moved))
+
+    return classmethod(run)
 
 
 def _example(tensor):
@@ -64,22 +76,30 @@ def _dtype(tensor):
         return tensor.dtype
 
 
-def materialize(tensor, shape, device=None, dtype=None):
-    """Give a tensor its shape and, unless told otherwise, the device and the type that it remembers."""
-    device = torch.device(to_sim(tensor.device if device is None else device))
-    if device.type != "sim":
-        return _own_materialize(tensor, shape, device, dtype)
-    made = torch.empty(shape, device=device, dtype=dtype or _dtype(tensor))
-    if isinstance(tensor, Parameter):
-        made = Parameter(made, tensor.requires_grad)
-    else:
-        made = Buffer(made, persistent=tensor.persistent)
-    torch.utils.swap_tensors(tensor, made)
-    return None
+def materialize(own):
+    """Return what gives a tensor its shape and, unless told otherwise, the device and the type that it remembers."""
+
+    def materialize(tensor, shape, device=None, dtype=None):
+        device = torch.device(to_sim(tensor.device if device is None else device))
+        if device.type != "sim":
+            own(tensor, shape, device, dtype)
+            return
+        made = torch.empty(shape, device=device, dtype=dtype or _dtype(tensor))
+        if isinstance(tensor, Parameter):
+            made = Parameter(made, tensor.requires_grad)
+        else:
+            made = Buffer(made, persistent=tensor.persistent)
+        torch.utils.swap_tensors(tensor, made)
+
+    return materialize
 
 
-def deepcopy(tensor, memo):
-    """Return a copy, which remembers the same device."""
-    if id(tensor) not in memo:
-        memo[id(tensor)] = type(tensor)(tensor.requires_grad, tensor.device, _dtype(tensor))
-    return memo[id(tensor)]
+def deepcopy(own):
+    """Return what copies a tensor without a shape, which remembers the same device."""
+
+    def deepcopy(tensor, memo):
+        if id(tensor) not in memo:
+            memo[id(tensor)] = type(tensor)(tensor.requires_grad, tensor.device, _dtype(tensor))
+        return memo[id(tensor)]
+
+    return deepcopy

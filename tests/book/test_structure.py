@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tuple(FLOORS)
 ROOT_FILES = {"d2lmini": {"__init__", "sim"}, "simgpu": {"__init__"}}  # besides rooms of a single file
 LONGEST_FILE, LONGEST_FUNCTION = 320, 90
+TABLES = {"features.py"}  # as long as what they list
 MACHINE_PATH = re.compile(r"(?<![\w.$}/~-])/(?:work|root|home/\w+)(?:/|\b)")
 
 
@@ -80,7 +81,7 @@ def test_the_root_holds_rooms_and_a_few_files(package):
 def test_files_and_functions_are_short():
     wrong = []
     for path, tree, text in trees():
-        if len(text.splitlines()) > LONGEST_FILE:
+        if len(text.splitlines()) > LONGEST_FILE and path.name not in TABLES:
             wrong.append(f"{path} has more than {LONGEST_FILE} lines: split it")
         for node in ast.walk(tree):
             function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)

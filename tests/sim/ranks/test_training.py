@@ -31,7 +31,7 @@ from torch.nn.functional import dropout
 import simgpu
 from d2lmini.trainer import Trainer
 from d2lmini.trainer.losses import LossLog
-from simgpu.ranks.chunks import Chunks
+from simgpu.torch_glue.fsdp import Chunks
 
 
 @pytest.mark.filterwarnings("ignore")

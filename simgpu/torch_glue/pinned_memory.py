@@ -4,7 +4,7 @@ The simulated clock copies from it faster, as a DMA engine does from memory that
 the real thing is used, and counts as pinned here too.
 
 ``torch.empty(..., pin_memory=True)`` asks torch's C++ hooks for an allocator, which Python cannot give. So the
-factories below are replaced by ones that take ordinary memory and mark it; any other call they only pass on.
+factories are replaced by ones that take ordinary memory and mark it; any other call they only pass on.
 """
 
 import functools
@@ -15,30 +15,6 @@ from simgpu.device.dispatch import handles
 from simgpu.device.random import SimGenerator
 from simgpu.device.state import real_cuda
 
-FACTORIES = (
-    "arange",
-    "empty",
-    "empty_like",
-    "empty_permuted",
-    "empty_strided",
-    "eye",
-    "full",
-    "full_like",
-    "linspace",
-    "logspace",
-    "ones",
-    "ones_like",
-    "rand",
-    "rand_like",
-    "randint",
-    "randint_like",
-    "randn",
-    "randn_like",
-    "randperm",
-    "tensor",
-    "zeros",
-    "zeros_like",
-)
 _OWN = torch._C.DispatchKey.CompositeExplicitAutograd  # where torch's own kernels are; with any other key it crashes
 
 
@@ -62,8 +38,17 @@ def pinning(function):
     return factory
 
 
-def pin_memory(x, device=None):
-    """Return a copy of a host tensor that counts as pinned."""
+def pin_memory(own):
+    """Return the kernel that copies a host tensor to what counts as pinned."""
+    return _pin_memory
+
+
+def is_pinned(own):
+    """Return the kernel that says whether a host tensor is pinned."""
+    return _is_pinned
+
+
+def _pin_memory(x, device=None):
     real = _real_accelerator(device)
     if real is not None:
         return torch.ops.aten._pin_memory.default._op_dk(_OWN, x, real)
@@ -72,8 +57,7 @@ def pin_memory(x, device=None):
     return copy
 
 
-def is_pinned(x, device=None):
-    """Return whether a host tensor is pinned."""
+def _is_pinned(x, device=None):
     if getattr(x.untyped_storage(), "_sim_pinned", False):
         return True
     real = _real_accelerator(device)

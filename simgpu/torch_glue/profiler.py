@@ -8,6 +8,7 @@ from torch.autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
 
 from simgpu.device.state import state, to_sim
+from simgpu.torch_glue.here import here
 
 
 def begins(own):
@@ -61,11 +62,41 @@ def _event(number, span, trace):
     )
 
 
-def silent(own):
+def init(own):
     """Return ``__init__`` of the old profiler, whose own way of timing this device fails at each operation."""
 
-    def init(profiler, *args, use_device=None, use_kineto=False, **options):
+    def begin(profiler, *args, use_device=None, use_kineto=False, **options):
         use_device = to_sim(use_device)
         own(profiler, *args, use_device=use_device, use_kineto=use_kineto or use_device == "sim", **options)
 
-    return init
+    return begin
+
+
+def alone(own):
+    """Return the method that prepares to record, on one rank at a time: torch has one a process, or ends it."""
+
+    def prepare(profiler):
+        rank = here()
+        if rank is not None:
+            if rank.world.profiling not in (None, profiler):
+                raise RuntimeError(
+                    "expected one rank that profiles at a time: torch's profiler is one a process, "
+                    "so let a single rank start it"
+                )
+            rank.world.profiling = profiler
+        own(profiler)
+
+    return prepare
+
+
+def another(own):
+    """Return the method that ends the recording, after which another rank may begin one."""
+
+    def end(profiler, *error):
+        try:
+            return own(profiler, *error)
+        finally:
+            if here() is not None:
+                here().world.profiling = None
+
+    return end

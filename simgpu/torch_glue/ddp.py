@@ -9,27 +9,27 @@ looked at, and in which order rank 0's gradients came, which is that of the buck
 rank's own order stands for it.
 """
 
+import contextlib
 import warnings
 
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
 from simgpu.device.state import state
 from simgpu.device.tensor import SimTensor
+from simgpu.torch_glue.here import here
 
-_verify_params, _register_hook = dist._verify_params_across_processes, dist._register_builtin_comm_hook
 _kernel = None
 
 
-class Reducer(dist.Reducer):
+class _Reducer(dist.Reducer):
     """torch's reducer, with what it needs. The arguments are those of ``dist.Reducer``."""
 
     def __init__(self, *args):
         super().__init__(*args)
         self.group, self._ours = args[3], any(type(parameter) is SimTensor for parameter in args[0])
         if self._ours and args[6]:  # find_unused_parameters
-            provide()
+            _provide()
 
     def _rebuild_buckets(self):
         state.keep_host_values = _shapes_only()
@@ -40,7 +40,7 @@ class Reducer(dist.Reducer):
 
     def _set_static_graph(self):
         if self._ours:
-            provide()
+            _provide()
         super()._set_static_graph()
 
     def _set_mixed_precision_param_dtype(self, dtype):
@@ -57,7 +57,7 @@ class Reducer(dist.Reducer):
         super()._set_forward_pass_work_handle(work, use_static_world_size)
 
 
-class Logger(dist.Logger):
+class _Logger(dist.Logger):
     """torch's record of a DDP model, which once a process says on stderr that it times the CPU and CUDA alone."""
 
     _said = False
@@ -65,34 +65,64 @@ class Logger(dist.Logger):
     def set_runtime_stats_and_log(self):
         """As torch's, without its words: said inside a function of torch's they become a warning of Python's."""
         own = super().set_runtime_stats_and_log
-        if Logger._said:
+        if _Logger._said:
             own()
             return
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             torch.zeros((), device="cpu").apply_(lambda _: own() or 0)
-        Logger._said = bool(said)
+        _Logger._said = bool(said)
 
 
-def verify_params(group, tensors, logger=None):
+def reducer(own):
+    """Return the class of DDP's reducer."""
+    return _Reducer
+
+
+def logger(own):
+    """Return the class of DDP's record of a model."""
+    return _Logger
+
+
+def verify_params(own):
     """Raise RuntimeError where ranks have other parameters than rank 0, as torch does; shapes alone are trusted."""
-    if not _shapes_only():
-        _verify_params(group, tensors, logger)
+
+    def verify_params(group, tensors, logger=None):
+        if not _shapes_only():
+            own(group, tensors, logger)
+
+    return verify_params
 
 
-def register_hook(reducer, hook):
+def register_hook(own):
     """Register one of DDP's hooks in C++, or Python's for the one to float16, which finds no tensors in our Futures."""
-    if hook == dist.BuiltinCommHookType.FP16_COMPRESS:
-        dist._register_comm_hook(reducer, reducer.group, fp16_compress_hook)
-    else:
-        _register_hook(reducer, hook)
+
+    def register_hook(reducer, hook):
+        if hook == dist.BuiltinCommHookType.FP16_COMPRESS:
+            from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+            dist._register_comm_hook(reducer, reducer.group, fp16_compress_hook)
+        else:
+            own(reducer, hook)
+
+    return register_hook
+
+
+def check_hook(own):
+    """Let ranks send gradients as bfloat16: torch's own check of such a hook looks for CUDA and NCCL."""
+
+    def check_hook(model, hook):
+        if here() is None or not getattr(hook, "__name__", "").startswith("bf16_compress"):
+            own(model, hook)
+
+    return check_hook
 
 
 def _shapes_only():
     return state.home.type == "meta"
 
 
-def provide():
+def _provide():
     """Put the kernel in place; doing it again changes nothing."""
     global _kernel
     if _kernel is None:
@@ -100,12 +130,16 @@ def provide():
         _kernel.impl("empty_strided", _empty)
 
 
-def withdraw():
-    """Put torch's own kernel back."""
+@contextlib.contextmanager
+def around():
+    """Put torch's own kernel back when ranks have ended."""
     global _kernel
-    if _kernel is not None:
-        _kernel._destroy()
-        _kernel = None
+    try:
+        yield
+    finally:
+        if _kernel is not None:
+            _kernel._destroy()
+            _kernel = None
 
 
 def _empty(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):

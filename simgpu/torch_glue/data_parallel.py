@@ -7,12 +7,14 @@ A build of torch without CUDA has none of these functions; one with CUDA keeps i
 ``nn.DataParallel``, ``scatter``, ``gather``, ``replicate`` and ``parallel_apply`` then run unmodified.
 """
 
+from functools import partial
+
 import torch
 
 from simgpu.device.state import state
 
 
-def choose(simulated, real):
+def _choosing(simulated, real):
     """Return a function that takes the real one for tensors on real GPUs, and for the host's where those lead."""
 
     def function(tensors, *args):
@@ -125,4 +127,7 @@ def nccl_is_available(real):
     return lambda tensors: not tensors[0].is_sim and real(tensors)
 
 
-FUNCTIONS = (_broadcast, _broadcast_out, _broadcast_coalesced, _scatter, _scatter_out, _gather, _gather_out)
+_SIMULATED = (_broadcast, _broadcast_out, _broadcast_coalesced, _scatter, _scatter_out, _gather, _gather_out)
+broadcast, broadcast_out, broadcast_coalesced, scatter, scatter_out, gather, gather_out = (
+    partial(_choosing, function) for function in _SIMULATED
+)

@@ -12,7 +12,7 @@ from simgpu.device.state import state
 
 
 def filling_in(function, makes=False):
-    """Return `function` with the index filled in; `makes`: whether it makes a tensor, on the default device if any."""
+    """Return `function` with the index filled in; makes: whether a default device counts."""
 
     @functools.wraps(function)
     def filled(*args, **kwargs):
@@ -26,6 +26,11 @@ def filling_in(function, makes=False):
         return function(*args, **kwargs)
 
     return filled
+
+
+def filling_in_and_making(function):
+    """As `filling_in`, for a function that makes a tensor, on the default device if it is given none."""
+    return filling_in(function, makes=True)
 
 
 def _default():

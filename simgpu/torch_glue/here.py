@@ -1,0 +1,53 @@
+"""Which simulated rank the calling thread is, and what features ask of it: `ranks.rank.Rank`, from below."""
+
+import threading
+from typing import Any, Protocol
+
+
+class World(Protocol):
+    """The ranks of one `spawn`, as features see them.
+
+    size: how many. store: the `torch.distributed.Store` that they share. new_groups: notes calls of ``new_group``.
+    group: makes a rank's part of a process group. compiling: the ranks' lock for ``torch.compile``. shardings: what
+    DTensor has found for all of them. profiling: the profiler that one of them has started, or None.
+    """
+
+    size: int
+    store: Any
+    new_groups: Any
+    group: Any
+    compiling: Any
+    shardings: dict
+    profiling: Any
+
+
+class Rank(Protocol):
+    """One rank, as features see it.
+
+    clock: the simulated one, or None. in_batch: whether its messages go out together. program_joined: whether the
+    program has called ``init_process_group``. region: where ``torch.compile`` keeps what it has compiled for it, or
+    None before the first.
+    """
+
+    number: int
+    world: World
+    clock: Any
+    in_batch: bool
+    program_joined: bool
+    region: int | None
+
+    def end_backward(self) -> None:
+        """Let the current stream wait for what DDP's gradients wait for."""
+
+
+_here = threading.local()
+
+
+def here() -> Rank | None:
+    """Return the rank of the calling thread, None outside of one."""
+    return getattr(_here, "rank", None)
+
+
+def enter(rank: Rank) -> None:
+    """Make the calling thread that of `rank`."""
+    _here.rank = rank

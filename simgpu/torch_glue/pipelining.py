@@ -1,0 +1,40 @@
+"""The order in which zero-bubble schedules add up a stage's gradients, which torch leaves to the addresses of nodes.
+
+torch keeps parameters, and the nodes of a graph that lead to them, in sets. Which gradient is added first, and so when
+each is done, would be others in every run.
+"""
+
+from itertools import chain
+
+
+class Nodes(dict):
+    """Nodes of a graph in the order in which they were met, with as much of a set as torch uses."""
+
+    def __init__(self, nodes):
+        super().__init__(dict.fromkeys(nodes))
+
+    def union(self, others):
+        """Return these nodes, and then those of the others that are not among them."""
+        return Nodes([*self, *others])
+
+
+def closure(own):
+    """Return ``reverse_closure``, with the targets that it met in the order of the graph."""
+
+    def closure(roots, targets, edges):
+        found, met = own(roots, targets, edges)
+        return found, Nodes(node for node in chain(*edges.values()) if node in met)
+
+    return closure
+
+
+def groups(own):
+    """Return ``get_param_groups``, with the parameters of each group in the order in which they were given."""
+
+    def groups(inputs, parameters, edges):
+        found = own(inputs, parameters, edges)
+        for group in found:
+            group["params"] = [node for node in parameters if node in group["params"]]
+        return found
+
+    return groups
