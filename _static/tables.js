@@ -20,7 +20,7 @@ addEventListener("DOMContentLoaded", () => {
     });
   });
   const watch = new ResizeObserver(places => requestAnimationFrame(() => fit(places)));
-  document.querySelectorAll("article table").forEach(table => {
+  const prepare = place => place.querySelectorAll("article table").forEach(table => {
     const headings = [...table.querySelectorAll("thead th")];
     table.querySelectorAll("tbody tr").forEach(row => [...row.cells].forEach((cell, i) => {
       cell.dataset.heading = headings[i]?.textContent ?? ""; // what a stacked cell shows before itself
@@ -33,4 +33,6 @@ addEventListener("DOMContentLoaded", () => {
       [table, ...table.querySelectorAll("*")].forEach(part => part.matches(parts) && part.setAttribute("role", role));
     watch.observe(table.parentElement);
   });
+  prepare(document);
+  document.addEventListener("live:done", event => prepare(event.detail.cell));
 });

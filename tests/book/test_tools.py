@@ -1,16 +1,13 @@
-"""The tools that store notebooks, serve the book and make it stand alone."""
+"""The tools that store notebooks and make the book stand alone."""
 
 import copy
 import csv
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
-import threading
 from types import SimpleNamespace
-from urllib.request import urlopen
 
 import api_reference
 import glossary_links
@@ -21,7 +18,6 @@ import notebook_form
 import offline_book
 import published_figures
 import pytest
-import serve
 import shared_frames
 from docutils import nodes
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -198,25 +194,6 @@ def test_mathjax_is_completed_in_a_folder_that_lacks_a_file(tmp_path):
     fonts[0].unlink()
     offline_book.copy_mathjax(app)
     assert sorted(script.parent.rglob("*.woff")) == fonts
-
-
-def test_the_book_is_served_to_this_machine_only(tmp_path):
-    (tmp_path / "index.html").write_text("hello")
-    with serve.make_server(0, tmp_path) as server:
-        assert server.server_address[0] == "127.0.0.1"
-        thread = threading.Thread(target=server.handle_request)
-        thread.start()
-        assert urlopen(f"http://127.0.0.1:{server.server_port}/").read() == b"hello"
-        thread.join()
-
-
-def test_a_taken_or_wrong_port_gives_one_line(capsys):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        ports = [str(taken.getsockname()[1]), "x", "-1", "65536", ""]
-        assert [serve.main([port]) for port in ports] == [1] * 5
-    assert len(capsys.readouterr().err.splitlines()) == 5
 
 
 def test_docstrings_are_read_as_paragraphs_code_and_drawings():
