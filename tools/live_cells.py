@@ -1,7 +1,7 @@
 """A Sphinx extension: a notebook's page holds what `_static/live.js` needs to run its cells, and says how to run them.
 
-That is the code of all code cells, also of those that the page leaves out (`remove-cell`), and for each name that a cell
-takes from an earlier one, which cell gave it last.
+That is the code of all code cells, also of those that the page leaves out (`remove-cell`), and for each name that a
+cell takes from an earlier one, which cell gave it last.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Show the built book at http://127.0.0.1:PORT with kernels beside it, so that its pages can run their cells.
 
-One jupyter_server does all: the book at /, JupyterLab at /lab, kernels at /api. Who may reach it (a token in the address,
-then a cookie; no other origin, no other host name) is jupyter_server's own to check.
+One jupyter_server does all: the book at /, JupyterLab at /lab, kernels at /api. Who may reach it (a token in the
+address, then a cookie; no other origin, no other host name) is jupyter_server's own to check.
 """
 
 import os
@@ -103,7 +103,7 @@ def settings(port, token):
         allow_root=True,  # as in a container; only this machine reaches it
         jpserver_extensions={"jupyterlab": True, "jupyter_server_terminals": True},
     )  # fmt: skip
-    config.Application.log_level = "CRITICAL"  # a page that leaves while its kernel starts is an error to jupyter_server
+    config.Application.log_level = "CRITICAL"  # it calls a page that leaves while its kernel starts an error
     config.IdentityProvider.token = token
     notebooks = BUILD / "notebooks"
     config.FileContentsManager.preferred_dir = str(notebooks if notebooks.is_dir() else ROOT / "chapters")

@@ -41,13 +41,16 @@ def visit(site, browser):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """`make serve`, of which `errors` holds what it has said of errors. It opens its address with the program `true`."""
+    """`make serve`; the file `errors` has what it says of errors. It opens its address with the program `true`."""
     errors = tmp_path_factory.mktemp("served") / "errors"
-    with errors.open("w") as file, subprocess.Popen(
-        [sys.executable, SERVE, "0"], stdout=subprocess.PIPE, stderr=file, text=True, env=os.environ | {"BROWSER": "true"}
-    ) as process:
+    command, environment = [sys.executable, SERVE, "0"], os.environ | {"BROWSER": "true"}
+    with (
+        errors.open("w") as file,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True, env=environment) as process,
+    ):
         line = process.stdout.readline()
         assert line, errors.read_text()
         base, token = re.search(r"(http://127\.0\.0\.1:\d+)/\?token=(\w+)", line).groups()
-        yield SimpleNamespace(base=base, port=int(base.rpartition(":")[2]), token=token, process=process, errors=errors)
+        port = int(base.rpartition(":")[2])
+        yield SimpleNamespace(base=base, port=port, token=token, process=process, errors=errors)
         process.terminate()

@@ -4,7 +4,7 @@ import json
 from urllib.request import Request, urlopen
 
 FINISHED = "cell => ['ok', 'error'].includes(cell.dataset.state)"
-PATIENCE_MS = 60_000  # this machine may be busy
+PATIENCE_MS = 120_000  # this machine may be busy
 
 
 class LivePage:

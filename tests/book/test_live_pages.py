@@ -14,6 +14,26 @@ CHAPTER = "chapters/data-parallel.html"
 STARTER = ".tag_exercise-starter-first-gpu-bytes"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
+SCRIPT = "<b>a</b><script>document.currentScript.previousSibling.append(1 + 1)</script>"
+OUTPUTS = {  # what is run, which element shows what comes, its text
+    "carriage return": ("print('1 of 9\\r10 of 9\\rab', end='')", ".stream pre", "ab of 9"),
+    "stderr": ("import sys\nprint(1)\nprint(2, file=sys.stderr)", ".stderr pre", "2"),
+    "script": (f"from IPython.display import HTML\nHTML('{SCRIPT}')", ".text_html b", "a2"),
+    "clear": (
+        "from IPython.display import clear_output\nfor i in range(3):\n    clear_output(wait=True)\n    print(i)",
+        "pre",
+        "2",
+    ),
+    "update": (
+        "from IPython.display import display\nplace = display('old', display_id=True)\nplace.update('new')",
+        "pre",
+        "'new'",
+    ),
+    "result": ("1 + 1", ".text_plain pre", "2"),
+    "error": ("raise ValueError('no')", ".traceback .ansi-red >> nth=-1", "ValueError"),
+    "formula": ("from IPython.display import Math\nMath('x^2')", ".text_latex mjx-container", ""),
+}
+
 
 @pytest.fixture(scope="module")
 def context(browser):
@@ -70,17 +90,7 @@ def test_an_edited_cell_runs_survives_a_reload_and_is_reset(live, cell):
     assert (cell.locator(".cell_output").inner_text(), cell.get_attribute("data-state")) == (stored, "idle")
 
 
-@pytest.mark.parametrize(("code", "selector", "text"), [
-    ("print('1 of 9\\r10 of 9\\rab', end='')", ".stream pre", "ab of 9"),
-    ("import sys\nprint(1)\nprint(2, file=sys.stderr)", ".stderr pre", "2"),
-    ("from IPython.display import HTML\nHTML('<b>a</b><script>document.currentScript.previousSibling.append(1 + 1)</script>')",
-     ".text_html b", "a2"),
-    ("from IPython.display import clear_output\nfor i in range(3):\n    clear_output(wait=True)\n    print(i)", "pre", "2"),
-    ("from IPython.display import display\nplace = display('old', display_id=True)\nplace.update('new')", "pre", "'new'"),
-    ("1 + 1", ".text_plain pre", "2"),
-    ("raise ValueError('no')", ".traceback .ansi-red >> nth=-1", "ValueError"),
-    ("from IPython.display import Math\nMath('x^2')", ".text_latex mjx-container", ""),
-], ids=["carriage return", "stderr", "script", "clear", "update", "result", "error", "formula"])  # fmt: skip
+@pytest.mark.parametrize(("code", "selector", "text"), OUTPUTS.values(), ids=OUTPUTS)
 def test_outputs_are_shown_as_jupyter_shows_them(live, cell, code, selector, text):
     state, _ = live.run(cell, code)
     assert state == ("error" if "raise" in code else "ok")

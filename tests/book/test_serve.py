@@ -48,7 +48,7 @@ def test_its_cookie_opens_the_book_jupyterlab_and_the_kernels(ask, cookie):
         assert ask(path, Cookie=cookie)[0] == 200, path
     assert ask("/nothing.html", Cookie=cookie)[0] == 404
     assert ask("/_static/../../../README.md", Cookie=cookie)[0] in (403, 404)
-    status, headers, page = ask(PAGE, Cookie=cookie)
+    _, headers, page = ask(PAGE, Cookie=cookie)
     assert b"<body data-served " in page
     assert len(page) == int(headers["Content-Length"])
     assert ask(PAGE, Cookie=cookie, If_None_Match=headers["Etag"])[0] == 304
@@ -68,7 +68,7 @@ def test_other_hosts_and_other_origins_are_refused(ask, cookie):
 def test_a_browser_that_leaves_in_the_middle_of_a_file_is_no_error(served, cookie):
     for _ in range(5):
         with socket.create_connection(("127.0.0.1", served.port)) as browser:
-            browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closing breaks the connection
+            browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closing breaks it off
             browser.sendall(f"GET {PAGE} HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie}\r\n\r\n".encode())
             browser.recv(1000)
     assert served.errors.read_text() == ""
