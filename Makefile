@@ -25,12 +25,12 @@ help: ## list what make can do
 setup: $(INSTALLED) ## make .venv and install what the book is built and tested with
 
 book: $(BOOK) ## build the book into _build/html
-	@echo "The book is built: make serve shows it at http://127.0.0.1:$(PORT)"
+	@echo "The book is built: make serve shows it, and runs its cells"
 
 slides: $(BOOK) ## make each chapter a deck of slides too, as the book's build does
-	@echo "make serve shows them: http://127.0.0.1:$(PORT)/chapters/devices.slides.html, or a button on each page"
+	@echo "make serve shows them: a button on each chapter's page leads to its slides"
 
-serve: $(BOOK) ## show the book at http://127.0.0.1:8000 (PORT=… chooses another port)
+serve: $(BOOK) ## show the book, and run its cells in its pages (PORT=… chooses another port than 8000)
 	@exec $(PY) tools/serve.py $(PORT)
 
 lab: $(INSTALLED) ## open notebooks made for running, in _build/notebooks, in JupyterLab

@@ -48,6 +48,14 @@ def live(context, served):
     return LivePage(context, served, CHAPTER)
 
 
+def test_on_a_plain_host_the_page_has_no_buttons_and_one_line_that_says_how(visit):
+    visit.open(CHAPTER)
+    assert visit.page.locator("[data-editor], .live-tools, .live-bar, [data-live]").count() == 0
+    (note,) = visit.page.locator(".live-note").all_inner_texts()
+    assert "make serve" in note
+    assert visit.faults == []
+
+
 @pytest.fixture
 def cell(live):
     """The starter of an exercise, as the book has it, and its kernel idle."""
