@@ -33,6 +33,8 @@ def project(tmp_path, monkeypatch):
     (folder / "chapters").mkdir(parents=True)
     for name in ("Makefile", "_config.yml", "_toc.yml", "requirements.txt", "pyproject.toml", "index.ipynb"):
         shutil.copy2(ROOT / name, folder)
+    (folder / "simgpu").mkdir()
+    shutil.copy2(ROOT / "simgpu" / "pyproject.toml", folder / "simgpu")
     shutil.copytree(ROOT / "tools", folder / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "chapters" / "one 2: 3.ipynb").write_text("{}")
     script(folder / ".venv" / "bin" / "python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
