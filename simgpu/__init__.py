@@ -18,6 +18,8 @@ Importing this package changes nothing in torch, and does not load it; `enable` 
     ranks         torch.distributed on simulated ranks
       │
     control       the functions below;  testing, counting, pytest_plugin    for tests of other people's code
+      │
+    launcher      the command simgpu: anyone's program on simulated GPUs
 """
 
 from importlib import import_module
@@ -30,6 +32,7 @@ _HOMES = {
     "accounting.op_work": "op_work",
     "device.state": "to_sim",
     "device.streams": "memory_streams",
+    "launcher.smi": "smi",
     "ranks.errors": "DeadlockError MismatchError RankError",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

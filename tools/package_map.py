@@ -18,7 +18,7 @@ FLOORS = {
         {"ranks"},
         {"control"},
         {"counting"},
-        {"testing", "pytest_plugin"},
+        {"testing", "pytest_plugin", "launcher"},
     ],
     "d2lmini": [
         {"host", "models", "reuse"},

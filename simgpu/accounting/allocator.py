@@ -16,6 +16,7 @@ counted at all.
 
 import threading
 import weakref
+from collections import defaultdict
 
 import torch
 
@@ -23,13 +24,47 @@ BLOCK = 512  # bytes; kMinBlockSize of CUDA's caching allocator
 
 
 class Block(weakref.ref):
-    """A weak reference to a storage, with its address `key` and the bytes `size` that it is counted with.
+    """A weak reference to a storage, with its address `key`, the bytes `size` that it is counted with, and its `use`.
 
     stream: what was current on the device when it was allocated, a `queues.Queue`; None without a clock. recorded: the
-    other `Queue`s that were named to `record_stream`, in order.
+    other `Queue`s that were named to `record_stream`, in order. line: of the program that took it, where
+    `Running.line` says.
     """
 
-    __slots__ = ("key", "recorded", "size", "stream")
+    __slots__ = ("key", "line", "recorded", "size", "stream", "use")
+
+
+class Use:
+    """What one process uses of a device: bytes now, the most at one time, and how many storages there have been."""
+
+    def __init__(self):
+        self.allocated = self.peak = self.count = 0
+        self._lines, self._at_peak, self._rises = defaultdict(int), {}, False
+
+    def note(self, block, size):
+        """Note that a block is to have another size, by the line that took it."""
+        if size < block.size and self._rises:
+            self._at_peak, self._rises = dict(self._lines), False
+        self._lines[block.line] += size - block.size
+        self._rises = self._rises or self.allocated + size - block.size > self.peak
+
+    def at_peak(self):
+        """Return the bytes by line of the program when the most were in use; empty unless lines were noted."""
+        lines = self._lines if self._rises else self._at_peak
+        return {line: nbytes for line, nbytes in lines.items() if nbytes}
+
+
+class Process:
+    """What tells one simulated process from another. rank: its number, None where it has none."""
+
+    rank = None
+
+
+class Running:
+    """Which simulated `Process` runs, None for the program itself. Whoever lets processes take turns sets it."""
+
+    process = None
+    line = None  # returns the line of the program that takes memory, as text, where that is noted
 
 
 class Allocator:
@@ -48,6 +83,7 @@ class Allocator:
         self.index, self.capacity, self._current_stream = index, capacity, current_stream
         self.peak = self.count = self.failures = 0
         self._allocated = 0  # with what is in `_gone`
+        self.uses = defaultdict(Use)  # by process
         self._blocks = {}  # by the storage's address
         self._gone = []  # blocks whose storage is no more
         self._note = self._gone.append
@@ -83,18 +119,25 @@ class Allocator:
             if used > self.capacity and used > self._allocated:
                 self._fail(nbytes)
             if block is None:
-                stream, recorded, block = self._current_stream(self.index), [], Block(storage, self._note)
-                block.stream, block.recorded, block.key = (
-                    stream,
-                    recorded,
-                    key,
-                )  # from here on nothing is called, so no interrupt strikes half-way
+                block, use = Block(storage, self._note), self.uses[Running.process]
+                block.key, block.size, block.use = key, 0, use
+                block.stream, block.recorded = self._current_stream(self.index), []
+                block.line = Running.line and Running.line()
                 blocks[key] = block
                 self.count += 1
+                use.count += 1
+            elif not block.size:
+                block.use = self.uses[Running.process]
+            use = block.use
+            if Running.line and size != block.size:
+                use.note(block, size)
+            use.allocated += size - block.size  # from here on nothing is called, so no interrupt strikes half-way
             block.size = size
             self._allocated = used
             if used > self.peak:
                 self.peak = used
+            if use.allocated > use.peak:
+                use.peak = use.allocated
 
     def block(self, storage):
         """Return the `Block` of a storage, None if it is not counted."""
@@ -109,14 +152,36 @@ class Allocator:
     def _subtract(self):
         blocks, gone = self._blocks, self._gone
         while gone:
-            block = gone[-1]  # not pop: here too nothing is called
+            block = gone[-1]  # not pop: from here on too nothing is called
+            if Running.line:
+                block.use.note(block, 0)
             self._allocated -= block.size
+            block.use.allocated -= block.size
             del blocks[block.key], gone[-1]
+
+    def use(self):
+        """Return the `Use` of the process that runs, which outside of one is the device itself."""
+        self._settle()
+        return self if Running.process is None else self.uses[Running.process]
+
+    def end(self, process):
+        """Count nothing of a process that has ended, also where Python still keeps something of it.
+
+        What is used again counts again, as what the process that uses it has.
+        """
+        with self._lock:
+            self._subtract()
+            use = self.uses.pop(process, None)
+            for block in self._blocks.values():
+                if block.use is use:
+                    self._allocated -= block.size
+                    block.size, block.use = 0, self.uses[None]
 
     def reset_peak(self):
         """Start looking for the largest use anew, from what is in use now."""
         with self._lock:
-            self.peak = self.allocated
+            use = self.use()
+            use.peak = use.allocated
 
     def restart(self, capacity):
         """Set the capacity, and every count to what is in use now; raises nothing if that is more than there is."""

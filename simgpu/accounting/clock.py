@@ -43,6 +43,7 @@ class Clock:
         self._default = [Queue(self, device, 0) for device in range(machine.count)]
         self._ends, self._numbers = [0] * machine.count, [0] * machine.count
         self._wires, self._costs, self._routes, self.traces = {}, {}, {}, ()
+        self.traffic = {}  # [calls, bytes that GPUs sent, picoseconds] by collective and group
         self._host, self.fuses, self._fusion = Hosts(_LAUNCH, self.mode).here, self.mode.fuses, Fusion(self)
         self._fusing = int(self.fuses)  # how many threads now run in a mode that fuses, and the clock's own
 

@@ -6,10 +6,11 @@ from simgpu.accounting.trace import Span
 hold = Clock.hold
 
 
-def begin(clock, device):
-    """Give the calling thread its own row of the timeline: the one of `device`."""
+def begin(clock, device, now):
+    """Give the calling thread its own row of the timeline, the one of `device`, and its first moment."""
     with clock.lock:
-        clock._host().row = 1 + device
+        host = clock._host()
+        host.row, host.now = 1 + device, now
 
 
 def depart(clock, device):

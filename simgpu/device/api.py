@@ -142,16 +142,21 @@ def _allocator(device):
 
 
 def memory_allocated(device=None):
-    """Return the bytes that tensors on a device use now, each storage rounded up to 512."""
-    return _allocator(device).allocated
+    """Return the bytes that tensors on a device use now, each storage rounded up to 512; on a rank, the rank's own."""
+    return _allocator(device).use().allocated
 
 
 def max_memory_allocated(device=None):
-    """Return the most bytes in use since the start or the last `reset_peak_memory_stats`."""
-    return _allocator(device).peak
+    """Return the most bytes in use since the start or the last `reset_peak_memory_stats`; on a rank, the rank's own."""
+    return _allocator(device).use().peak
 
 
-device_memory_used = memory_reserved = memory_cached = memory_allocated  # nothing is kept for later
+def device_memory_used(device=None):
+    """Return the bytes in use on a device, those of all ranks together."""
+    return _allocator(device).allocated
+
+
+memory_reserved = memory_cached = memory_allocated  # nothing is kept for later
 max_memory_reserved = max_memory_cached = max_memory_allocated
 
 
@@ -166,7 +171,7 @@ reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 def reset_accumulated_memory_stats(device=None):
     """Set the numbers of allocations and of failed ones to zero."""
     allocator = _allocator(device)
-    allocator.count = allocator.failures = 0
+    allocator.use().count = allocator.failures = 0
 
 
 def mem_get_info(device=None):
@@ -178,7 +183,9 @@ def mem_get_info(device=None):
 def memory_stats(device=None):
     """Return the counts under the names that ``torch.cuda.memory_stats`` has for them."""
     allocator = _allocator(device)
-    now, ever = allocator.blocks(), allocator.count
+    use = allocator.use()
+    now = allocator.blocks()
+    ever = max(now, use.count)
     stats = {
         "num_ooms": allocator.failures,
         "num_alloc_retries": 0,
@@ -190,7 +197,7 @@ def memory_stats(device=None):
         "inactive_split_bytes.all.peak": 0,
     }
     for kind in ("allocated", "reserved", "active"):
-        stats |= {f"{kind}_bytes.all.current": allocator.allocated, f"{kind}_bytes.all.peak": allocator.peak}
+        stats |= {f"{kind}_bytes.all.current": use.allocated, f"{kind}_bytes.all.peak": use.peak}
     return stats
 
 
@@ -199,8 +206,8 @@ def memory_summary(device=None, abbreviated=False):
     index = index_of(device)
     allocator = state.gpus[index].allocator
     rows = [
-        ("In use", allocator.allocated),
-        ("Most in use", allocator.peak),
+        ("In use", allocator.use().allocated),
+        ("Most in use", allocator.use().peak),
         ("Free", allocator.free()),
         ("Capacity", allocator.capacity),
     ]

@@ -39,8 +39,11 @@ def to_copy(func, args, kwargs):
         raise RuntimeError("Only dense CPU tensors can be pinned")
     if target is not None and state.counting:
         state.gpus[target].allocator.check(x.numel() * (kwargs.get("dtype") or x.dtype).itemsize)
-    real = x._real if target is not None and type(x) is SimTensor else numbers(x)
-    out = func(real, **kwargs)
+    real = x._real if type(x) is SimTensor else x
+    if target is None and real.is_meta and state.stand_in:
+        out = state.stand_in(real, kwargs.get("dtype"))
+    else:
+        out = func(real if target is not None else numbers(x), **kwargs)
     _report(func, index, target, (real,), out, real, kwargs.get("non_blocking", False))
     return out if target is None else wrap(out, target)
 

@@ -62,11 +62,8 @@ def _may_hold_tensors():
 
 
 def _staying(count, capacity, home):
+    gc.collect()  # else what ended ranks have left would count again
     found = tensors()
-    if _problem(found, count, capacity, home):
-        del found
-        gc.collect()
-        found = tensors()
     problem = _problem(found, count, capacity, home)
     if problem:
         raise RuntimeError(problem)

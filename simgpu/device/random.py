@@ -86,7 +86,7 @@ def manual_seed(seed):
 
 def manual_seed_all(seed):
     """Seed the generators of all devices, in a simulated rank of its own; ``torch.manual_seed`` does so too."""
-    for gpu in state.own_gpus():
+    for gpu in state.gpus:
         gpu.generator.manual_seed(int(seed))
 
 

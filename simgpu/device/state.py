@@ -33,6 +33,7 @@ class State:
         self.keep_host_values = (
             False  # in shapes-only mode: a copy from a device to the host leaves its target unchanged
         )
+        self.stand_in = None  # shapes only: what returns a tensor of numbers for the host in place of an error
         self.backward_ended = None  # called after each backward pass, where ranks are simulated
         self._thread = threading.local()
 
@@ -44,15 +45,6 @@ class State:
     @current.setter
     def current(self, index):
         self._thread.current = index
-
-    def own_gpus(self):
-        """Return the GPUs that are the calling thread's own: all of them, or a simulated rank's one."""
-        mine = getattr(self._thread, "own", None)
-        return self.gpus if mine is None else self.gpus[mine : mine + 1]
-
-    def claim(self, index):
-        """Make GPU `index` the only one that is the calling thread's own."""
-        self._thread.own = index
 
     def check(self, index):
         """Return `index` if there is such a device; raises torch.AcceleratorError with CUDA's sentence if not."""

@@ -183,6 +183,8 @@ def numbers(tensor):
     Raises RuntimeError where simulated GPUs hold shapes only.
     """
     real = tensor._real if type(tensor) is SimTensor else tensor
+    if real.is_meta and state.stand_in:
+        return state.stand_in(real)
     if real.is_meta:
         raise RuntimeError(
             "expected numbers, but the simulated GPUs hold shapes only: leave out what reads a tensor, "
@@ -193,6 +195,8 @@ def numbers(tensor):
 
 def text(tensor):
     """Return what print shows, as torch does for a CUDA tensor: it reads number by number, each time with a wait."""
+    if state.stand_in and numbers(tensor) is not tensor._real:
+        return f"tensor(..., device='{tensor.device}', size={tuple(tensor.shape)}, dtype={tensor.dtype})"
     numbers(tensor)  # raises where there are none
     is_parameter = getattr(tensor, "_is_param", False)
     shown = torch._tensor_str._str(tensor)

@@ -19,11 +19,21 @@ def stuck(world, works):
     return f"no rank can go on: {waits(world, works)}{returned}"
 
 
+def asleep(world, rank):
+    """Return why `rank`, which does nothing but sleep while all others wait or have returned, will never go on."""
+    frame = program_frame(sys._current_frames().get(rank.thread))
+    line = f" (in {frame.f_code.co_name}, line {frame.f_lineno})" if frame else ""
+    return (
+        f"no rank can go on: rank {rank.number} has slept for {rank.slept:.0f} simulated seconds{line}; "
+        f"{waits(world, world.scheduler.waiting())}"
+    )
+
+
 def waits(world, works):
     """Return what ranks wait for; those that wait for the same share a clause."""
     clauses, frames = defaultdict(list), sys._current_frames()
     for work in sorted(works, key=lambda work: work.rank):
-        frame = _own(frames.get(work.owner.thread))
+        frame = program_frame(frames.get(work.owner.thread))
         line = f" (in {frame.f_code.co_name}, line {frame.f_lineno})" if frame else ""
         clauses[f"{work.call}{line}, {work.lacks()}"].append(work.rank)
     told = "; ".join(f"{in_words(ranks)} in {clause}" for clause, ranks in clauses.items())
@@ -39,7 +49,7 @@ def left_out(world):
     )
 
 
-def _own(frame):
+def program_frame(frame):
     """Return the innermost frame of the program's own code."""
     while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back

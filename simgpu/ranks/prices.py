@@ -57,7 +57,7 @@ class Prices:
         plan = self._known.get(key) or self._known.setdefault(key, self._plan(*key))
         streams = [owner.stream(call.where, gpu) for owner, gpu in zip(owners, devices, strict=True)]
         name = f"{call}, {_size(_whole(nbytes))}{plan.how}"
-        return self._occupy(plan, streams, max(call.ready for call in calls), name)
+        return self._occupy(plan, streams, max(call.ready for call in calls), name, call)
 
     def _in_memory(self, call, devices):
         """Say whether the tensors are the host's own, and all ranks on one host; or two ranks' on one GPU, by gloo."""
@@ -91,10 +91,14 @@ class Prices:
         pair = f"{sending.where} " + ("{}→{}".format(*ends) if both else "{}–{}".format(*sorted(ends)))
         streams = [owner.stream(pair, gpu) for owner, gpu in zip((sender, receiver), ends, strict=True)]
         name = f"send {sending.rank}→{receiving.rank} in {sending.where}"
-        return self._occupy(Plan("", [self._step([(*ends, sending.nbytes)])]), streams, ready, name)
+        return self._occupy(Plan("", [self._step([(*ends, sending.nbytes)])]), streams, ready, name, sending)
 
-    def _occupy(self, plan, streams, ready, name):
+    def _occupy(self, plan, streams, ready, name, call):
         duration = sum(step.took for step in plan.steps)
+        count = self._clock.traffic.setdefault((call.name, call.where), [0, 0, 0])
+        count[0] += 1
+        count[1] += sum(sum(step.sent.values()) for step in plan.steps)
+        count[2] += duration
         wires = {wire for step in plan.steps for wire in step.carried}
         start = messages.carry(self._clock, streams, wires, ready, duration)
         if self._clock.traces:

@@ -1,7 +1,8 @@
 """What a rank would have for itself if it were a process: put aside while other ranks run, as an operating system does.
 
-torch, Python and numpy keep this in variables of their modules. A rank that goes on finds them as it left them. What
-else a process has, ranks share: the current directory, `torch.backends`, the variables of all other modules.
+torch, Python and numpy keep this in variables of their modules. A rank that goes on finds them as it left them. The
+program's own modules: see `modules`. What else a process has, ranks share: the current directory, `torch.backends`, the
+variables of all other installed modules.
 """
 
 import os
@@ -12,7 +13,9 @@ import warnings
 import torch
 from torch.nn import functional
 
+from simgpu.accounting import allocator
 from simgpu.device.state import state
+from simgpu.ranks.modules import Modules
 from simgpu.torch_glue.install import ASKED, IN_RANK, OWN
 
 try:
@@ -20,19 +23,7 @@ try:
 except ImportError:  # torch does without, and so do simulated ranks
     numpy = None
 
-VARIABLES = (
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "TORCHELASTIC_RUN_ID",
-    "TORCHELASTIC_RESTART_COUNT",
-)
 _texts = os.environ._data  # as the operating system has them: `os.environ` decodes and encodes them every time
-_KEYS = [os.environ.encodekey(name) for name in VARIABLES]
 
 
 def _same(value):
@@ -43,12 +34,15 @@ def _same(value):
 # keeps in names that are not public stands with the features that need it, in `torch_glue.features`.
 _HELD = (
     (state, "gpus", _same),  # the first, since `Process` is told a new one's
+    (allocator.Running, "process", lambda _: allocator.Process()),  # whose memory is counted
     (state, "keep_host_values", lambda _: False),
     (warnings, "filters", list),
     (warnings, "showwarning", _same),
     (warnings, "_showwarnmsg_impl", _same),
     (functional, "scaled_dot_product_attention", _same),
     (sys, "excepthook", _same),
+    (sys, "argv", list),
+    (os, "environ", _same),  # a program may put a copy in its place
     (sys, "stdout", _same),
     (sys, "stderr", _same),
 )
@@ -80,11 +74,13 @@ class Process:
     """
 
     def __init__(self, environment=None, gpus=None, first=0):
-        self._is_rank, self._started = environment is not None, 0
+        self._is_rank, self._started, self._modules = environment is not None, 0, Modules()
         self.leave()
         if self._is_rank:
-            self._environment.update(zip(_KEYS, [os.environ.encodevalue(environment[name]) for name in VARIABLES]))
+            encode = os.environ.encodevalue
+            self._environment.update({os.environ.encodekey(name): encode(environment[name]) for name in environment})
             self._first, self._shared = first, {}
+            self._modules.fresh()
             self._held = [gpus, *(new(value) for (*_, new), value in zip(_HELD[1:], self._held[1:]))]
             self._own = [variable.new(value) for variable, value in zip(OWN, self._own)]
             if numpy:
@@ -100,6 +96,7 @@ class Process:
         self._first = getattr(state.clock, "first", 0)
         self._environment = _texts.copy()
         self._shared = {owner: owner._shared_state for owner in _shared_by_instances()}
+        self._modules.leave()
 
     def enter(self):
         """Put them back."""
@@ -122,11 +119,11 @@ class Process:
             numpy.random.set_bit_generator(self._numpy)
         if hasattr(state.clock, "first"):
             state.clock.first = self._first
-        _set_environment(zip(_KEYS, map(self._environment.get, _KEYS)))
-        if _texts != self._environment:  # seldom
+        if _texts != self._environment:
             _set_environment({**dict.fromkeys(_texts), **self._environment}.items())
         for owner in _shared_by_instances():
             owner._shared_state = self._shared.setdefault(owner, {})
+        self._modules.enter()
 
 
 def _set_environment(pairs):

@@ -5,7 +5,9 @@ import threading
 from collections import Counter
 
 from simgpu.accounting import messages
+from simgpu.accounting.allocator import Running
 from simgpu.accounting.clock import Clock
+from simgpu.ranks import seeds
 from simgpu.ranks.process import Process
 from simgpu.torch_glue.here import enter
 
@@ -15,7 +17,10 @@ class Rank:
 
     def __init__(self, number, device, world, clock, gpus):
         self.number, self.device, self.world, self.clock = number, device, world, clock
-        self.process = Process(self._environment(len(gpus)), gpus, number - device)
+        own = seeds.gpus_of(number, gpus, world.seed)
+        environment = self._environment(len(gpus)) if world.joined or world.is_first else {}
+        self.process = Process(environment, own, number - device)
+        self.slept, self.slept_since = 0.0, 0.0  # seconds in which it has only slept; when it began to
         self.thread, self.ended = None, False
         self.program_joined = False  # whether the program has called init_process_group
         self.groups = Counter()  # how often the rank has made a group of that name and those ranks
@@ -25,36 +30,45 @@ class Rank:
         self._streams, self._backward = {}, {}
 
     def _environment(self, each):
-        """Return what torchrun would set for a process of this rank; each: how many GPUs a node has."""
-        first = self.number - self.device
-        return {
-            "RANK": str(self.number),
-            "WORLD_SIZE": str(self.world.size),
-            "LOCAL_RANK": str(self.device),
-            "LOCAL_WORLD_SIZE": str(min(each, self.world.size - first)),
-            "GROUP_RANK": str(first // each),
+        """Return what torchrun sets for a process of this rank; each: how many GPUs a node has."""
+        first, size = self.number - self.device, self.world.size
+        texts = {
+            "RANK": self.number,
+            "LOCAL_RANK": self.device,
+            "WORLD_SIZE": size,
+            "LOCAL_WORLD_SIZE": min(each, size - first),
+            "GROUP_RANK": first // each,
+            "GROUP_WORLD_SIZE": -(-size // each),
+            "ROLE_NAME": "default",
+            "ROLE_RANK": self.number,
+            "ROLE_WORLD_SIZE": size,
             "MASTER_ADDR": "localhost",
-            "MASTER_PORT": "0",
+            "MASTER_PORT": "29500",
             "TORCHELASTIC_RUN_ID": "simulated",
-            "TORCHELASTIC_RESTART_COUNT": "0",
+            "TORCHELASTIC_RESTART_COUNT": 0,
+            "TORCHELASTIC_MAX_RESTARTS": 0,
         }
+        return {name: str(text) for name, text in texts.items()}
 
     def begin(self):
         """Make the calling thread this rank's."""
         self.process.enter()
+        Running.process.rank = self.number
         self.thread = threading.get_ident()
         enter(self)
         if self.clock is not None:
-            messages.begin(self.clock, self.number)
+            messages.begin(self.clock, self.number, self.world.began)
+        seeds.seed(self.number, self.world.seed)
 
     def wait(self, work):
         """Let the other ranks run until `work` is done."""
         self.check_thread(work.call)
+        self.slept = 0.0
         self.world.scheduler.wait(self.number, work, self.process)
 
     def rest(self):
-        """Let the other ranks run before the next thing is looked at."""
-        self.world.scheduler.rest(self.number, self.process)
+        """Let the other ranks run before the next thing is looked at; return whether any was ready."""
+        return self.world.scheduler.rest(self.number, self.process)
 
     def check_thread(self, call):
         """Raise RuntimeError unless the calling thread is the rank's."""

@@ -53,15 +53,23 @@ class Scheduler:
         self._go_on(rank, process)
 
     def rest(self, rank, process):
-        """Let the others that are ready run first: a rank may ask again and again for what one of them does."""
+        """Let the others that are ready run first: a rank may ask again and again for what one of them does.
+
+        Returns whether there were any.
+        """
         self._check()
         if not self._ready:
-            return
+            return False
         process.leave()
         with self._lock:
             self._ready.append(rank)
             self._pass()
         self._go_on(rank, process)
+        return True
+
+    def waiting(self):
+        """Return the works that ranks wait for."""
+        return list(self._waiting.values())
 
     def _go_on(self, rank, process):
         self._turns[rank].acquire()

@@ -10,23 +10,27 @@ from weakref import WeakSet
 
 import torch.distributed as dist
 
+from simgpu.accounting.allocator import Running
 from simgpu.device import signals
 from simgpu.device.gpu_list import new
 from simgpu.device.state import set_device, state
 from simgpu.hardware.machines import Cluster
-from simgpu.ranks import diagnosis
+from simgpu.ranks import diagnosis, seeds
 from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
+from simgpu.ranks.modules import Modules
 from simgpu.ranks.prices import Prices
 from simgpu.ranks.process import Process
 from simgpu.ranks.process_group import NAME, SimGroup
 from simgpu.ranks.rank import Rank
 from simgpu.ranks.rendezvous import NewGroups, Rendezvous
 from simgpu.ranks.scheduler import RankLock, Scheduler
+from simgpu.ranks.sleeping import really_sleep, sleep
 from simgpu.ranks.store import Store
 from simgpu.torch_glue.here import here
-from simgpu.torch_glue.install import in_spawn
+from simgpu.torch_glue.install import in_spawn, replaced
 
 _LOOK_S = 0.1
+_END_S = 10  # a thread that waits in C, as for a lock of a file, is left behind
 _one_call = threading.Lock()  # held by the call that is under way: what it replaces in torch is the whole process's
 
 
@@ -36,9 +40,11 @@ def spawn(fn, args=(), nprocs=None, allreduce=None):
     nprocs: by default one rank for each simulated GPU. Rank r's current device is ``sim:r``; on a cluster of nodes of 8
     it is GPU r % 8 of node r // 8, and ``sim:k`` means its own node's. Its default process group, of the backend
     ``simccl``, is there already, and so are torchrun's environment variables; a program's own ``init_process_group``,
-    with whatever backend, is content with it. The ranks are threads that take turns; each has for itself much of what a
-    process would have: its process groups, its random numbers, its environment, torch's default dtype, sys.stdout, the
-    filters of warnings. The results are the same in every run.
+    with whatever backend, is content with it. Inside `simgpu.as_cuda` its current device is ``cuda:0``, as in any new
+    process, until the program sets it. The ranks are threads that take turns; each has for itself what a process would
+    have: its process groups, its environment, the program's modules and their variables, sys.argv, sys.stdout, torch's
+    default dtype, the filters of warnings, and random numbers: other ones on each rank unless the program seeds them
+    there. ``sys.exit(0)`` ends a rank well; ``time.sleep`` takes simulated time. The results are the same in every run.
 
     allreduce: what carries every all-reduce, those of DDP's buckets too: the name of an algorithm, "ring", "tree" or
     "sharp", or a function ``allreduce(n)`` that returns the schedule for n ranks; see `schedules`. By default what a
@@ -49,26 +55,56 @@ def spawn(fn, args=(), nprocs=None, allreduce=None):
     RuntimeError before `simgpu.enable`, inside a rank and beside another call. Nothing is left behind then.
     """
     _check(nprocs)
+    if here() is not None:
+        raise RuntimeError(f"simgpu.spawn was called by rank {here().number}: ranks cannot start other ranks")
+    return start(fn, args, nprocs, allreduce)
+
+
+def start(fn, args=(), nprocs=None, allreduce=None, joined=True):
+    """As `spawn`, and also on a rank, which waits meanwhile. joined: whether the ranks have a process group already."""
+    _check(nprocs)
+    size = state.machine.count if nprocs is None else nprocs
+    if here() is not None:
+        return _start_on_rank(fn, args, size)
     if not _one_call.acquire(blocking=False):
         raise RuntimeError("simgpu.spawn is still running in another thread: start these ranks when it has returned")
     try:
-        world = World(state.machine.count if nprocs is None else nprocs, allreduce)
-        process, handler = Process(), signals.in_use(signals.SIGINT)
-        signals.install()  # which the ranks' threads cannot, and would try before every operation
-        try:
-            with in_spawn():
-                return world.run(fn, args)
-        finally:
-            process.enter()
-            signals.restore(handler)
+        with Modules.split():
+            process, handler = Process(), signals.in_use(signals.SIGINT)
+            signals.install()  # which the ranks' threads cannot, and would try before every operation
+            try:
+                with in_spawn(), replaced([(time, "sleep", sleep)]):
+                    return World(size, allreduce, joined).run(fn, args)
+            finally:
+                process.enter()
+                signals.restore(handler)
     finally:
         _one_call.release()
 
 
-class World:
-    """The ranks of one call to `spawn`."""
+def _start_on_rank(fn, args, size):
+    """Start ranks as a rank's own processes: what ``torch.multiprocessing.spawn`` does there."""
+    with Modules.split():
+        world, parent = World(size, None, joined=False), here().process
+        parent.leave()
+        try:
+            return world.run(fn, args)
+        finally:
+            parent.enter()
+            if state.clock is not None:
+                state.clock.wait_until(world.ended, "ranks that it started")
 
-    def __init__(self, size, allreduce):
+
+class World:
+    """The ranks of one call to `spawn`.
+
+    joined: whether they have a process group before the program asks for one.
+    """
+
+    def __init__(self, size, allreduce, joined=True):
+        self.joined, self.is_first, self.seed = joined, here() is None, seeds.draw()
+        self.began = 0 if state.clock is None else state.clock.now_ps()  # past the ends of an earlier call's ranks
+        self.ended = self.began  # the last moment of any rank that has ended
         self.schedule = cache(allreduce) if callable(allreduce) else lambda size: allreduce
         self.size, self.results, self._rendezvouss, self._errors = size, [None] * size, {}, []
         self.scheduler, self._prices = Scheduler(size, lambda works: diagnosis.stuck(self, works)), Prices(state.clock)
@@ -87,8 +123,6 @@ class World:
             threading.Thread(target=self._body, args=(rank, fn, args), name=f"rank {rank.number}", daemon=True)
             for rank in self.ranks
         ]
-        if state.clock is not None:
-            state.clock.now_ps()  # which goes past the ends of an earlier call's ranks: all of these begin there
         for thread in threads:
             thread.start()
         self.scheduler.start()
@@ -118,29 +152,39 @@ class World:
             self._inside(rank, fn, args)
         except Stopped:
             pass
+        except SystemExit as error:
+            if error.code not in (0, None):
+                self._fail(rank, error)
         except BaseException as error:
-            self._errors.append((rank.number, error))
-            self.scheduler.stop()
+            self._fail(rank, error)
         finally:
             rank.ended = True
             for _ in range(2):  # an interrupt may strike here, once
                 with contextlib.suppress(Stopped):
                     self.scheduler.leave(rank.number)
 
+    def _fail(self, rank, error):
+        self._errors.append((rank.number, error))
+        self.scheduler.stop()
+
     def _inside(self, rank, fn, args):
         rank.begin()
-        set_device(rank.device)
-        state.claim(rank.device)
+        set_device(0 if state.as_cuda else rank.device)  # a program for CUDA finds what a new process has
         try:
-            dist.init_process_group(NAME, store=self.store, rank=rank.number, world_size=self.size)
+            if self.joined:
+                dist.init_process_group(NAME, store=self.store, rank=rank.number, world_size=self.size)
             self.results[rank.number] = fn(rank.number, *args)
         finally:
             with contextlib.suppress(Exception):
                 dist.destroy_process_group()
             set_device(0)
+            for gpu in state.gpus:
+                gpu.allocator.end(Running.process)
+            if rank.clock is not None:
+                self.ended = max(self.ended, rank.clock.now_ps())
 
     def _interrupt(self, threads):
-        """End the ranks: those that wait, and the one that runs wherever Python code of it is."""
+        """End the ranks: those that wait, and the one that runs wherever Python code of it is, as soon as there is any."""
         self.scheduler.stop()
         told, before = set(), sys.unraisablehook
 
@@ -149,14 +193,15 @@ class World:
 
         sys.unraisablehook = lost
         try:
-            while any(thread.is_alive() for thread in threads):
+            until = time.monotonic() + _END_S
+            while any(thread.is_alive() for thread in threads) and time.monotonic() < until:
                 running = self.scheduler.running
                 if running is not None and running not in told:
                     told.add(running)
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(
                         ctypes.c_ulong(threads[running].ident), ctypes.py_object(Stopped)
                     )
-                time.sleep(_LOOK_S / 10)
+                really_sleep(_LOOK_S / 10)
         finally:
             sys.unraisablehook = before
 
@@ -171,6 +216,8 @@ class World:
             if isinstance(error, (DeadlockError, MismatchError)):
                 raise error
             what = f"rank {number} of {self.size} raised {type(error).__name__}: {error}"
+            if isinstance(error, SystemExit):
+                what = f"rank {number} of {self.size} ended with exit code {error.code}"
             raise RankError(what, number) from error
         if works:
             raise DeadlockError(f"all ranks have returned, but {diagnosis.waits(self, works)}")
@@ -187,8 +234,6 @@ def _nodes(size):
 
 
 def _check(nprocs):
-    if here() is not None:
-        raise RuntimeError(f"simgpu.spawn was called by rank {here().number}: ranks cannot start other ranks")
     if not state.gpus:
         raise RuntimeError("expected simulated GPUs for the ranks: call simgpu.enable(...) first")
     if nprocs is not None and not 1 <= nprocs <= state.machine.count:

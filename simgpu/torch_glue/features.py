@@ -109,17 +109,23 @@ CORE = (
             f"{_C10D}init_process_group*": "c10d.init_process_group",
             f"{_C10D}_new_process_group_helper": "c10d.new_group",
             f"{_C10D}get_backend*": "c10d.get_backend",
-            f"{_DIST}TCPStore": "c10d.tcp_store",
-            f"{_DIST}FileStore": "c10d.file_store",
+            f"{_DIST}TCPStore*": "c10d.tcp_store",
+            f"{_DIST}FileStore*": "c10d.file_store",
             # From torch 2.15 on groups get a recorder, which C++ code attaches to groups of C++ alone.
             f"{_C10D}_FR_SELF_RECORDING_BACKENDS@2.15": "c10d.without_recorder",
         },
         own={f"{_C10D}_world": "c10d.no_groups"},
+        asked={f"{_DIST}get_debug_level": f"{_DIST}set_debug_level"},
         around_spawn="c10d.around",
     ),
 )
 
 OTHERS = (
+    Feature(  # torch leaves out meta tensors, whose numbers cannot be looked at, but does not know of ours without any
+        "trunc_normal_ of shapes only",
+        always={"torch.nn.init._no_grad_trunc_normal_": "initial.without_numbers"},
+        entries="torch.nn.init.trunc_normal_",
+    ),
     Feature(  # Python cannot give torch an allocator of pinned memory, so pin_memory=True marks ordinary memory
         "pinned memory",
         needs=f"{_C}DispatchKey.CompositeExplicitAutograd",
@@ -301,7 +307,10 @@ OTHERS = (
             f"{_FSDP}_init_utils._get_device_from_device_id": "fsdp.device_from_id",
             f"{_FSDP}fully_sharded_data_parallel._init_core_state": "fsdp.without_offload",
         },
-        own={f"{_FSDP}_debug_utils.SimpleProfiler.profiling": "install.emptied"},
+        own={
+            f"{_FSDP}_debug_utils.SimpleProfiler.profiling": "install.emptied",
+            **_each("install.copied", "in_autowrap_context wrapper_cls kwargs", f"{_FSDP}wrap._ConfigAutoWrap."),
+        },
         entries=f"{_FSDP}fully_sharded_data_parallel.FullyShardedDataParallel.__init__",
     ),
     Feature(

@@ -13,7 +13,7 @@ import d2lmini
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tuple(FLOORS)
-ROOT_FILES = {"d2lmini": {"__init__", "sim"}, "simgpu": {"__init__"}}  # besides rooms of a single file
+ROOT_FILES = {"d2lmini": {"__init__", "sim"}, "simgpu": {"__init__", "__main__"}}  # besides rooms of a single file
 LONGEST_FILE, LONGEST_FUNCTION = 320, 90
 TABLES = {"features.py"}  # as long as what they list
 MACHINE_PATH = re.compile(r"(?<![\w.$}/~-])/(?:work|root|home/\w+)(?:/|\b)")

@@ -230,10 +230,26 @@ def test_each_rank_has_its_own_random_numbers_as_a_process_has():
         assert numpy == np.random.RandomState(rank).rand()
 
 
-def test_ranks_begin_with_the_random_numbers_of_the_program():
-    torch.manual_seed(5), random.seed(6)
-    results = simgpu.spawn(lambda rank: (torch.rand(1).item(), random.random()))
-    assert results == [(torch.rand(1).item(), random.random())] * 4
+def test_rank_0_goes_on_with_the_random_numbers_of_the_program_and_others_draw_their_own():
+    def draw(rank):
+        return torch.rand(1).item(), torch.rand(1, device="sim:0").item(), random.random(), float(np.random.rand())
+
+    torch.manual_seed(5), random.seed(6), np.random.seed(7)
+    results = simgpu.spawn(draw)
+    assert all(len(set(numbers)) == 4 for numbers in zip(*results, strict=True))
+    assert results == simgpu.spawn(draw)
+    assert results[0] == draw(0)
+    torch.manual_seed(8)
+    assert simgpu.spawn(draw)[1] != results[1]
+
+
+def test_a_seed_in_a_rank_holds_on_all_its_gpus():
+    def draw(rank, seed):
+        torch.manual_seed(seed)
+        return torch.rand(1).item(), torch.rand(1, device="sim:3").item()
+
+    assert len(set(simgpu.spawn(draw, (4,)))) == 1
+    assert len(set(simgpu.spawn(lambda rank: draw(rank, rank)))) == 4
 
 
 def test_the_processes_that_a_rank_starts_have_its_environment():
@@ -383,7 +399,7 @@ def test_a_program_written_for_torchrun_runs_as_it_is():
     [
         *((ValueError, "ranks", wrong, print) for wrong in (0, 5, -1)),
         (RankError, "cannot start", 4, lambda rank: simgpu.spawn(print)),
-        (RankError, "SystemExit", 4, lambda rank: sys.exit(3) if rank == 1 else None),
+        (RankError, "exit code 3", 4, lambda rank: sys.exit(3) if rank == 1 else None),
     ],
 )
 def test_ranks_without_gpus_or_in_ranks_or_that_leave_the_program_are_refused(kind, says, ranks, run):
