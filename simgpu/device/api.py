@@ -16,6 +16,7 @@ from torch.nn.parallel import comm  # noqa: F401 part of torch.sim
 from simgpu.accounting.allocator import human
 from simgpu.device import state as current
 from simgpu.device import unsupported
+from simgpu.device.forked import is_forked
 from simgpu.device.random import (  # noqa: F401 part of torch.sim
     get_rng_state,
     get_rng_state_all,
@@ -226,7 +227,7 @@ ipc_collect = empty_cache
 
 
 def _is_in_bad_fork():
-    return False
+    return is_forked()
 
 
 # -- autocast --------------------------------------------------------------------------------------------------------

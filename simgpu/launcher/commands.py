@@ -1,6 +1,7 @@
 """The commands of ``simgpu``: which there are, and what each is given."""
 
 import argparse
+import os
 import sys
 
 _HELP = """usage: simgpu COMMAND ...
@@ -25,6 +26,9 @@ def run_command(arguments):
         return 2
     try:
         return _COMMANDS[name](rest) or 0
+    except BrokenPipeError:  # whoever read it wants no more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, FileNotFoundError, ModuleNotFoundError, RuntimeError) as error:
         print(f"simgpu {name}: {error}", file=sys.stderr)
         return 2

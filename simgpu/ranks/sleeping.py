@@ -1,6 +1,7 @@
 """``time.sleep`` on a rank: it takes simulated time and lets the others run, who may do what the rank looks for."""
 
 import time
+from time import monotonic  # what a program reads on a rank may be simulated
 
 from simgpu.ranks import diagnosis
 from simgpu.ranks.errors import DeadlockError
@@ -9,7 +10,7 @@ from simgpu.torch_glue.here import here
 LONGEST_S = 600  # NCCL's own time-out: so long the others are waited for
 REAL_S = 5  # something beside the ranks, as another process, may be what the rank looks for
 _NAP_S = 1e-3
-really_sleep, _clock = time.sleep, time.monotonic
+really_sleep = time.sleep
 
 
 def sleep(seconds):
@@ -25,9 +26,9 @@ def sleep(seconds):
         rank.slept = 0.0
         return None
     if not rank.slept:
-        rank.slept_since = _clock()
+        rank.slept_since = monotonic()
     rank.slept += seconds
-    if rank.slept >= LONGEST_S and _clock() - rank.slept_since >= REAL_S and rank.world.scheduler.waiting():
+    if rank.slept >= LONGEST_S and monotonic() - rank.slept_since >= REAL_S and rank.world.scheduler.waiting():
         raise DeadlockError(diagnosis.asleep(rank.world, rank))
     return really_sleep(min(seconds, _NAP_S))
 

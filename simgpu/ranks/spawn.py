@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from functools import cache
+from time import monotonic
 from weakref import WeakSet
 
 import torch.distributed as dist
@@ -193,8 +194,8 @@ class World:
 
         sys.unraisablehook = lost
         try:
-            until = time.monotonic() + _END_S
-            while any(thread.is_alive() for thread in threads) and time.monotonic() < until:
+            until = monotonic() + _END_S
+            while any(thread.is_alive() for thread in threads) and monotonic() < until:
                 running = self.scheduler.running
                 if running is not None and running not in told:
                     told.add(running)
@@ -215,7 +216,7 @@ class World:
             number, error = errors[0]
             if isinstance(error, (DeadlockError, MismatchError)):
                 raise error
-            what = f"rank {number} of {self.size} raised {type(error).__name__}: {error}"
+            what = f"rank {number} of {self.size} raised {type(error).__name__}: {_said(error)}"
             if isinstance(error, SystemExit):
                 what = f"rank {number} of {self.size} ended with exit code {error.code}"
             raise RankError(what, number) from error
@@ -224,6 +225,14 @@ class World:
         if self.new_groups.lacking():
             raise MismatchError(diagnosis.left_out(self))
         return results
+
+
+def _said(error):
+    """Return an error's message; of one from a DataLoader's worker, which has a traceback in it, the worker's."""
+    text = str(error)
+    if "\nOriginal Traceback" not in text:
+        return text
+    return text.strip().splitlines()[-1].removeprefix(f"{type(error).__name__}: ")
 
 
 def _nodes(size):

@@ -121,6 +121,12 @@ CORE = (
 )
 
 OTHERS = (
+    Feature(  # a forked worker that sends a tensor of ours would wait for ever, where CUDA's memory cannot be shared
+        "DataLoader's workers",
+        trigger="torch.utils.data.dataloader",
+        always={"torch.utils.data.dataloader._DatasetKind.create_fetcher": "workers.create_fetcher"},
+        entries="torch.utils.data.DataLoader.__iter__",
+    ),
     Feature(  # torch leaves out meta tensors, whose numbers cannot be looked at, but does not know of ours without any
         "trunc_normal_ of shapes only",
         always={"torch.nn.init._no_grad_trunc_normal_": "initial.without_numbers"},

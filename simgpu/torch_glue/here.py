@@ -1,5 +1,6 @@
 """Which simulated rank the calling thread is, and what features ask of it: `ranks.rank.Rank`, from below."""
 
+import os
 import threading
 from typing import Any, Protocol
 
@@ -51,3 +52,10 @@ def here() -> Rank | None:
 def enter(rank: Rank) -> None:
     """Make the calling thread that of `rank`."""
     _here.rank = rank
+
+
+def _leave():
+    _here.rank = None
+
+
+os.register_at_fork(after_in_child=_leave)  # a process that a rank forks is none
