@@ -16,10 +16,10 @@ from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
 from simgpu.launcher.output import of_rank
 from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
-from simgpu.torch_glue.here import here
 from simgpu.ranks.modules import is_programs
 from simgpu.ranks.sleeping import nap
 from simgpu.ranks.spawn import start
+from simgpu.torch_glue.here import here
 
 _START, _JOIN, _ALIVE = process.BaseProcess.start, process.BaseProcess.join, process.BaseProcess.is_alive
 _CODE, _REGISTER = process.BaseProcess.exitcode, atexit.register

@@ -18,8 +18,8 @@ from simgpu.launcher.program import Program
 from simgpu.launcher.recorder import Recorder
 from simgpu.launcher.stand_ins import StandIns
 from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
-from simgpu.torch_glue.here import here
 from simgpu.ranks.spawn import start
+from simgpu.torch_glue.here import here
 from simgpu.torch_glue.install import replaced
 
 _SEED = 67280421310721  # of what the program does not seed: the same in every run
