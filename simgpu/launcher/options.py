@@ -7,7 +7,7 @@ from simgpu.hardware.links import LINKS, find
 
 GPU = "A100-SXM4-80GB"  # simulated where neither --gpu nor --machine is given
 _NETWORK = "InfiniBand-HDR"  # between nodes put together by hand
-_OF_A_NODE = 8  # GPUs that a program sees which starts its ranks itself
+_OF_A_NODE = 8  # GPUs of a node on which one rank runs, which may start others itself
 
 
 def parser():
@@ -44,7 +44,7 @@ def add_machine(group):
     group.add_argument(
         "--gpus",
         type=int,
-        help=f"GPUs of a node, by default as many as ranks, or {_OF_A_NODE} without --nproc-per-node",
+        help=f"GPUs of a node, by default as many as ranks, or {_OF_A_NODE} for one rank",
     )
 
 
@@ -81,7 +81,9 @@ def machine_of(options, nodes=1):
         if nodes > 1 and wanted and wanted < node.count:
             node = _part(node, wanted)
     else:
-        node = machines.build(options.gpus or wanted or _OF_A_NODE, options.gpu or GPU, options.link)
+        node = machines.build(
+            options.gpus or (wanted if wanted and wanted > 1 else _OF_A_NODE), options.gpu or GPU, options.link
+        )
     return machines.cluster(node if node.adapters else _networked(node), nodes) if nodes > 1 else node
 
 

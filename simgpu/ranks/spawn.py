@@ -185,7 +185,7 @@ class World:
                 self.ended = max(self.ended, rank.clock.now_ps())
 
     def _interrupt(self, threads):
-        """End the ranks: those that wait, and the one that runs wherever Python code of it is, as soon as any runs."""
+        """End the ranks: those that wait, and the one that runs, where its Python code is."""
         self.scheduler.stop()
         told, before = set(), sys.unraisablehook
 

@@ -1,0 +1,1 @@
+"""A program's own package, with state in its modules."""
