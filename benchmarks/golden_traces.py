@@ -79,10 +79,6 @@ def digest(value):
 
 def table_of(path, at):
     """Execute a notebook, as it was at the commit `at` where that is given; return [cell, what it did] of each cell."""
-    import nbformat
-
-    import chapters
-
     name = path.relative_to(ROOT).as_posix()
     text = path.read_text("utf-8") if not at else subprocess.check_output(["git", "show", f"{at}:{name}"], text=True)
     notebook = nbformat.reads(text, as_version=4)
@@ -121,7 +117,12 @@ def main():
     status = 0
     for path in options.notebooks or [path for place in PLACES for path in sorted(ROOT.glob(place))]:
         name = path.resolve().relative_to(ROOT).as_posix()
-        found = table_of(path.resolve(), options.at)
+        try:
+            found = table_of(path.resolve(), options.at)
+        except chapters.ChapterError as error:
+            status = 1
+            print(f"{name}: {error}", flush=True)
+            continue
         lines = list(differences(golden.get(name, []), found))
         status |= bool(lines)
         print(f"{name}: {len(found)} cells {'different' if lines else 'the same'}", *lines, sep="\n  ", flush=True)
@@ -138,6 +139,10 @@ def _rows(rows):
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT / "tools"))
+    import nbformat
+
+    import chapters
+
     sys.exit(main())
 else:
     import simgpu
