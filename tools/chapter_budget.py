@@ -66,11 +66,11 @@ def cells_outside_exercises(cells):
     """Yield the cells of a notebook that are not part of an exercise or its solution."""
     solution = False
     for cell in cells:
-        solution = solution or "{solution-start}" in cell.source
+        start, end = (cell.source.rfind(f"{{solution-{mark}}}") for mark in ("start", "end"))
         exercise = any(tag.startswith("exercise-") for tag in cell.metadata.get("tags", []))
-        if not solution and not exercise:
+        if not exercise and not solution and start < 0:
             yield cell
-        solution = solution and "{solution-end}" not in cell.source
+        solution = start > end if max(start, end) >= 0 else solution
 
 
 def measure(path):
