@@ -44,8 +44,8 @@ try:
     import simgpu
     from d2lmini import timing
     from d2lmini.devices import cpu, processor
-    from d2lmini.distributed.errors import first_line
     from d2lmini.timing import human
+    from d2lmini.wording import first_line
     from simgpu.hardware.gpus import GPUS
     from simgpu.hardware.links import host_link
 except ModuleNotFoundError as absent:

@@ -16,11 +16,11 @@ import simgpu
 from d2lmini.collectives import on_devices
 from d2lmini.collectives.cost_model import busbw
 from d2lmini.data.datasets import Batches, load_data_digits
-from d2lmini.distributed.errors import first_line
 from d2lmini.measuring import transfers
 from d2lmini.models.lenet import LeNet
 from d2lmini.timing import Measurement, Timer, measure, take_turns
 from d2lmini.trainer.trainer import Trainer
+from d2lmini.wording import first_line
 
 WARMUP = 3  # epochs: with CUDA graphs a size of batch is compiled in the first, recorded in the second, then replayed
 COMPILED = {  # way -> its name, how torch compiles the network

@@ -69,7 +69,7 @@ def apart_epoch(make, batches, devices):
     def epoch():
         for X, y in batches:
             for trainer, *shard in zip(trainers, X.tensor_split(len(devices)), y.tensor_split(len(devices))):
-                trainer.engine.learn(*shard)
+                trainer.engine.accumulate(*shard)
 
     return epoch
 

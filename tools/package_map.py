@@ -21,7 +21,7 @@ FLOORS = {
         {"testing", "pytest_plugin", "launcher"},
     ],
     "d2lmini": [
-        {"host", "models", "reuse"},
+        {"host", "models", "reuse", "wording"},
         {"devices"},
         {"timing"},
         {"measuring", "collectives", "data"},

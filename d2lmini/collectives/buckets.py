@@ -30,17 +30,17 @@ def plan_buckets(tensors, bucket_bytes):
     return buckets
 
 
-def reduce_gradients(replicas, allreduce, bucket_bytes, anywhere=lambda used: used):
+def reduce_gradients(replicas, allreduce, bucket_bytes, any_rank=lambda used: used):
     """Make of all gradients, on every replica, the sums over all replicas; the last parameters' go first.
 
     replicas: lists of parameters, alike, one list for each replica. ``allreduce(tensors)`` replaces each tensor of a
     list, one for each replica, by the sum of all. bucket_bytes: as in `plan_buckets`; 0: each gradient alone.
     A parameter that has a gradient in no replica is left alone; one that has none in some counts as zero there.
-    anywhere: where other processes have replicas too, what makes of a list of bools, "used here", "used anywhere".
+    any_rank: maps this process's `used` flags to their logical OR over all processes.
     Raises ValueError for sparse gradients.
     """
     replicas = [list(params)[::-1] for params in replicas]
-    used = anywhere([any(p.grad is not None for p in row) for row in zip(*replicas, strict=True)])
+    used = any_rank([any(p.grad is not None for p in row) for row in zip(*replicas, strict=True)])
     for bucket in plan_buckets(replicas[0], bucket_bytes or 1):
         places = [place for place in reversed(bucket) if used[place]]  # side by side as in the module
         if places:

@@ -16,6 +16,7 @@ from torch.nn.functional import interpolate
 
 from d2lmini.data.download import fetch
 from d2lmini.data.idx import read_examples
+from d2lmini.wording import shown
 
 FASHION_MNIST_LABELS = (
     "t-shirt",
@@ -31,6 +32,7 @@ FASHION_MNIST_LABELS = (
 )
 DIGITS_FOR_TRAINING = 1500
 DIGITS_PEAK = 16  # the largest value of a pixel in scikit-learn's digits
+IDX_SIZE = [28, 28]  # pixels of an image of either data set
 RESIZE_CHUNK = 256  # images resized at a time: bounds the float64 copies
 
 
@@ -164,6 +166,9 @@ def _load_idx(dataset, batch_size, resize, seed):
     _check_sizes(batch_size=batch_size, resize=1 if resize is None else resize)
     files = _files(dataset)
     train, test = read_examples(*files[:2]), read_examples(*files[2:])
+    for file, (images, _) in zip(files[::2], (train, test), strict=True):
+        if list(images.shape[2:]) != IDX_SIZE:
+            raise ValueError(f"{shown(file)}: expected images of 28×28 pixels, got {images.shape[2]}×{images.shape[3]}")
     if resize is not None:
         train, test = ((_resized(images, resize), labels) for images, labels in (train, test))
     return _iterators(train, test, batch_size, seed)
@@ -185,7 +190,7 @@ def _files(dataset):
     paths = [next((path for path in both if path.is_file()), None) for both in either]
     missing = [name for name, path in zip(dataset.files, paths, strict=True) if path is None]
     if missing:
-        raise FileNotFoundError(f"{folder}: expected {', '.join(missing)} (gzipped or unpacked) in this folder")
+        raise FileNotFoundError(f"{shown(folder)}: expected {', '.join(missing)} (gzipped or unpacked) in this folder")
     return paths
 
 

@@ -15,6 +15,8 @@ import zlib
 import numpy as np
 import torch
 
+from d2lmini.wording import shown
+
 LARGEST = 1 << 30  # bytes of values: twenty times MNIST
 PIECE = 1 << 20  # bytes that are read at a time
 CLASSES = 10
@@ -27,18 +29,19 @@ def read_idx(path, ndim):
     Raises ValueError, naming the file, when it is not such an IDX file, is corrupted, or has fewer or more bytes than
     its header announces; OSError when it can't be read.
     """
+    name = shown(path)
     with open(path, "rb") as raw:
         file = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
         try:
             magic, header = file.read(4), file.read(4 * ndim)
-            shape = _shape(path, magic, header, ndim)
+            shape = _shape(name, magic, header, ndim)
             values = _filled(file, np.empty(math.prod(shape), np.uint8))
             more = file.read(1)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ValueError(f"{path}: corrupted gzip file ({error}); fetch it again") from None
+            raise ValueError(f"{name}: corrupted gzip file ({error}); fetch it again") from None
     if more or len(values) < math.prod(shape):
         problem = "trailing bytes: got more" if more else f"truncated: got {len(values)}, less"
-        raise ValueError(f"{path}: {problem} than the {math.prod(shape)} bytes of shape {shape}")
+        raise ValueError(f"{name}: {problem} than the {math.prod(shape)} bytes of shape {shape}")
     return torch.from_numpy(values.reshape(shape))
 
 
@@ -58,6 +61,9 @@ def read_examples(images_path, labels_path):
     Raises ValueError when the two files hold different counts, or a label is above 9, and as `read_idx` does.
     """
     images, labels = read_idx(images_path, ndim=3), read_idx(labels_path, ndim=1)
+    images_path, labels_path = shown(images_path), shown(labels_path)
+    if not images.numel():
+        raise ValueError(f"{images_path}: holds no images: its shape is {tuple(images.shape)}")
     if len(images) != len(labels):
         raise ValueError(f"{images_path} holds {len(images)} images but {labels_path} holds {len(labels)} labels")
     for i in (labels >= CLASSES).nonzero()[:1].flatten().tolist():
@@ -65,13 +71,15 @@ def read_examples(images_path, labels_path):
     return images.unsqueeze(1), labels.to(torch.int64)
 
 
-def _shape(path, magic, header, ndim):
+def _shape(name, magic, header, ndim):
+    if not magic:
+        raise ValueError(f"{name}: is empty")
     right = bytes([0, 0, 8, ndim])
     if magic != right:
-        raise ValueError(f"{path}: expected the magic number 0x{right.hex()} of an IDX file, got 0x{magic.hex()}")
+        raise ValueError(f"{name}: expected the magic number 0x{right.hex()} of an IDX file, got 0x{magic.hex()}")
     if len(header) < 4 * ndim:
-        raise ValueError(f"{path}: truncated: expected {ndim} dimensions, got {len(header)} of their bytes")
+        raise ValueError(f"{name}: truncated: expected {ndim} dimensions, got {len(header)} of their bytes")
     shape = tuple(np.frombuffer(header, ">u4").tolist())
     if math.prod(shape) > LARGEST:
-        raise ValueError(f"{path}: expected at most {LARGEST} bytes, but the header announces shape {shape}")
+        raise ValueError(f"{name}: expected at most {LARGEST} bytes, but the header announces shape {shape}")
     return shape

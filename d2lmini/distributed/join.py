@@ -38,7 +38,7 @@ def world_size():
 
 def _number(name, default=None):
     text = os.environ.get(name, default)
-    if not text.isdecimal() or int(text) > MOST:
+    if not text.isdecimal() or len(text) > len(str(MOST)) or int(text) > MOST:
         raise ValueError(f"the environment variable {name}: expected a whole number up to {MOST}, got {text!r}")
     return int(text)
 
@@ -55,7 +55,7 @@ def connect(seconds=CONNECT_S):
     attempt = "rendezvous"
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # torchrun keeps it for all attempts
         _must_count_alike()
-        attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+        attempt = str(_number("TORCHELASTIC_RESTART_COUNT", "0"))
     try:
         store, *_ = within(seconds, next, dist.rendezvous("env://", timeout=timedelta(seconds=seconds + CONNECT_S)))
     except (dist.DistError, TimeoutError) as error:  # ours: torch's own comes late, with the frames of its source

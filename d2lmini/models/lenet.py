@@ -69,7 +69,22 @@ class LeNet(nn.Module):
 
     def forward(self, X):
         """Return the logits [n, 10] of images X [n, 1, 28, 28]."""
-        return self.net(X)
+        return self.net(_images(X))
+
+
+def _images(X):
+    """Return X. Raises ValueError unless it is images [n, 1, 28, 28]: 56×14 would pass for as many pixels."""
+    if tuple(X.shape[1:]) != (1, 28, 28):
+        raise ValueError(f"expected images [n, 1, 28, 28], got {list(X.shape)}")
+    return X
+
+
+class Flatten(nn.Flatten):
+    """Makes rows [n, 784] of images [n, 1, 28, 28]; raises ValueError for other shapes."""
+
+    def forward(self, X):
+        """Return the rows."""
+        return super().forward(_images(X))
 
 
 def mlp(seed=0):
@@ -86,7 +101,7 @@ def _seeded(seed, layers):
     """Return the layers behind one another, with torch's initialisation from `seed`; other random numbers stay."""
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
-        return nn.Sequential(nn.Flatten(), *layers())
+        return nn.Sequential(Flatten(), *layers())
 
 
 MODELS = {"lenet": LeNet, "mlp": mlp, "softmax": softmax_regression}  # name -> a function of the seed

@@ -7,6 +7,7 @@ torchrun --nproc-per-node=2 -m d2lmini.train --data digits --epochs 10 --engine 
 
 import statistics
 import sys
+import traceback
 from functools import partial
 
 import torch
@@ -17,14 +18,15 @@ import simgpu
 from d2lmini.data import datasets
 from d2lmini.devices import choice, cpu, num_gpus, try_all_gpus
 from d2lmini.distributed import join
-from d2lmini.distributed.errors import EXPECTED, sentence
+from d2lmini.distributed.errors import EXPECTED, RankError, of_rank, sentence
 from d2lmini.distributed.failures import Report
 from d2lmini.models.lenet import MODELS
 from d2lmini.timing import human
-from d2lmini.trainer import facts, files
+from d2lmini.trainer import files, fingerprint
 from d2lmini.trainer import options as arguments
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.trainer import Trainer
+from d2lmini.wording import quoted, shown
 
 PROGRAM = "python -m d2lmini.train"
 LABELS = {"lenet": "LeNet", "mlp": "MLP", "softmax": "softmax regression"}
@@ -46,9 +48,17 @@ def main(words=None):
         print(f"{who}interrupted{go_on(options)}", file=sys.stderr)
         return 130
     except EXPECTED as error:
-        print(f"{PROGRAM}: error: {sentence(error)}", file=sys.stderr)
+        if options and options.traceback:
+            traceback.print_exc()
+        print(f"{PROGRAM}: error: {_told(error)}", file=sys.stderr)
         return 1
     return 0
+
+
+def _told(error):
+    """Return an error's sentence; of a simulated rank's, that of what it raised, if all ranks raised it."""
+    cause = error.__cause__
+    return of_rank(cause, error.rank) if isinstance(error, RankError) and hasattr(cause, "rank") else sentence(error)
 
 
 def in_group(words):
@@ -59,7 +69,8 @@ def in_group(words):
 
     options = arguments.parse(words, lambda line: report().say(line))
     made = report(options.timeout)
-    made.call(partial(run_as_rank, options, made.store), go_on(options))
+    made.end_with_parent()
+    made.call(partial(run_as_rank, options, made.store), go_on(options), options.traceback)
     return 0
 
 
@@ -74,7 +85,7 @@ def run_as_rank(options, store):
 
 def go_on(options):
     """Return what to say about going on after an interrupt."""
-    return f": go on with --checkpoint {options.checkpoint} --resume" if options and options.checkpoint else ""
+    return f": go on with --checkpoint {quoted(options.checkpoint)} --resume" if options and options.checkpoint else ""
 
 
 def start(options):
@@ -94,11 +105,11 @@ def run(options, where):
     torch.manual_seed(options.seed)
     train_iter, test_iter = getattr(datasets, f"load_data_{options.data}")(options.batch_size, seed=options.seed)
     trainer = make_trainer(options, where)
-    trainer.comm.agree({"options": facts.of_options(options)})
-    show = partial(print, flush=True) if join.rank() == 0 else (lambda *args, **kwargs: None)
+    trainer.comm.agree({"options": fingerprint.of_options(options)})
+    show = _show if join.rank() == 0 else (lambda line: None)
     show(describe(options, trainer, train_iter, test_iter))
     if options.resume and not Checkpoint(options.checkpoint).found(trainer.comm):
-        show(f"there is no {options.checkpoint} yet: starting from the beginning")
+        show(f"there is no {shown(options.checkpoint)} yet: starting from the beginning")
     add_rows = table(show)
     history = trainer.fit(
         train_iter, options.epochs, test_iter, add_rows, checkpoint=options.checkpoint, resume=options.resume
@@ -112,6 +123,13 @@ def run(options, where):
     if options.json:
         trainer.comm.on_rank_0(partial(files.write_json, options.json, results))
     return results
+
+
+def _show(line):
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from error
 
 
 def choose_devices(count, kind, gpu):

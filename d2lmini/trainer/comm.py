@@ -7,6 +7,7 @@
 The processes must have joined `torch.distributed` before: `distributed.run` and `distributed.join` see to it.
 """
 
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
 
@@ -15,8 +16,11 @@ import torch.distributed as dist
 
 from d2lmini.collectives.executor import sum_tensors
 from d2lmini.distributed import Messages
+from d2lmini.distributed.errors import UnlikeError
 from d2lmini.distributed.join import backend
-from d2lmini.trainer import facts, rng
+from d2lmini.trainer import fingerprint, rng
+
+ENDED = -1  # in place of the size of a batch that an iterator has not
 
 
 class Comm:
@@ -28,13 +32,15 @@ class Comm:
 
     def __init__(self, devices, alone):
         """Begin with the devices of this process; alone: whether it has all replicas, or else one among others."""
-        self.devices, self.alone, self.numbers = devices, alone, None
+        self.devices, self.alone, self.numbers, self._told = devices, alone, None, 0
         first, self.world_size = (0, len(devices)) if alone else (dist.get_rank(), dist.get_world_size())
         self.here = range(first, first + len(devices))
         self.places = self.gather(list(map(str, devices)))
         if not alone:
             rng.set_state(self.on_rank_0(rng.get_state))
             self.numbers = rng.OwnNumbers(devices[0], first)
+            store = dist.distributed_c10d._get_default_store()  # torch has no public name for it
+            self._name = f"trainer {store.add(f'trainers/{first}', 1)}"  # the same on all ranks
 
     def text(self):
         """Return how many processes there are, or simulated ranks, in words."""
@@ -67,8 +73,8 @@ class Comm:
         dist.all_gather_object(found, *rows)
         return found
 
-    def anywhere(self, here):
-        """Return which of many things are true in any process, a list of bools, given which are true in this one."""
+    def any_rank(self, here: list[bool]) -> list[bool]:
+        """Return the logical OR over all processes of each of this process's flags."""
         if self.alone:
             return here
         found = torch.tensor(here, dtype=torch.uint8)
@@ -76,16 +82,52 @@ class Comm:
         return found.tolist()
 
     def agree(self, mine):
-        """Raise ValueError unless all processes have the same facts, in the form of `facts`."""
+        """Raise UnlikeError unless all processes have the same fingerprint."""
         first, *others = [mine] if self.alone else self.gather([mine])
         for rank, theirs in enumerate(others, start=1):
-            found = facts.different(theirs, first)
+            found = fingerprint.different(theirs, first)
             if found:
                 kind, name, value, expected = found
-                raise ValueError(
+                raise UnlikeError(
                     f"rank {rank} has other {kind} than rank 0: {name} is {value}, not {expected}: start "
                     "all ranks with the same options and data"
                 )
+
+    def alike(self, batches: Iterable, epoch: int) -> Iterator:
+        """Yield the batches (X, y) of an iterator, each once all processes are known to have it.
+
+        Raises:
+            UnlikeError: naming the rank whose iterator ends before the others', or gives another batch.
+        """
+        if self.alone:
+            yield from batches
+            return
+        iterator, number, batch = iter(batches), 0, ()
+        while batch is not None:
+            batch, number = next(iterator, None), number + 1
+            found = self.tell([ENDED, 0] if batch is None else [len(batch[0]), _checksum(batch)])
+            usual = max(found, key=lambda each: (found.count(each), each[0] != ENDED))
+            for rank, other in enumerate(found):
+                if other != usual:
+                    raise UnlikeError(
+                        f"rank {rank} has {_in_words(other, usual)} in epoch {epoch}, batch {number}, where rank "
+                        f"{found.index(usual)} has {_in_words(usual, other)}: give all ranks the same batches"
+                    )
+            if batch is not None:
+                yield batch
+
+    def tell(self, numbers: list[int]) -> list[list[int]]:
+        """Return every process's whole numbers, given this one's; it costs simulated ranks no time."""
+        if backend() != "simccl":
+            device = "cpu" if "cpu:" in dist.get_backend_config() else self.devices[0]
+            found = [torch.zeros(len(numbers), dtype=torch.int64, device=device) for _ in range(self.world_size)]
+            dist.all_gather(found, torch.tensor(numbers, device=device))
+            return [each.tolist() for each in found]
+        store, self._told = dist.distributed_c10d._get_default_store(), self._told + 1
+        mine = f"{self._name}/{self._told}/{dist.get_rank()}"
+        store.set(mine, " ".join(map(str, numbers)))
+        keys = [f"{self._name}/{self._told}/{rank}" for rank in range(self.world_size)]
+        return [list(map(int, store.get(key).split())) for key in keys]
 
     def on_rank_0(self, function):
         """Return what `function` returns in the process of rank 0, or raise what it raises there, in all processes."""
@@ -96,6 +138,7 @@ class Comm:
             try:
                 box[0] = function()
             except Exception as error:
+                error.rank = getattr(error, "rank", 0)
                 box[1] = error
         dist.broadcast_object_list(box, 0)
         if box[1] is not None:
@@ -128,3 +171,15 @@ class Comm:
     def drawing(self):
         """Return a context in which a replica may draw random numbers, as for dropout."""
         return self.numbers.drawn() if self.numbers else nullcontext()
+
+
+def _checksum(batch):
+    """Return a checksum of the examples and labels that are on the CPU: those elsewhere would have to be waited for."""
+    on_cpu = [part for part in batch if isinstance(part, torch.Tensor) and part.device.type == "cpu"]
+    return sum(fingerprint.checksum(part) for part in on_cpu)
+
+
+def _in_words(numbers, others):
+    """Return what a rank told of its batch, so that it differs from what another did."""
+    size = "no batch left" if numbers[0] == ENDED else f"{numbers[0]} examples"
+    return size if numbers[0] != others[0] else f"the examples of checksum {numbers[1]:x}"

@@ -20,7 +20,7 @@ BUFFERS = next(name for name in NAMES if name in inspect.signature(DistributedDa
 
 
 class DdpReducer:
-    """Sums the gradients of a replica over the ranks, as `OverlappedAllreduce` does over devices.
+    """A `Reducer` that sums the gradients of a replica over the ranks, as `OverlappedAllreduce` does over devices.
 
     DDP takes the mean over the ranks, which is right only for shards of one size: here a hook takes the sum, of
     gradients that have their shard's weight already. On the CPU the sums are gloo's, whose order of adding is its own:
@@ -36,11 +36,11 @@ class DdpReducer:
             **{BUFFERS: False},
         )
         self.ddp.register_comm_hook(None, _sum)
-        self.parameters, self._now, self._sent = dict(module.named_parameters()), False, False
+        self.parameters, self._called, self._sent = dict(module.named_parameters()), False, False
 
     def loss(self, X, y):
         """Return the loss of this rank's shard."""
-        self._sent = self._now
+        self._called = True
         return self.ddp(X, y)
 
     @contextmanager
@@ -49,9 +49,12 @@ class DdpReducer:
 
         Raises ValueError for a parameter that has no gradient then: DDP would wait for it for ever.
         """
-        self._now = now
+        self._called = False
         with nullcontext() if now else self.ddp.no_sync():
             yield
+            if not self._called:  # no shard: DDP's forward pass may communicate too, so that all ranks must call it
+                self.ddp(None, None).backward()
+        self._sent = now
         for name, p in self.parameters.items() if self._sent else ():
             if p.requires_grad and p.grad is None:
                 raise ValueError(
@@ -59,7 +62,7 @@ class DdpReducer:
                 )
 
     def finish(self):
-        """Sum the gradients of a rank that has not, since it had no shard, or an epoch has ended before its time."""
+        """Sum the gradients where an epoch has ended before its last update was due."""
         if not self._sent:
             self.ddp(None, None).backward()
         self._sent = False

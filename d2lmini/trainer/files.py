@@ -1,35 +1,34 @@
 """Files that are there whole or as they were before, whatever goes wrong while they are written.
 
-    bytes ──► .NAME.d2lmini-…, on the disk ──► takes the place of NAME
+    bytes ──► .NAME.unfinished, on the disk ──► takes the place of NAME
 
-A symbolic link is followed, so that the file it leads to is replaced and not the link. Of the files beside it only
-those are touched whose names nobody else gives.
+A symbolic link is followed, so that the file it leads to is replaced and not the link.
 """
 
-import glob
 import json
 import os
-import secrets
 import stat
 from contextlib import contextmanager, suppress
 from errno import EACCES, EISDIR, ENOENT, ENXIO
 from pathlib import Path
 
-OURS = ".{}.d2lmini-{}"  # how a file is named that serves another for a while
+from d2lmini.wording import shown
+
+NEW = "unfinished"  # longer than any other word, so that a name too long for one is known before
 
 
-def real(path):
+def real(path) -> Path:
     """Return the path of the file that `path` leads to."""
     return Path(os.path.realpath(path))
 
 
-def hidden_beside(path, word=None):
-    """Return a name beside `path` that is ours alone, without a word one that is new."""
-    return path.with_name(OURS.format(path.name, word or secrets.token_hex(4)))
+def hidden_beside(path: Path, word: str) -> Path:
+    """Return the name beside `path` of a file that serves it for a while."""
+    return path.with_name(f".{path.name}.{word}")
 
 
-def is_special(path):
-    """Return whether `path` is a device, a pipe, or open here as a stream is: written to, never replaced.
+def is_special(path) -> bool:
+    """Return whether `path` is a device, a pipe, or where this process prints: written to, never replaced.
 
     Raises OSError where the way to it is a circle.
     """
@@ -37,68 +36,89 @@ def is_special(path):
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return False
-    return not stat.S_ISREG(found.st_mode) or any(os.path.samestat(found, other) for other in _open())
+    return not stat.S_ISREG(found.st_mode) or any(os.path.samestat(found, stream) for stream in _streams())
 
 
-def _open():
-    """Yield what the system says of each file that is open in this process."""
-    for number in os.listdir("/dev/fd"):
-        with suppress(OSError):  # that of the list itself is closed by now
-            yield os.fstat(int(number))
+def _streams():
+    for number in (1, 2):
+        with suppress(OSError):  # it may be closed
+            yield os.fstat(number)
 
 
-def check(path):
-    """Raise OSError unless a file can be written at `path`."""
-    special, target = is_special(path), real(path)
+def check(path, room: int = 0) -> None:
+    """Raise OSError unless a file of `room` bytes can be written at `path`."""
+    target = real(path)
     if os.path.isdir(path):
         raise OSError(EISDIR, "is a folder, expected a file")
     if Path(path).is_socket():
         raise OSError(ENXIO, "is a socket, expected a file")
     if os.path.exists(path) and not os.access(path, os.W_OK):
         raise OSError(EACCES, "permission denied")
-    if not special:
-        if not target.parent.is_dir():
-            raise OSError(ENOENT, f"there is no folder {target.parent}")
-        fresh = hidden_beside(target)  # tried, as root is told that it may write everywhere, and a name may be too long
-        fresh.touch()
-        fresh.unlink(missing_ok=True)
+    if is_special(path):
+        if Path(path).is_char_device():
+            with open(path, "ab", buffering=0) as device:
+                if room and not device.isatty():
+                    device.write(b"\n")  # which JSON may begin with
+        return
+    if not target.parent.is_dir():
+        raise OSError(ENOENT, f"there is no folder {shown(target.parent)}")
+    with _new(target) as file:  # tried: root is told that it may write everywhere, a name may be too long, a disk full
+        file.write(bytes(room))
+        file.flush()
+
+
+@contextmanager
+def _new(path):
+    """Open a new binary file beside `path`, for this block alone."""
+    fresh = hidden_beside(path, NEW)
+    fresh.unlink(missing_ok=True)  # by a run that was killed
+    try:
+        with open(fresh, "x+b") as file:
+            yield file
+    finally:
+        fresh.unlink(missing_ok=True)  # where it has not taken the place
 
 
 @contextmanager
 def replacing(path, before=lambda: None):
     """Open a binary file that takes the place of `path` when the block ends, and has its mode; not after an error.
 
-    before: called when the new file is whole on the disk, and has not taken the place yet.
+    Args:
+        path: the file; its folder must be there.
+        before: called when the new file is whole on the disk, and has not taken the place yet.
+
+    Raises:
+        OSError: with the file's name.
     """
     path = real(path)
-    for left in path.parent.glob(glob.escape(OURS.format(path.name, "")) + "[0-9a-f]" * 8):
-        left.unlink(missing_ok=True)  # by a run that was killed
-    fresh = hidden_beside(path)
     try:
-        with open(fresh, "x+b") as file:
+        with _new(path) as file:
             if path.exists():
-                os.chmod(fresh, stat.S_IMODE(path.stat().st_mode))
+                os.chmod(file.name, stat.S_IMODE(path.stat().st_mode))
             yield file
             file.flush()
             os.fsync(file.fileno())
-        before()
-        os.replace(fresh, path)
-    finally:
-        fresh.unlink(missing_ok=True)  # where it has not taken the place
-    folder = os.open(path.parent, os.O_DIRECTORY)
-    try:
-        os.fsync(folder)  # the new entry too
-    finally:
-        os.close(folder)
+            before()
+            os.replace(file.name, path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
-def write_json(path, values):
-    """Write plain values and paths as JSON. Raises ValueError for nan and infinity, before anything is written."""
+def write_json(path, values) -> None:
+    """Write plain values and paths as JSON.
+
+    Raises:
+        ValueError: for nan and infinity, before anything is written.
+        OSError: with the file's name.
+    """
     text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False, default=os.fspath) + "\n"
     data = text.encode("utf-8", "backslashreplace")
-    if is_special(path):
-        with open(path, "ab") as file:  # to the end, where it is a file that a shell has opened
-            file.write(data)
-    else:
+    if not is_special(path):
         with replacing(path) as file:
             file.write(data)
+        return
+    try:
+        with open(path, "ab") as file:  # to the end, where it is a file that a shell has opened
+            file.write(data)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error

@@ -1,5 +1,6 @@
 """What a run of the trainer recorded, as plain numbers, so that a checkpoint can hold it; `figures.plots` draws it."""
 
+import math
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -13,18 +14,22 @@ class History:
     `provenance`: where the seconds come from, in the words of `timing.provenance`.
     """
 
-    loss: list = field(default_factory=list)
-    accuracy: list = field(default_factory=list)
-    seconds: list = field(default_factory=list)
+    loss: list[float] = field(default_factory=list)
+    accuracy: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
     provenance: str = ""
 
     def check(self):
-        """Raise TypeError or ValueError unless it has the numbers of as many epochs in each list, and a provenance."""
+        """Raise TypeError or ValueError unless its lists are of as many epochs, of numbers that a run may give."""
         numbers = [*self.loss, *self.accuracy, *self.seconds]
         if not all(isinstance(number, int | float) for number in numbers):
             raise TypeError("a history of what are no numbers")
-        if len(numbers) - len(self.accuracy) != 2 * len(self.loss) or not isinstance(self.provenance, str):
-            raise ValueError(f"a history of {len(self.loss)} losses, {len(self.seconds)} times, {self.provenance!r}")
+        epochs = len(self.loss)
+        if len(self.seconds) != epochs or len(self.accuracy) > epochs or not isinstance(self.provenance, str):
+            raise ValueError(f"a history of {epochs} losses, {len(self.seconds)} times, {self.provenance!r}")
+        fine = all(map(math.isfinite, numbers)) and all(0 <= a <= 1 for a in self.accuracy)
+        if not fine or any(s < 0 for s in self.seconds):
+            raise ValueError("a history with a number that no run gives")
 
     def __str__(self):
         kind = self.provenance.split(" ")[0]

@@ -14,9 +14,11 @@ from d2lmini.models.lenet import MODELS
 from d2lmini.trainer import files
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.settings import ENGINES, Settings, check
+from d2lmini.wording import short, shown
 from simgpu.hardware.links import GPUS
 
 MIB = 2**20
+JSON_START, JSON_EPOCH = 4096, 128  # bytes of the results: at most, but for long names, and for each epoch
 DATA = ("digits", "mnist", "fashion_mnist")
 MOST = 2**63 - 1  # the largest whole number that torch takes
 DEVICES = 128  # of one type, which torch numbers with 8 bits
@@ -39,6 +41,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         """Leave out the usage, which ``--help`` shows."""
+        message = shown(short(message))
         self.exit(2, self.say(message) if self.say else f"{self.prog}: error: {message}\n")
 
     def print_help(self, file=None):
@@ -108,11 +111,11 @@ def _check_files(made, options):
     file = options.checkpoint and Checkpoint(options.checkpoint)
     if options.json:
         try:
-            files.check(options.json)
+            files.check(options.json, JSON_START + JSON_EPOCH * min(options.epochs, 10**5))
         except OSError as error:
-            made.error(f"argument --json: {options.json}: {error.strerror}")
+            made.error(f"argument --json: {shown(options.json)}: {error.strerror}")
         if file and files.real(options.json) in (file.path, file.previous):
-            made.error(f"argument --json: {options.json} is a file of the checkpoint: choose another")
+            made.error(f"argument --json: {shown(options.json)} is a file of the checkpoint: choose another")
     if file:
         try:
             file.check()
@@ -130,9 +133,11 @@ def number(kind, least, most=None):
     def convert(text):
         try:
             value = kind(text)
-        except ValueError:
-            value = math.nan
+        except ValueError:  # Python also refuses thousands of digits
+            value = math.inf if text.isdecimal() else math.nan
         what = "a whole number" if kind is int else "a number"
+        if value == most == math.inf:
+            raise argparse.ArgumentTypeError(f"expected {what}, got {text!r}, which is too large")
         if value > most:
             raise argparse.ArgumentTypeError(f"expected {what} of at most {most:,}, got {text!r}")
         if not math.isfinite(value) or value < least:
@@ -254,3 +259,4 @@ def _add_results(add):
         help="go on from FILE, if it is there, to what a run that never stopped would give; other options or data are "
         "refused",
     )
+    add("--traceback", action="store_true", help="where it fails, also show the lines of the program that led there")

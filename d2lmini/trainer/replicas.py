@@ -1,17 +1,17 @@
 """The step of the trainer: what replicas of one model compute together, and how they stay equal.
 
-    learn     each replica: its shard of the batch → loss → gradients, added to those of earlier batches
-    update    gradients summed over the replicas → scaled, clipped → the same optimiser step everywhere
+    accumulate   each replica: its shard of the batch → loss → gradients, added to those of earlier batches
+    update       gradients summed over the replicas → scaled, clipped → the same optimiser step everywhere
 
-Where the replicas are is known to `comm` alone; see there. The sum may begin in `learn`, while backward still runs:
-`reducer` is `OverlappedAllreduce` or `DdpReducer` then. It is the same sum.
+Where the replicas are is known to `comm` alone; see there. The sum may begin in `accumulate`, while backward runs:
+`reducer` is `OverlappedAllreduce` or `DdpReducer` then, else `AfterBackward`. It is the same sum.
 """
 
 import copy
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import cycle
-from types import SimpleNamespace
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -21,7 +21,40 @@ from d2lmini.collectives.buckets import reduce_gradients
 from d2lmini.data_parallel.rank_threads import together
 from d2lmini.data_parallel.reducer import OverlappedAllreduce
 from d2lmini.data_parallel.sync_batch_norm import is_synchronised
-from d2lmini.trainer import facts
+from d2lmini.distributed.errors import UnlikeError
+from d2lmini.trainer import fingerprint
+
+
+class Reducer(Protocol):
+    """What gives every replica the sum of all replicas' gradients."""
+
+    def sending(self, now: bool) -> AbstractContextManager:
+        """Return a context for a backward pass, in which sums may begin if it is the last of an update: `now`."""
+
+    def finish(self) -> None:
+        """Leave in every parameter's ``grad`` the sum over all replicas, or let its device wait for it."""
+
+
+class AfterBackward:
+    """A `Reducer` that begins when backward has ended.
+
+    Args:
+        replicas: lists of parameters, alike, one list for each replica of this process.
+        allreduce: replaces each tensor of a list, one for each replica, by the sum of all.
+        bucket_bytes: the most bytes of gradients that travel together; 0: each parameter's alone.
+        any_rank: maps this process's `used` flags to their logical OR over all processes.
+    """
+
+    def __init__(self, replicas, allreduce, bucket_bytes, any_rank):
+        self.reduce = partial(reduce_gradients, replicas, allreduce, bucket_bytes, any_rank)
+
+    def sending(self, now):
+        """Return a context that does nothing: no sum begins in it."""
+        return nullcontext()
+
+    def finish(self):
+        """Sum all gradients."""
+        self.reduce()
 
 
 class Replicas:
@@ -41,15 +74,14 @@ class Replicas:
         self.schedulers = [settings.schedule(o) for o in self.optimizers] if settings.schedule else []
         scaled = settings.amp is torch.float16  # its smallest normal number is 6e-5: gradients would vanish
         self.scalers = [torch.amp.GradScaler(device.type, enabled=scaled) for device in comm.devices]
-        self.facts = facts.of_training(self.modules[0], loss, self.optimizers[0], self.schedulers, settings)
+        self.fingerprint = fingerprint.of_training(self.modules[0], loss, self.optimizers[0], self.schedulers, settings)
         self.batches = self._examples = self._planned = 0  # since the last update; examples expected until the next
-        comm.agree({**self.facts, "engine": facts.of_engine(settings)})
+        comm.agree({**self.fingerprint, "engine": fingerprint.of_engine(settings)})
         if not comm.alone:  # in one process they are copies of one
             comm.broadcast([[*self.modules[0].parameters(), *self.modules[0].buffers()]])
         self.reducer = self._reducer()
 
-    def _reducer(self):
-        """Return what sums gradients, with the methods `sending` and `finish` of `OverlappedAllreduce`."""
+    def _reducer(self) -> Reducer:
         buckets = self.settings.buckets
         if self.settings.engine == "ddp":
             from d2lmini.trainer.ddp import DdpReducer  # takes a second to import
@@ -58,11 +90,10 @@ class Replicas:
         allreduce = self.comm.summing(self.settings.allreduce)
         if self.settings.overlap and self.comm.world_size > 1:
             return OverlappedAllreduce(self.parameters, buckets or 1, allreduce, always=False)
-        after_backward = partial(reduce_gradients, self.parameters, allreduce, buckets, self.comm.anywhere)
-        return SimpleNamespace(sending=lambda now: nullcontext(), finish=after_backward)
+        return AfterBackward(self.parameters, allreduce, buckets, self.comm.any_rank)
 
-    def learn(self, X, y):
-        """Learn from one batch X [n, …], y [n], and return the pairs (size, loss) of its shards, in order of rank.
+    def accumulate(self, X, y):
+        """Add the gradients of one batch X [n, …], y [n]; return its shards' pairs (size, loss), by rank.
 
         The loss of a shard is a tensor on its device, as the loss function gave it, or None where another process has
         it; nothing waits for it. A batch of fewer examples than replicas uses as many as it has examples. With
@@ -79,7 +110,7 @@ class Replicas:
             with self.reducer.sending(now=self.batches + 1 == self.settings.accumulate):
                 losses = (self._together if self.exchanging else self._in_turn)(shards)
         except BaseException:  # some replicas may have gradients of this batch by now, and others not
-            self.forget()
+            self.zero_grad()
             raise
         self.batches += 1
         self._examples += n
@@ -139,20 +170,11 @@ class Replicas:
         scaler.update()
         optimizer.zero_grad()
 
-    def forget(self):
+    def zero_grad(self):
         """Drop the gradients of batches that wait for an update."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         self.batches = self._examples = 0
-
-    def rehearse(self):
-        """Try an update without gradients: what a checkpoint brought may be of another kind than is needed for it."""
-        for params, optimizer in zip(self.parameters, self.optimizers, strict=True):
-            for p in params:
-                p.grad = torch.zeros_like(p)
-            optimizer.step()
-        self.advance_schedule(0.0)
-        self.forget()
 
     def advance_schedule(self, loss=None):
         """Let the learning-rate schedules take a step; one that watches a plateau is shown `loss`."""
@@ -160,7 +182,7 @@ class Replicas:
             scheduler.step(*([loss] if isinstance(scheduler, ReduceLROnPlateau) else []))
 
     def total(self, shards):
-        """Return the loss of a whole batch, given what `learn` returned, as a tensor on the first device here."""
+        """Return the loss of a whole batch, given what `accumulate` returned, as a tensor on the first device here."""
         n, alone = sum(size for size, _ in shards), self.sums or len(shards) == 1
         return self.comm.add(
             sum(loss.to(self.comm.devices[0]) * (1 if alone else size / n) for size, loss in shards if loss is not None)
@@ -184,7 +206,11 @@ class Replicas:
                 correct[i] += self._correct(i, X, y)  # stays on the device: no waiting inside the loop
         if not examples:
             raise ValueError("expected at least one example to evaluate on, got none")
-        return sum(self.comm.gather(list(map(int, correct)))) / examples
+        found = self.comm.gather([(examples, int(count)) for count in correct])
+        for rank, (count, _) in enumerate(found):
+            if count != found[0][0]:
+                raise UnlikeError(f"rank {rank} has {count} examples to evaluate on, rank 0 has {found[0][0]}")
+        return sum(count for _, count in found) / examples
 
     def _correct(self, i, X, y):
         X, y = X.to(self.comm.devices[i]), y.to(self.comm.devices[i])

@@ -16,7 +16,7 @@ from d2lmini.devices import try_gpu
 from d2lmini.distributed.errors import DivergedError
 from d2lmini.distributed.join import backend
 from d2lmini.timing import Timer, clock, provenance
-from d2lmini.trainer import facts, state
+from d2lmini.trainer import fingerprint, state
 from d2lmini.trainer.by_cells import HyperParameters
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.comm import Comm
@@ -77,7 +77,7 @@ class Trainer(HyperParameters):
         self.engine = Replicas(model, loss, optimizer, self.comm, self.settings)
         self.replicas, self.optimizers = self.engine.modules, self.engine.optimizers
         self.history = History()
-        self._batches, self._data = None, {"facts": {}, "epoch": None}  # of the last `fit`; what decides them
+        self._batches, self._data = None, {"fingerprint": {}, "epoch": None}  # of the last `fit`; what decides them
 
     def step(self, X, y):
         """Learn from one batch X [n, …], y [n] and return its loss as a tensor on the first device, without waiting.
@@ -85,7 +85,7 @@ class Trainer(HyperParameters):
         With ``accumulate=m`` every m-th call updates the parameters. A batch of fewer examples than devices uses as
         many devices as it has examples. Raises ValueError for an empty batch, or one with another number of labels.
         """
-        return self.engine.total(self.engine.learn(X, y))
+        return self.engine.total(self.engine.accumulate(X, y))
 
     def fit(self, train_iter, num_epochs, test_iter=None, on_epoch=None, *, checkpoint=None, resume=False):
         """Train for `num_epochs` passes over `train_iter` and return the `History`.
@@ -101,11 +101,11 @@ class Trainer(HyperParameters):
         DivergedError for a loss or a parameter that is not finite, by the end of the epoch; CheckpointError.
         """
         check(self.settings, backend=backend(), epochs=num_epochs, checkpoint=checkpoint, resume=resume)
-        here = {"data": facts.of_data(train_iter)}
+        here = {"data": fingerprint.of_data(train_iter)}
         arguments = {"epochs": f"{num_epochs}", "checkpoint": f"{checkpoint is not None}", "resume": f"{resume}"}
         # A rank that does something else would be waited for in vain.
-        self.comm.agree({**here, "test data": facts.of_data(test_iter), "argument of fit": arguments})
-        self.engine.forget()
+        self.comm.agree({**here, "test data": fingerprint.of_data(test_iter), "argument of fit": arguments})
+        self.engine.zero_grad()
         self.history = History(provenance=self._provenance())
         with ExitStack() as held:
             file = checkpoint and Checkpoint(checkpoint)
@@ -113,7 +113,7 @@ class Trainer(HyperParameters):
                 self.comm.on_rank_0(lambda: held.enter_context(file.held()))
             if resume and file.found(self.comm):
                 self._go_on(file, train_iter, here)
-            self._batches, self._data["facts"] = train_iter, here
+            self._batches, self._data["fingerprint"] = train_iter, here
             for epoch in range(len(self.history.loss) + 1, num_epochs + 1):
                 self._epoch(train_iter, epoch)
                 if test_iter is not None:
@@ -157,18 +157,18 @@ class Trainer(HyperParameters):
         self.history, self._batches = history, None
 
     def _go_on(self, file, train_iter, here):
-        """Load a checkpoint and let `train_iter`, whose facts are `here`, begin its next epoch."""
+        """Load a checkpoint and let `train_iter`, whose fingerprint is `here`, begin its next epoch."""
         self._load(file)
-        if self._data["facts"]:
-            state.check_facts(self._data["facts"], here, file.name)
+        if self._data["fingerprint"]:
+            state.check_fingerprint(self._data["fingerprint"], here, file.name)
         if self._data["epoch"] is not None:
             train_iter.epoch = self._data["epoch"]
 
     def _epoch(self, train_iter, epoch):
         """Train for one epoch, and write down what it gave."""
         log, timer = LossLog(epoch, self.engine.sums, self.comm, clock(self.devices)), Timer(self.devices)
-        for X, y in _bar(train_iter, epoch) if 0 in self.comm.here else train_iter:
-            log.add(self.engine.learn(X, y))
+        for X, y in self.comm.alike(_bar(train_iter, epoch) if 0 in self.comm.here else train_iter, epoch):
+            log.add(self.engine.accumulate(X, y))
         self.engine.update()
         log.read()
         seconds = timer.stop()

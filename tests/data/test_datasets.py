@@ -193,7 +193,7 @@ def test_digits_are_the_bundled_ones_enlarged(size):
 def generate(seed):
     g = torch.Generator().manual_seed(seed)
     parts = {"train": 13, "t10k": 6}
-    images = {p: torch.randint(256, (n, 5, 4), generator=g, dtype=torch.uint8) for p, n in parts.items()}
+    images = {p: torch.randint(256, (n, 28, 28), generator=g, dtype=torch.uint8) for p, n in parts.items()}
     labels = {p: torch.randint(10, (n,), generator=g, dtype=torch.uint8) for p, n in parts.items()}
     files = {f"{p}-images-idx3-ubyte.gz": gzip.compress(idx(images[p])) for p in parts}
     files |= {f"{p}-labels-idx1-ubyte.gz": gzip.compress(idx(labels[p])) for p in parts}
@@ -283,9 +283,19 @@ def test_a_missing_file_is_one_line_and_no_request(server, tmp_path, monkeypatch
 
 
 def test_resize_and_seed_are_passed_on(server):
-    train_iter, test_iter = load_data_mnist(4, 9, seed=3)
+    train_iter, test_iter = load_data_mnist(4, 31, seed=3)
     assert (train_iter.seed, train_iter.batch_size, test_iter.batch_size) == (3, 4, 4)
     for part, batches in (("train", train_iter), ("t10k", test_iter)):
         assert batches.images.dtype == torch.uint8
         for image, resized in zip(IMAGES[part], batches.images[:, 0], strict=True):
-            assert np.array_equal(resized.numpy(), np.floor(bilinear(image.double().numpy(), 9) + 0.5 + 1e-9))
+            assert np.array_equal(resized.numpy(), np.floor(bilinear(image.double().numpy(), 31) + 0.5 + 1e-9))
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (56, 14), (0, 28)])
+def test_images_of_another_size_are_told_with_their_file(server, tmp_path, monkeypatch, shape):
+    image = gzip.compress(idx(torch.zeros(6, *shape, dtype=torch.uint8)))
+    folder = put(tmp_path / "a\nb", {**FILES, "t10k-images-idx3-ubyte.gz": image})
+    monkeypatch.setenv("D2LMINI_DATA", str(folder))
+    with pytest.raises(ValueError, match=f"t10k-images.*{shape[0]}.*{shape[1]}") as error:
+        load_data_mnist(4)
+    assert "\n" not in str(error.value)

@@ -42,7 +42,7 @@ PLAIN, PACKED = idx(IMAGES), gzip.compress(idx(IMAGES), mtime=0)  # no date: the
 @pytest.mark.parametrize(
     ("data", "keyword"),
     [
-        (b"", "magic"),
+        (b"", "is empty"),
         (idx(IMAGES[0]), "0x00000802"),
         (idx(IMAGES, 0x0D), "0x00000d03"),
         (b"\1" + PLAIN[1:], "0x01000803"),
@@ -96,6 +96,7 @@ def test_what_is_unpacked_lies_in_memory_once(tmp_path):
         (IMAGES, torch.tensor([0, 10, 3, 255, 1], dtype=torch.uint8), "index 1"),
         (LABELS, LABELS, "0x00000803"),
         (IMAGES, IMAGES, "0x00000801"),
+        (IMAGES[:0], LABELS[:0], "i: holds no images"),
     ],
 )
 def test_files_that_do_not_belong_together_are_told(tmp_path, images, labels, keyword):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from d2lmini.models.lenet import LENET_SHAPES, LeNet, he, lenet, lenet_params
+from d2lmini.models.lenet import LENET_SHAPES, MODELS, LeNet, he, lenet, lenet_params
 
 
 def test_shapes_and_count():
@@ -36,3 +36,10 @@ def test_the_global_generator_is_left_alone():
     before = torch.get_rng_state()
     lenet_params()
     assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("shape", [(1, 32, 32), (1, 56, 14), (3, 28, 28), (784,)], ids=str)
+def test_images_of_another_shape_are_told(model, shape):
+    with pytest.raises(ValueError, match=r"\[n, 1, 28, 28\]"):
+        MODELS[model](seed=0)(torch.zeros(2, *shape))

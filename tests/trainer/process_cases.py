@@ -147,15 +147,15 @@ def train_saved(rank, engine, file=None, victims=(), moment=0):
     """
     trainer, data = saved_trainer(["cpu"], engine)
     if rank in victims:
-        learn, left = trainer.engine.learn, [moment]
+        accumulate, left = trainer.engine.accumulate, [moment]
 
         def dying(X, y):
             left[0] -= 1
             if not left[0]:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return learn(X, y)
+            return accumulate(X, y)
 
-        trainer.engine.learn = dying
+        trainer.engine.accumulate = dying
     history = trainer.fit(data, 3, data, checkpoint=file, resume=bool(file))
     return [p.detach() for p in trainer.replicas[0].state_dict().values()], history.loss, history.accuracy
 
@@ -224,7 +224,7 @@ def error_of(function, kind=ValueError):
 
 def complaints(rank):
     """Return what trainers over processes say of a loss that is no number, of ranks that are unlike, of arguments."""
-    return diverged(), unlike(rank), refused()
+    return diverged(), unlike(rank), refused(), [other_batches(rank, how) for how in ("ends", "other", "longer")]
 
 
 def diverged():
@@ -233,6 +233,32 @@ def diverged():
     data[1][0][5:] = torch.nan
     trainer = Trainer(network(), MEAN, MOMENTUM, ["cpu"], engine="allreduce")
     return error_of(lambda: trainer.fit(data * 3, 1), DivergedError)
+
+
+class Cut(list):
+    """Batches, of which an iterator gives the first `left`; as many as there are, to those that ask."""
+
+    left = None
+
+    def __iter__(self):
+        return iter(self[: self.left])
+
+
+def other_batches(rank, how):
+    """Return what is said where rank 1's iterator ends early, or gives another batch, in both engines."""
+    said = []
+    for engine in ("allreduce", "ddp"):
+        data = Cut(batches())
+        if rank == 1:
+            data.left = 2 if how == "ends" else None
+            data[1] = (data[1][0] + 1, data[1][1]) if how == "other" else data[1]
+            data[2] = data[1] if how == "longer" else data[2]
+        trainer = Trainer(network(), MEAN, MOMENTUM, ["cpu"], engine=engine)
+        said.append(error_of(lambda trainer=trainer, data=data: trainer.fit(data, 1)))
+        evaluated = Cut(batches())
+        evaluated.left = 1 + rank
+        said.append(error_of(lambda trainer=trainer, evaluated=evaluated: trainer.evaluate(evaluated)))
+    return said
 
 
 def refused():

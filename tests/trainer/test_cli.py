@@ -165,6 +165,13 @@ def test_the_trainer_is_the_one_that_was_asked_for():
         (["--epochs", "1.5"], "--epochs: .*whole"),
         (["--lr", "-0.1"], "--lr: .*least 0"),
         (["--lr", "nan"], "--lr: .*'nan'"),
+        (["--lr", "1e400"], "--lr: .*'1e400', which is too large"),
+        (["--epochs", "9" * 5000], "--epochs: expected a whole number of at most .{,30}, got '9{49}…$"),
+        (["--epochs", "x" * 5000], "--epochs: .{,200}$"),
+        (["--" + "x" * 5000], ".{,200}$"),
+        (["two\nlines"], r"two\\nlines$"),
+        (["--json", "no\nsuch/r.json"], r"--json: no\\nsuch/r.json: there is no folder .*/no\\nsuch$"),
+        (["--checkpoint", "no\nsuch/c.pt"], r"--checkpoint: no\\nsuch/c.pt: .*no folder"),
         (["--clip", "0"], "--clip: .*above 0"),
         (["--buckets", "1e308"], "--buckets: .*most"),
         (["--lr=--"], "--lr: "),
@@ -201,7 +208,7 @@ def test_what_goes_wrong_later_gets_one_line_and_code_1(capsys, tmp_path, monkey
     assert run(capsys, *QUICK, "--checkpoint", damaged)[0] == 0
     fails(capsys, 2, "--resume", "--checkpoint", damaged)
     content = bytearray(damaged.read_bytes())
-    content[50] ^= 1
+    content[len(content) // 2] ^= 1
     damaged.write_bytes(content)
     monkeypatch.setenv("D2LMINI_DATA", str(tmp_path))
     for words, line in (
@@ -234,6 +241,27 @@ def test_other_options_are_no_way_to_go_on(capsys, tmp_path):
         fails(capsys, 1, line, *file, "--schedule", "cosine", "--resume", option, value)
 
 
+def test_what_all_simulated_ranks_raise_is_no_fault_of_one_of_them(capsys, monkeypatch):
+    make = cli.make_trainer
+
+    def making(options, where):
+        trainer = make(options, where)
+        if where[0].index == 1:
+            trainer.engine.losses[0].register_forward_hook(lambda module, given, loss: loss * float("nan"))
+        return trainer
+
+    monkeypatch.setattr(cli, "make_trainer", making)
+    _, _, err = run(capsys, *QUICK, "--kind", "sim", "--devices", 2, "--engine", "ddp")
+    assert [line.count("rank") for line in err] == [1]
+    assert re.search(r"error: the loss is nan in epoch 1, batch 1, on sim:1 \(rank 1\)", err[0])
+
+
+def test_a_traceback_is_shown_where_it_is_asked_for(capsys):
+    _, _, err = run(capsys, *QUICK, "--lr", "1e20", "--traceback")
+    assert err[0].startswith("Traceback")
+    assert err[-1].startswith("python -m d2lmini.train: error: the loss is")
+
+
 def test_an_interrupt_ends_with_130_and_says_how_to_go_on(capsys, tmp_path, monkeypatch):
     def interrupted(self, *args, **kwargs):
         raise KeyboardInterrupt
@@ -242,6 +270,8 @@ def test_an_interrupt_ends_with_130_and_says_how_to_go_on(capsys, tmp_path, monk
     code, _, err = run(capsys, *QUICK, "--checkpoint", tmp_path / "c.pt")
     assert (code, err) == (130, [f"interrupted: go on with --checkpoint {tmp_path / 'c.pt'} --resume"])
     assert run(capsys, *QUICK)[::2] == (130, ["interrupted"])
+    _, _, err = run(capsys, *QUICK, "--checkpoint", tmp_path / "two\nlines")
+    assert err == [f"interrupted: go on with --checkpoint $'{tmp_path}/two\\nlines' --resume"]
 
 
 def test_it_explains_itself_in_any_encoding(monkeypatch):
@@ -336,3 +366,15 @@ except KeyboardInterrupt:
 def test_a_second_interrupt_ends_it_wherever_it_is_without_another_word():
     found = subprocess.run([sys.executable, "-c", TWICE], stderr=subprocess.PIPE, text=True, check=False)
     assert (found.returncode, found.stderr) == (130, "interrupted\n")
+
+
+@pytest.mark.process
+def test_a_full_disk_is_told_with_what_was_written():
+    if not os.path.exists("/dev/full"):
+        pytest.skip("needs /dev/full")
+    with open("/dev/full", "w") as full:
+        words = [*PROGRAM, "--epochs", "1", "--model", "softmax"]
+        found = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert found.returncode == 1
+    assert "No space left on device: 'standard output'" in found.stderr
+    assert len(found.stderr.splitlines()) == 1

@@ -118,9 +118,16 @@ def test_what_makes_no_sense_or_goes_wrong_is_one_line_on_every_rank():
         "overlap: ddp",
         "SyncBatchNorm",
     )
-    for diverged, unlike, refused in run(process_cases.complaints, 2, threads=1):
+    for diverged, unlike, refused, batches in run(process_cases.complaints, 2, threads=1):
         assert re.match(r"the loss is nan in epoch 1, batch 2, on cpu \(rank 1\)", diverged)
         for line, word in zip(unlike, differences, strict=True):
             assert re.match(f"rank 1 has other .*{word}", line), (line, word)
         for line, word in zip(refused, refusals, strict=True):
             assert re.search(word, line)
+        for said, (number, word) in zip(
+            batches, ((3, "no batch left"), (2, "checksum"), (3, "10 examples")), strict=True
+        ):
+            for line in said[::2]:
+                assert re.match(f"rank 1 has .*{word}.* in epoch 1, batch {number}, where rank 0", line)
+            for line in said[1::2]:
+                assert line.startswith("rank 1 has 20 examples to evaluate on, rank 0 has 10")

@@ -12,12 +12,11 @@ import torch
 from process_cases import InDouble, Stopped, Stopping, state
 from process_cases import equal as equal_models
 from torch import nn
-from torch.optim.lr_scheduler import LambdaLR
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 import simgpu
 from d2lmini.distributed.errors import CheckpointError
-from d2lmini.trainer import facts, rng
+from d2lmini.trainer import fingerprint, rng
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.settings import Settings
 from d2lmini.trainer.trainer import Trainer
@@ -219,28 +218,23 @@ def test_other_data_are_refused(tmp_path):
         (batches(6), "batch_size is 5"),
         (seeded, "seed is 0"),
         (relabelled, "labels"),
-        (redrawn, "examples"),
+        (redrawn, "images"),
     ):
         with pytest.raises(CheckpointError, match=words):
             Trainer(network(), MEAN, ADAM, ["cpu"]).fit(data, 3, checkpoint=file, resume=True)
 
 
-def test_other_examples_factors_and_arguments_of_a_loss_are_other_facts():
-    first, second = ([(torch.full((2,), value), torch.tensor(i)) for i in range(20)] for value in (0.25, 0.75))
-    for made in (list, partial(DataLoader, batch_size=5), lambda pairs: TensorDataset(*map(torch.stack, zip(*pairs)))):
-        assert facts.of_data(made(first)) == facts.of_data(made(first)) != facts.of_data(made(second))
+def test_other_images_and_arguments_of_a_loss_have_other_fingerprints():
+    first, second = batches(), batches()
+    second.images = second.images ^ 1
+    assert fingerprint.of_data(first) == fingerprint.of_data(batches()) != fingerprint.of_data(second)
 
-    def of(rate, **arguments):
-        optimizer, loss = ADAM(network().parameters()), partial(nn.functional.cross_entropy, **arguments)
-        return facts.of_training(network(), loss, optimizer, [LambdaLR(optimizer, rate)], Settings())
+    def of(**arguments):
+        loss = partial(nn.functional.cross_entropy, **arguments)
+        return fingerprint.of_training(network(), loss, ADAM(network().parameters()), [], Settings())
 
-    given = [0.5, 0.25]
-    found = [of(lambda epoch: given[epoch]), of(lambda epoch: 0.5 / (epoch + 1)), of(lambda epoch: 0.5**epoch)]
-    found += [
-        of(lambda epoch: 1, label_smoothing=smoothing, weight=weight)
-        for smoothing in (0.0, 0.1)
-        for weight in (None, torch.ones(3), torch.arange(3.0))
-    ]
+    weights = (None, torch.ones(3), torch.arange(3.0))
+    found = [of(label_smoothing=smoothing, weight=weight) for smoothing in (0.0, 0.1) for weight in weights]
     assert len({str(each) for each in found}) == len(found)
 
 
@@ -257,39 +251,50 @@ def changed(state, path, value):
     return state
 
 
+NAN, INFINITE = float("nan"), float("inf")
 NOT_A_STATE = [
-    ([], 0),
     ([], {"something": 1}),
-    ([], [1, 2]),
     *(([key], value) for key in ("engine", "history", "rng", "data") for value in (..., 3, [], {"x": 1})),
-    *((["engine", key], value) for key in ("facts", "model", "optimizer", "schedule", "ranks") for value in (..., 3)),
+    *(
+        (["engine", key], value)
+        for key in ("fingerprint", "model", "optimizer", "schedule", "ranks")
+        for value in (..., 3)
+    ),
     (["engine", "model", "1.weight"], torch.zeros(2)),
     (["engine", "model", "1.weight"], 3),
     (["engine", "ranks"], []),
     (["engine", "ranks", 0], 3),
-    (["engine", "optimizer", "state", 0, "exp_avg"], torch.zeros(2)),
-    (["engine", "optimizer", "state", 0, "exp_avg"], ...),
+    (["engine", "optimizer", "state", 0, "exp_avg"], torch.full((8, 16), torch.nan)),
     (["engine", "optimizer", "param_groups"], []),
-    (["engine", "optimizer", "param_groups", 0, "lr"], "fast"),
+    *((["engine", "optimizer", "param_groups", 0, "lr"], value) for value in ("fast", -1.0, NAN, INFINITE)),
+    (["engine", "optimizer", "param_groups", 0, "betas"], (0.9, NAN)),
+    (["engine", "model", "1.weight"], torch.full((8, 16), torch.inf).double()),
+    (["engine", "schedule", "last_epoch"], -5),
+    (["engine", "schedule", "base_lrs"], [NAN]),
+    (["engine", "scaler"], {"scale": 1.0}),
     (["engine", "schedule", "T_max"], "x"),
     (["engine", "schedule", "eta_min"], {}),
     (["engine", "schedule", "base_lrs"], ["x"]),
-    (["engine", "facts", "model", "1.weight"], torch.zeros(3)),
+    (["engine", "fingerprint", "model", "1.weight"], torch.zeros(3)),
     (["history", "loss", 0], torch.ones(1)),
     (["history", "loss"], [1.0, 2.0, 3.0]),
     (["history", "loss"], ["x"]),
+    *((["history", "loss", 0], value) for value in (NAN, INFINITE)),
+    (["history", "accuracy"], [1.5]),
+    (["history", "accuracy"], [0.5, 0.5]),
+    (["history", "seconds", 0], -1.0),
     (["history", "seconds"], None),
     (["history", "provenance"], 3),
     (["rng", "cpu"], torch.zeros(3)),
     (["rng", "python"], (3, (1, 2), None)),
     (["rng", "numpy"], ("MT19937", torch.zeros(3), 1, 0, 0.0)),
-    (["data", "facts"], 3),
-    (["data", "epoch"], "x"),
+    (["data", "fingerprint"], 3),
+    *((["data", "epoch"], value) for value in ("x", -5, 1.5)),
 ]
 
 
 @pytest.mark.parametrize(("path", "value"), NOT_A_STATE, ids=str)
-def test_whatever_else_lies_under_the_seal_is_refused_and_changes_nothing(stopped_file, path, value):
+def test_whatever_else_a_whole_file_holds_is_refused_and_changes_nothing(stopped_file, path, value):
     state = changed(Checkpoint(stopped_file).read(), path, value) if path else value
     Checkpoint(stopped_file).write(state)
     trainer = Trainer(network(), MEAN, ADAM, ["cpu"], schedule=COSINE)
