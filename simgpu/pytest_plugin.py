@@ -3,13 +3,8 @@
 import inspect
 import sys
 import unittest
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    import torch
 
 _MARKERS = [
     "sim_gpus(gpus=2, gpu=..., machine=..., memory=..., ...): run the test with simulated GPUs; takes what "
@@ -18,14 +13,14 @@ _MARKERS = [
 ]
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     """Make the two markers known."""
     for line in _MARKERS:
         config.addinivalue_line("markers", line)
 
 
 @pytest.fixture
-def sim_gpus(request: pytest.FixtureRequest) -> "Iterator[list[torch.device]]":
+def sim_gpus(request):
     """Simulated GPUs for the time of a test, as a list of torch.device, made as the test's marker says.
 
     Afterwards they are gone, and with them what a failed test's frames hold there; who keeps a tensor elsewhere, in a
@@ -34,19 +29,17 @@ def sim_gpus(request: pytest.FixtureRequest) -> "Iterator[list[torch.device]]":
     import torch
 
     import simgpu
-    from simgpu.device import api
 
     given = _marker(request.node)
     simgpu.enable(*(given.args if given else ()), **(given.kwargs if given else {}))
-    yield [torch.device("sim", i) for i in range(api.device_count())]
-    for name in ("last_value", "last_traceback", "last_exc"):  # a failed test's error, which pytest puts there
-        setattr(sys, name, None)
+    yield [torch.device("sim", i) for i in range(torch.sim.device_count())]
+    sys.last_value = sys.last_traceback = sys.last_exc = None  # a failed test's error, which pytest puts there
     request.node.funcargs.clear()  # what other fixtures made on the GPUs for this test
     simgpu.disable()
 
 
 @pytest.fixture(autouse=True)
-def _sim_gpus_of_a_marked_test(request: pytest.FixtureRequest) -> None:
+def _sim_gpus_of_a_marked_test(request):
     if {marker.name for marker in request.node.iter_markers()}.issuperset(("sim_gpus", "sim_ranks")):
         pytest.fail(
             "expected one of the markers sim_gpus and sim_ranks, got both: sim_ranks makes the GPUs too", pytrace=False
@@ -62,7 +55,7 @@ def _sim_gpus_of_a_marked_test(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+def pytest_pyfunc_call(pyfuncitem):
     """Run a test marked ``sim_ranks`` on every rank; one that skips it skips it for all."""
     if pyfuncitem.get_closest_marker("sim_ranks") is None:
         return None
@@ -81,10 +74,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 _OUTCOMES = pytest.skip.Exception, pytest.xfail.Exception, pytest.fail.Exception
 
 
-def _runs_on_ranks(request: pytest.FixtureRequest) -> bool:
+def _runs_on_ranks(request):
     in_unittest = request.cls is not None and issubclass(request.cls, unittest.TestCase)
     return not in_unittest and not inspect.iscoroutinefunction(request.function)
 
 
-def _marker(node: pytest.Item) -> pytest.Mark | None:
+def _marker(node):
     return node.get_closest_marker("sim_ranks") or node.get_closest_marker("sim_gpus")

@@ -13,7 +13,9 @@ from types import SimpleNamespace
 import torch
 from torch.nn.parallel import comm  # noqa: F401 part of torch.sim
 
+from simgpu.accounting import messages
 from simgpu.accounting.allocator import human
+from simgpu.accounting.queues import PS
 from simgpu.device import state as current
 from simgpu.device import unsupported
 from simgpu.device.forked import is_forked
@@ -94,6 +96,15 @@ class Properties:
     multi_processor_count: int
     L2_cache_size: int
     warp_size: int = 32
+
+
+def _sleep(cycles):
+    """Keep the current stream busy for so many cycles of the GPU's clock."""
+    if state.clock is not None:
+        device = state.current
+        begin = messages.depart(state.clock, device)
+        took = round(cycles / state.machine.gpu.clock_hz * PS)
+        messages.hold(state.clock, state.clock.current_stream(device), begin + took)
 
 
 def get_device_properties(device=None):

@@ -4,10 +4,11 @@
 """
 
 import math
+from functools import cache
 
 import torch
 
-from simgpu.device.dispatch import follow, handles
+from simgpu.device.dispatch import Plan, follow, handles
 from simgpu.device.factories import places
 from simgpu.device.state import state, to_sim
 from simgpu.device.tensor import SimTensor, is_pinned, numbers, unshare, wrap
@@ -46,6 +47,20 @@ def to_copy(func, args, kwargs):
         out = func(real if target is not None else numbers(x), **kwargs)
     _report(func, index, target, (real,), out, real, kwargs.get("non_blocking", False))
     return out if target is None else wrap(out, target)
+
+
+@handles(aten._foreach_copy_.default)
+def foreach_copy_(func, args, kwargs):
+    """Copy lists of tensors: place by place where they are on several devices, as CUDA does."""
+    targets, sources, *rest = args
+    if len({getattr(tensor, "_index", None) for tensor in (*targets, *sources)}) == 1:
+        return _on_one_device(func).run(func, args, kwargs)
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source, *rest, **kwargs)
+    return None
+
+
+_on_one_device = cache(Plan)
 
 
 @handles(aten.copy_.default)

@@ -151,7 +151,7 @@ def mixed(func, args, kwargs):
         raise RuntimeError(f"{start}found at least two devices, {first} and {other[1]}!")
     raise RuntimeError(
         f"{start}got {other[0]} is on {other[1]}, different from other tensors on {first} "
-        f"(when checking argument in method wrapper_sim_{name(func)})"
+        f"(when checking argument in method wrapper_{'CUDA' if state.as_cuda else 'sim'}_{name(func)})"
     )
 
 

@@ -81,9 +81,12 @@ def real_cuda():
     return not state.as_cuda and torch.cuda.is_available()
 
 
+_NAMES = str, torch.device
+
+
 def to_sim(argument):
     """Return the string or torch.device that is meant: sim for cuda where `simgpu.as_cuda` holds; all else as it is."""
-    if state.as_cuda and isinstance(argument, (str, torch.device)) and str(argument).startswith("cuda"):
+    if state.as_cuda and isinstance(argument, _NAMES) and str(argument).startswith("cuda"):
         return type(argument)(str(argument).replace("cuda", "sim"))
     return argument
 

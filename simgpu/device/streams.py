@@ -88,7 +88,8 @@ class Stream:
         return hash((self.device_index, id(self._queue)))
 
     def __repr__(self):
-        return f"<torch.sim.Stream device=sim:{self.device_index} stream={self.stream_id}>"
+        where = "cuda" if state.as_cuda else "sim"
+        return f"<torch.{where}.Stream device={where}:{self.device_index} stream={self.stream_id}>"
 
 
 class Event:

@@ -116,7 +116,7 @@ class SimTensor(torch.Tensor):
             return torch.Tensor.__deepcopy__(self, memo)  # raises torch's error
         new = wrap(copy.deepcopy(self._real, memo), self._index)  # storages that were shared stay shared
         new.requires_grad_(self.requires_grad)
-        if self.grad is not None:
+        if self.grad is not None and not getattr(self, "_is_param", False):  # torch's parameters leave it behind
             new.grad = copy.deepcopy(self.grad, memo)
         for name, value in self.__dict__.items():
             if name not in ("_real", "_index"):

@@ -1,40 +1,111 @@
-"""Named machines with their sources, and functions that put others together: `build`, and `cluster` for several nodes.
+"""Named machines: which GPUs they hold and which wires a copy between two places occupies.
 
-What the GPUs of a machine reach by which wires, and how a copy goes, stands in `topology`.
+A wire carries bytes in ONE direction and serves one copy at a time; a route is a list of hops, one after the other, and
+a hop occupies all its wires at once. Without peer-to-peer access a copy between GPUs is two hops, through the host, in
+chunks as drivers do it.
+
+A cluster is several equal machines joined by a network: node 0 has the first GPUs, node 1 the next. A GPU hands its
+bytes to its node's adapter and the network brings them into the other GPU's memory (GPUDirect RDMA), without a stop in
+a host's memory. GPUs that share an adapter wait for one another there; the network between adapters never holds
+anything up.
 """
 
-from simgpu.hardware.arguments import find, whole
-from simgpu.hardware.gpus import GPUS
-from simgpu.hardware.links import LINKS, NVLINKS_PER_GPU, SHARP_GENERATION, Link, host_link, nvlink
-from simgpu.hardware.topology import Cluster, Machine
+from dataclasses import dataclass, replace
+
+from simgpu.hardware.gpus import GPU, GPUS
+from simgpu.hardware.links import LINKS, NVLINKS_PER_GPU, SHARP_GENERATION, Link, find, host_link, nvlink
 
 
-def _port(generation: int) -> Link:
+@dataclass(frozen=True)
+class Hop:
+    """One leg of a copy: the `wires` it occupies, by name, and the `link` that sets its speed."""
+
+    wires: tuple
+    link: Link
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One computer with `count` equal GPUs.
+
+    host_link: between each GPU and the host. gpus_per_switch: how many GPUs share one such link to the host.
+    peer_over_host_link: whether a GPU reaches another's memory over that bus without going through the host's memory.
+    pairs: for each pair (i, j), i < j, the number of `pair_link`s between the two, for machines wired GPU to GPU.
+    port: what connects each GPU to a switch that reaches every other GPU at full speed, or None.
+    network: one adapter to other machines, and `adapters` of them, or None.
+    sharp: whether that switch adds what it carries.
+    """
+
+    name: str
+    released: str
+    gpu: GPU
+    count: int
+    host_link: Link
+    source: str
+    gpus_per_switch: int = 1
+    peer_over_host_link: bool = False
+    pairs: tuple = ()
+    pair_link: Link | None = None
+    port: Link | None = None
+    network: Link | None = None
+    adapters: int = 0
+    sharp: bool = False
+
+    def route(self, src, dst):
+        """Return the hops from `src` to `dst`, each a GPU's index or None for the host.
+
+        Raises ValueError when an index is out of range or both ends are the same.
+        """
+        for end in (src, dst):
+            if end is not None and not 0 <= end < self.count:
+                raise ValueError(f"{self.name} has GPUs 0 to {self.count - 1}, got index {end}")
+        if src == dst:
+            raise ValueError(f"a route needs two different ends, got {src!r} twice")
+        if src is None or dst is None:
+            return (Hop(self._to_host(src, "out") if dst is None else self._to_host(dst, "in"), self.host_link),)
+        return self._between(src, dst)
+
+    def peer(self, src, dst):
+        """Return whether GPU `src` can send to GPU `dst` without the host's memory in between."""
+        return len(self.route(src, dst)) == 1
+
+    def _between(self, src, dst):
+        links = dict(self.pairs).get((min(src, dst), max(src, dst)), 0)
+        if links:
+            return (Hop((f"NVLink gpu{src}→gpu{dst}",), self.pair_link.times(links)),)
+        if self.port:
+            return (Hop((f"NVLink gpu{src} out", f"NVLink gpu{dst} in"), self.port),)
+        if self.peer_over_host_link:
+            out, into = self._to_host(src, "out"), self._to_host(dst, "in")
+            if src // self.gpus_per_switch == dst // self.gpus_per_switch:
+                out, into = out[:1], into[:1]
+            return (Hop(out + into, self.host_link),)
+        return self.route(src, None) + self.route(None, dst)
+
+    def _to_host(self, gpu, direction):
+        own, shared = f"PCIe gpu{gpu} {direction}", f"PCIe switch{gpu // self.gpus_per_switch} {direction}"
+        return (own, shared) if self.gpus_per_switch > 1 else (own,)
+
+
+def _port(generation):
     """Return all NVLinks of a GPU of that generation, as they reach a switch."""
     return LINKS[f"NVLink{generation}"].times(NVLINKS_PER_GPU[generation][1])
 
 
-def build(gpus: int, gpu: str, link: str | None = None, peer: bool = False) -> Machine:
-    """Return a machine of equal GPUs, put together from the tables.
+def build(gpus, gpu, link=None, peer=False):
+    """Return a machine of `gpus` equal GPUs named `gpu`, joined by one `link` named so, by default the card's own.
 
-    A PCIe link gives each GPU its own slot. An NVLink joins every pair through a switch, with all the links that a GPU
-    has, and the host is then reached over the card's PCIe.
-
-    Args:
-        gpus: The number of GPUs, at least 1.
-        gpu: A name in `GPUS`.
-        link: A name in `LINKS` that begins with PCIe or NVLink; by default NVLink for an SXM module, else the PCIe of
-            the card's time.
-        peer: Whether GPUs on PCIe copy to each other without a stop in the host's memory.
-
-    Raises:
-        ValueError: A name is unknown, or `gpus` is no whole number from 1 on.
+    That is NVLink for an SXM module, else PCIe of the card's time. A PCIe link gives each GPU its own slot, and `peer`
+    says whether they copy to each other without the host. An NVLink joins every pair with all its GPU's links through a
+    switch, and the host is then reached over the card's PCIe.
+    Raises ValueError for an unknown name or fewer than one GPU.
 
     >>> machine = hardware.build(2, "V100-SXM2-16GB")
     >>> [hop.link.name for hop in machine.route(0, 1)]
     ['6×NVLink2']
     """
-    gpus = whole("the number of GPUs", gpus, 1)
+    if not isinstance(gpus, int) or gpus < 1:
+        raise ValueError(f"the number of GPUs must be an integer of at least 1, got {gpus!r}")
     chosen = find(GPUS, gpu, "GPU")
     link = link or nvlink(chosen) or host_link(chosen)
     wire, port, sharp = find(LINKS, link, "link"), None, False
@@ -67,7 +138,7 @@ _CUBE_MESH = {
     (6, 7): 2,
 }
 
-MACHINES: dict[str, Machine] = {
+MACHINES = {
     machine.name: machine
     for machine in (
         Machine(
@@ -191,22 +262,48 @@ MACHINES: dict[str, Machine] = {
 }
 
 
-def cluster(node: Machine, nodes: int) -> Cluster:
-    """Return several equal machines joined by the network that their adapters are made for.
+@dataclass(frozen=True, kw_only=True)
+class Cluster(Machine):
+    """`nodes` machines like `node`; see `cluster`, which makes one."""
 
-    Args:
-        node: The machine, with network adapters.
-        nodes: How many of it, at least 1.
+    node: Machine
+    nodes: int
 
-    Raises:
-        ValueError: `nodes` is no whole number from 1 on, or the machine has no network adapter.
+    def _between(self, src, dst):
+        (a, i), (b, j) = divmod(src, self.node.count), divmod(dst, self.node.count)
+        if a == b:
+            return _inside(a, self.node.route(i, j))
+        out, into = f"adapter{self._adapter(i)} out", f"adapter{self._adapter(j)} in"
+        return (Hop((f"node{a} {out}", f"node{b} {into}"), self.network),)
+
+    def route(self, src, dst):
+        """Return the hops from `src` to `dst`, each a GPU's number in the cluster or None for its own node's host."""
+        if src is None or dst is None:
+            number, gpu = divmod(dst if src is None else src, self.node.count)
+            hops = self.node.route(None, gpu) if src is None else self.node.route(gpu, None)
+            return _inside(number, hops)
+        return super().route(src, dst)
+
+    def _adapter(self, gpu):
+        return gpu * self.adapters // self.node.count
+
+
+def cluster(node, nodes):
+    """Return `nodes` machines like `node`, joined by the network that its adapters are made for.
+
+    Raises ValueError for fewer than one node, and for a machine without a network adapter.
 
     >>> cluster = hardware.cluster(hardware.MACHINES["DGX-H100"], 4)
     >>> cluster.name, cluster.count
     ('4 × DGX-H100', 32)
     """
-    nodes = whole("the number of a cluster's nodes", nodes, 1)
+    if nodes < 1:
+        raise ValueError(f"a cluster needs at least 1 node, got {nodes}")
     if not node.adapters:
         raise ValueError(f"{node.name} has no network adapter, so it cannot be part of a cluster")
     one = vars(node) | {"name": f"{nodes} × {node.name}", "count": node.count * nodes}
     return Cluster(**one, node=node, nodes=nodes)
+
+
+def _inside(number, hops):
+    return tuple(replace(hop, wires=tuple(f"node{number} {wire}" for wire in hop.wires)) for hop in hops)

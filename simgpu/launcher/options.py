@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from simgpu.hardware import machines
-from simgpu.hardware.arguments import find
-from simgpu.hardware.links import LINKS
+from simgpu.hardware.links import LINKS, find
 
 GPU = "A100-SXM4-80GB"  # simulated where neither --gpu nor --machine is given
 _NETWORK = "InfiniBand-HDR"  # between nodes put together by hand

@@ -14,6 +14,7 @@ from simgpu.ranks.call import Recv, Send
 from simgpu.ranks.tensor_lists import listed
 from simgpu.ranks.work import Together
 from simgpu.torch_glue.c10d import NAME
+from simgpu.torch_glue.dispatch_modes import as_operation
 
 
 class SimGroup(dist.ProcessGroup):
@@ -73,82 +74,101 @@ class SimGroup(dist.ProcessGroup):
 
     # -- collectives -------------------------------------------------------------------------------------------------
 
+    @as_operation("allreduce_")
     def allreduce(self, tensors, opts=None, op=None):
         """Reduce each tensor over the ranks, in place."""
         tensors, schedule = listed(tensors), self._owner.world.schedule(self._size) if self._size > 1 else None
         return self._join(collectives.AllReduce(tensors, tensors, op=_op(opts, op), schedule=schedule))
 
-    allreduce_coalesced = allreduce
+    @as_operation("allreduce_coalesced_")
+    def allreduce_coalesced(self, tensors, opts=None):
+        """As `allreduce`, for several tensors in one go."""
+        return self.allreduce(tensors, opts)
 
+    @as_operation("reduce_")
     def reduce(self, tensors, opts=None, op=None, root=None):
         """Reduce into the root's tensors."""
         tensors, op = listed(tensors), _op(None if isinstance(opts, int) else opts, op)
         return self._join(collectives.Reduce(tensors, tensors, _root(opts, root), op))
 
+    @as_operation("broadcast_")
     def broadcast(self, tensors, opts=None, root=None):
         """Fill the tensors of all with the root's."""
         tensors = listed(tensors)
         return self._join(collectives.Broadcast(tensors, tensors, _root(opts, root)))
 
+    @as_operation("allgather_")
     def allgather(self, outputs, inputs, opts=None):
         """Fill the list of outputs for each input with the inputs of all ranks."""
         outputs, inputs = (outputs if inputs is listed(inputs) else [outputs]), listed(inputs)
         self._check_lists(outputs)
         return self._join(collectives.AllGather(inputs, outputs))
 
+    @as_operation("allgather_coalesced_")
     def allgather_coalesced(self, outputs, inputs, opts=None):
         """As `allgather`, with a list of outputs for each rank."""
         return self.allgather([list(tensors) for tensors in zip(*outputs)], inputs)
 
+    @as_operation("_allgather_base_")
     def all_gather_single(self, output, tensor, opts=None):
         """Fill the output with the inputs of all ranks, one after the other."""
         return self.all_gather_single_coalesced([output], [tensor], opts)
 
+    @as_operation("allgather_into_tensor_coalesced_")
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
         """As `all_gather_single`, for several tensors in one go."""
         self._check_shares("all_gather", outputs, inputs)
         return self._join(collectives.AllGatherSingle(inputs, outputs))
 
+    @as_operation("gather_")
     def gather(self, outputs, inputs, opts=None):
         """Fill the root's list of outputs with the inputs of all ranks."""
         if self._place == _root(opts):
             self._check_lists(outputs)
         return self._join(collectives.Gather(inputs, outputs, _root(opts)))
 
+    @as_operation("scatter_")
     def scatter(self, outputs, inputs, opts=None):
         """Fill each rank's output with its tensor of the root's list."""
         if self._place == _root(opts):
             self._check_lists(inputs)
         return self._join(collectives.Scatter(inputs[0] if inputs else [], outputs, _root(opts)))
 
+    @as_operation("reduce_scatter_")
     def reduce_scatter(self, outputs, inputs, opts=None):
         """Reduce the lists over the ranks; each keeps its place's tensor."""
         self._check_lists(inputs)
         return self._join(collectives.ReduceScatter(inputs, outputs, op=_op(opts)))
 
+    @as_operation("_reduce_scatter_base_")
     def reduce_scatter_single(self, output, tensor, opts=None):
         """Reduce over the ranks; each keeps its part of the result."""
         return self.reduce_scatter_single_coalesced([output], [tensor], opts)
 
+    @as_operation("reduce_scatter_tensor_coalesced_")
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
         """As `reduce_scatter_single`, for several tensors in one go."""
         self._check_shares("reduce_scatter", inputs, outputs)
         return self._join(collectives.ReduceScatterSingle(inputs, outputs, op=_op(opts)))
 
+    @as_operation("alltoall_")
     def alltoall(self, outputs, inputs, opts=None):
         """Send the list's tensors to the ranks; receive one from each."""
         self._check_lists([outputs, inputs])
         return self._join(collectives.AllToAll(inputs, outputs))
 
+    @as_operation("alltoall_base_")
     def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None):
         """Send parts of the first dimension to the ranks, of the given lengths or equal ones; receive from each."""
         sent, received = self._split(tensor, input_splits), self._split(output, output_splits)
         return self._join(collectives.AllToAllSingle(sent, received, results=[output]))
 
+    @as_operation("barrier")
     def barrier(self, opts=None):
         """Wait for all ranks; the host waits too."""
         return self._join(collectives.Barrier([], []), self._barrier_device(opts))
 
+    @as_operation("monitored_barrier_")
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         """Wait for all ranks. Raises DeadlockError, which names those that cannot come; it needs no timeout."""
         if self._backends and "gloo" not in self._backends.values():
@@ -162,14 +182,17 @@ class SimGroup(dist.ProcessGroup):
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
+    @as_operation("send")
     def send(self, tensors, target, tag=0):
         """Send a tensor to a place of the group: done when that rank receives it."""
         return self._post(Send(tensors, [], (self._place, target), tag, self._owner.in_batch), target)
 
+    @as_operation("recv_")
     def recv(self, tensors, source, tag=0):
         """Receive a tensor from a place of the group."""
         return self._post(Recv([], tensors, (source, self._place), tag, self._owner.in_batch), source)
 
+    @as_operation("recv_any_source_")
     def recv_anysource(self, tensors, tag=0):
         """Receive a tensor from whoever sends first, which NCCL cannot."""
         return self.recv(tensors, None, tag)

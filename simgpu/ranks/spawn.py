@@ -15,7 +15,7 @@ from simgpu.accounting.allocator import Running
 from simgpu.device import signals
 from simgpu.device.gpu_list import new
 from simgpu.device.state import set_device, state
-from simgpu.hardware.topology import Cluster
+from simgpu.hardware.machines import Cluster
 from simgpu.ranks import diagnosis, seeds
 from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
 from simgpu.ranks.modules import Modules
@@ -81,6 +81,11 @@ def start(fn, args=(), nprocs=None, allreduce=None, joined=True):
                 signals.restore(handler)
     finally:
         _one_call.release()
+
+
+def running():
+    """Return whether ranks run, in whichever thread."""
+    return _one_call.locked()
 
 
 def _start_on_rank(fn, args, size):
@@ -245,6 +250,8 @@ def _nodes(size):
 def _check(nprocs):
     if not state.gpus:
         raise RuntimeError("expected simulated GPUs for the ranks: call simgpu.enable(...) first")
+    if isinstance(nprocs, (bool, str, float)):
+        raise ValueError(f"expected the number of ranks as a whole number, got {nprocs!r}")
     if nprocs is not None and not 1 <= nprocs <= state.machine.count:
         raise ValueError(
             f"expected 1 to {state.machine.count} ranks, one for each simulated GPU, got {nprocs}: "

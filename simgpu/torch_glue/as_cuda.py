@@ -3,16 +3,19 @@
     programs say     "cuda:1", torch.device("cuda", 1), torch.cuda.*         ──►  sim:1, torch.sim.*
     programs see     x.device of type cuda, x.is_cuda                        ◄──  a tensor on sim:1
 
-torch.device is left alone: "cuda:1" is a device to every build of torch, it only has no tensors. So the functions that
-take a device are given a simulated one instead, and the attributes that name a device name one of CUDA.
+"cuda:1" is a device to every build of torch, it only has no tensors. So the functions that take a device are given a
+simulated one instead, and the attributes that name a device name one of CUDA. torch.device itself makes devices as it
+always does, but those of a number alone, which are CUDA's.
 """
 
 import contextlib
 import functools
 import warnings
+from types import SimpleNamespace
 
 import torch
 from torch._subclasses import FakeTensor
+from torch.distributed import distributed_c10d
 from torch.nn.parallel import _functions
 from torch.utils import _device
 
@@ -20,9 +23,11 @@ from simgpu.accounting.allocator import Allocator
 from simgpu.device import api, factories, signals, unsupported
 from simgpu.device.random import SimGenerator
 from simgpu.device.state import state, to_sim
-from simgpu.device.streams import Stream
+from simgpu.device.streams import Event, Stream
+from simgpu.device.tensor import SimTensor
 from simgpu.torch_glue.features import FACTORIES
 from simgpu.torch_glue.install import replaced
+from simgpu.torch_glue.redirect import original
 
 _MODULES = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams)
 _TAKERS = {  # of a device, by their owner
@@ -50,6 +55,7 @@ _TAKERS = {  # of a device, by their owner
     _device.DeviceContext: ("__init__",),
 }
 
+_DEVICE = torch.device
 _NCCL = 2, 28, 3  # of the line whose figures the clock's collectives have
 _to_put_back = contextlib.ExitStack()
 
@@ -65,6 +71,7 @@ class AsCuda(contextlib.ContextDecorator):
             with contextlib.ExitStack() as stack:
                 stack.callback(signals.restore, signals.in_use(signals.SIGINT))
                 stack.enter_context(replaced(_entries()))
+                stack.enter_context(_renamed())
                 stack.enter_context(_kernels())
                 _to_put_back.push(stack.pop_all())
         state.as_cuda += 1
@@ -79,6 +86,23 @@ def leave(count):
         state.as_cuda = count
         if not count:
             _to_put_back.close()
+
+
+@contextlib.contextmanager
+def _renamed():
+    """Let our classes print as those for which they stand."""
+    names = {SimTensor: ("torch", "Tensor"), Stream: ("torch.cuda", "Stream"), Event: ("torch.cuda", "Event")}
+    before = {kind: (kind.__module__, kind.__qualname__) for kind in names}
+    _name(names)
+    try:
+        yield
+    finally:
+        _name(before)
+
+
+def _name(names):
+    for kind, (module, name) in names.items():
+        kind.__module__, kind.__qualname__ = module, name
 
 
 @contextlib.contextmanager
@@ -108,6 +132,10 @@ def _entries():
     for name, function in vars(api.nvtx).items():
         yield torch.cuda.nvtx, name, function
     yield torch.cuda.nccl, "version", lambda: _NCCL
+    yield distributed_c10d, "_NCCL_AVAILABLE", True
+    for owner in (distributed_c10d, torch.distributed):
+        yield owner, "ProcessGroupNCCL", ProcessGroupNCCL
+    yield torch, "device", Device
     yield Allocator, "platform", "CUDA"
     yield torch, "get_autocast_gpu_dtype", lambda: torch.get_autocast_dtype("sim")
     yield torch, "set_autocast_gpu_dtype", lambda dtype: torch.set_autocast_dtype("sim", dtype)
@@ -118,7 +146,7 @@ def _entries():
         for name in names:
             if hasattr(owner, name):
                 static = isinstance(vars(owner).get(name), staticmethod)
-                new = _translating(getattr(owner, name))
+                new = _translating(original(owner, name))
                 yield owner, name, staticmethod(new) if static else new
     yield torch.Tensor, "cuda", _translating(torch.Tensor.sim)
     yield torch.Tensor, "type", _type_of
@@ -126,12 +154,58 @@ def _entries():
         yield owner, "device", property(_shown(owner.device.__get__))
     yield _functions, "_get_stream", _stream_of
     for owner, name in ((torch, "get_default_device"), (torch._C, "_get_accelerator")):
-        yield owner, name, _shown(getattr(owner, name))
+        yield owner, name, _shown(original(owner, name))
     own = torch.Tensor.device.__get__
     for question in ("is_cuda", "is_sim"):
         yield torch.Tensor, question, property(lambda tensor: own(tensor).type in ("sim", "cuda"))  # cuda: traced
 
 
+class ProcessGroupNCCL:
+    """Stands for torch's class in builds without CUDA; groups of that name are those of simulated ranks."""
+
+    def __init__(self, *args, **options):
+        raise RuntimeError("NCCL joins simulated ranks here: call simgpu.spawn(fn), which starts them")
+
+    class Options:
+        """What programs ask of NCCL; changes nothing."""
+
+        def __init__(self, is_high_priority_stream=False):
+            self.is_high_priority_stream = is_high_priority_stream
+            self.config = SimpleNamespace()
+
+
+class _DeviceType(type):
+    """The type of `Device`, which programs take for torch's own class in every other way."""
+
+    def __call__(cls, *args, **options):
+        made = _DEVICE(*args, **options)
+        named = (args and not isinstance(args[0], int)) or "type" in options
+        return made if named or made.type != "sim" else as_shown(made)
+
+    def __instancecheck__(cls, thing):
+        return isinstance(thing, _DEVICE)
+
+    def __subclasscheck__(cls, kind):
+        return issubclass(kind, _DEVICE)
+
+    def __eq__(cls, other):
+        return other is cls or other is _DEVICE
+
+    def __hash__(cls):
+        return hash(_DEVICE)
+
+    def __repr__(cls):
+        return repr(_DEVICE)
+
+
+class Device(metaclass=_DeviceType):
+    """Stands for torch.device, whose ``torch.device(1)`` asks C++ code for the device type that has the numbers."""
+
+
+Device.__name__, Device.__qualname__, Device.__module__ = "device", "device", "torch"
+
+
+@functools.cache  # torch.jit keeps those of its own functions, by their addresses
 def _translating(function):
     """Return `function` of a device, which takes cuda for sim."""
 
@@ -149,7 +223,7 @@ def _shown(own):
 
 def as_shown(device):
     """Return the device of CUDA's by whose name a simulated one goes, or the device itself."""
-    return torch.device(str(device).replace("sim", "cuda"))
+    return _DEVICE(str(device).replace("sim", "cuda"))
 
 
 def _type_of(tensor, dtype=None, *args, own=torch.Tensor.type, **kwargs):
@@ -161,6 +235,9 @@ def _type_of(tensor, dtype=None, *args, own=torch.Tensor.type, **kwargs):
     return own(tensor, dtype, *args, **kwargs)
 
 
-def _stream_of(device, own=_functions._get_stream):
+_get_stream = original(_functions, "_get_stream")
+
+
+def _stream_of(device):
     """nn.parallel makes devices of numbers, which C++ takes for those of the device type that it knows."""
-    return own(as_shown(device))
+    return _get_stream(as_shown(device))

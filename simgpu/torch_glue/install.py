@@ -20,6 +20,7 @@ from simgpu.device.state import state
 from simgpu.torch_glue.feature import NEWEST, NUMBERS, OLDEST, VERSION, bare, find, is_there, missing, refusal
 from simgpu.torch_glue.features import CORE, FEATURES
 from simgpu.torch_glue.here import here
+from simgpu.torch_glue.redirect import is_function_of, original, redirect
 
 _INHERITED = object()
 
@@ -197,20 +198,23 @@ def _replace(stack, marked, maker):
         return
     owner, last = find(name)
     own = getattr(owner, last, None)
-    new = maker(own)
+    new = maker(original(owner, last))
     _set(stack, owner, last, new)
     if marked.endswith("*"):
         for module in list(sys.modules.values()):
             if getattr(module, "__dict__", {}).get(last) is own:
                 _set(stack, module, last, new)
-    builtin = torch.jit._builtins._find_builtin(own) if callable(own) else None
-    if builtin is not None:
-        torch.jit._builtins._register_builtin(new, builtin)  # so that torch.jit.script knows it too
 
 
 def _set(stack, owner, name, new):
+    own = getattr(owner, name, None)
+    if is_function_of(owner, own) and callable(new):
+        redirect(stack, own, new)
     stack.callback(_put_back, owner, name, vars(owner).get(name, _INHERITED))
     setattr(owner, name, new)
+    builtin = torch.jit._builtins._find_builtin(own) if callable(own) else None
+    if builtin is not None:
+        torch.jit._builtins._register_builtin(new, builtin)  # so that torch.jit.script knows it too
 
 
 def _put_back(owner, name, old):

@@ -1,0 +1,120 @@
+"""Programs written for CUDA on ranks: names imported before, devices by number, counts of collectives, and refusals."""
+
+import copy
+import io
+import pickle
+from importlib import import_module
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.cuda import current_device as which
+from torch.cuda import is_available, max_memory_allocated, set_device, synchronize
+from torch.distributed import get_backend, init_process_group, is_nccl_available, new_group
+from torch.distributed.tensor.debug import CommDebugMode
+
+import simgpu
+
+
+@pytest.fixture(autouse=True)
+def four_gpus():
+    simgpu.enable(4)
+
+
+def test_names_imported_before():
+    def run(rank):
+        init_process_group("nccl")
+        set_device(rank)
+        x = torch.ones(1000, device="cuda")
+        dist.all_reduce(x, group=new_group([0, 1]))
+        synchronize()
+        return get_backend(), is_available(), which(), max_memory_allocated() >= 4000, is_nccl_available()
+
+    with simgpu.as_cuda():
+        assert simgpu.spawn(run, nprocs=2) == [("nccl", True, rank, True, True) for rank in range(2)]
+    assert (is_available(), is_nccl_available()) == (False, False)
+    with pytest.raises(ValueError, match="not been initialized"):
+        get_backend()
+
+
+def zeros(n: int) -> torch.Tensor:
+    return torch.zeros(n)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_programs_of_cuda_do():
+    with simgpu.as_cuda():
+        device = torch.device(2)
+        assert (str(device), str(torch.ones(1, device=2).device)) == ("cuda:2", "cuda:2")
+        assert isinstance(device, torch.device)
+        assert type(device) == torch.device  # noqa: E721 as programs compare
+        assert pickle.loads(pickle.dumps(device)) == device
+        file = io.BytesIO()
+        torch.save({"device": device, "x": torch.ones(2, device=device)}, file)
+        file.seek(0)
+        assert torch.load(file)["x"].device == device
+        with torch.device("cuda:1"):
+            assert torch.ones(1).device == torch.device(1)
+        assert torch.jit.script(zeros)(2).tolist() == [0.0, 0.0]
+        import_module("torch.distributed.optim")  # which calls torch.jit.script
+
+        gpu, host = [torch.ones(2, device="cuda:0"), torch.ones(3, device="cuda:1")], [torch.zeros(2), torch.zeros(3)]
+        torch._foreach_copy_(host, gpu)
+        torch._foreach_copy_(gpu, [2 * x for x in host])
+        assert [x.tolist() for x in host + gpu] == [[1.0] * 2, [1.0] * 3, [2.0] * 2, [2.0] * 3]
+
+        before = simgpu.now()
+        torch.cuda._sleep(simgpu.machine().gpu.clock_hz)
+        torch.cuda.synchronize()
+        assert simgpu.now() - before == pytest.approx(1, abs=1e-3)
+        for thing in (type(gpu[0]), torch.cuda.current_stream(), torch.cuda.Event):
+            assert "sim" not in repr(thing)
+    assert str(torch.device(2)) == "sim:2"
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+def test_a_copied_module_starts_without_gradients(device):
+    net = nn.Linear(2, 1).to(device)
+    net(torch.ones(1, 2, device=device)).sum().backward()
+    assert copy.deepcopy(net).weight.grad is None
+    leaf = torch.ones(2, device=device, requires_grad=True)
+    leaf.sum().backward()
+    assert copy.deepcopy(leaf).grad.tolist() == [1.0, 1.0]
+
+
+def test_collectives_are_counted():
+    def run(rank):
+        x, functional = torch.ones(4, device="sim"), torch.distributed._functional_collectives
+        with CommDebugMode() as mode:
+            dist.all_reduce(x)
+            dist.broadcast(x, 0)
+            dist.all_gather_single(torch.empty(16, device="sim"), x)
+            functional.all_reduce(x, "sum", dist.group.WORLD).sum()
+        names = {str(name).rpartition(".")[2]: count for name, count in mode.get_comm_counts().items()}
+        return names, x.tolist(), mode.get_total_counts()
+
+    wanted = {"allreduce_": 1, "broadcast_": 1, "_allgather_base_": 1, "all_reduce": 1}
+    assert simgpu.spawn(run) == [(wanted, [4.0] * 4, 4)] * 4
+
+
+def test_a_result_that_is_given():
+    def run(rank):
+        out, name = torch.zeros(8, device="sim"), dist.group.WORLD.group_name
+        torch.ops._c10d_functional.all_gather_into_tensor_out(torch.full((2,), rank, device="sim"), 4, name, out=out)
+        return out.tolist()
+
+    assert simgpu.spawn(run) == [[0, 0, 1, 1, 2, 2, 3, 3]] * 4
+
+
+@pytest.mark.parametrize("change", [lambda: simgpu.enable(2), simgpu.disable])
+def test_gpus_stay_while_ranks_run(change):
+    with pytest.raises(simgpu.RankError, match="while simulated ranks run"):
+        simgpu.spawn(lambda rank: change() if rank == 1 else dist.barrier())
+    assert simgpu.spawn(lambda rank: rank) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("wrong", ["2", 1.5, 0, 5, True])
+def test_a_number_of_ranks_is_a_whole_number(wrong):
+    with pytest.raises(ValueError, match="ranks"):
+        simgpu.spawn(print, nprocs=wrong)
