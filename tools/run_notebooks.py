@@ -33,9 +33,11 @@ import sys
 if importlib.util.find_spec("d2lmini") is None:
     if not os.path.isdir("book"):
         subprocess.run(["git", "clone", "-q", "--depth=1", "{address}", "book"], check=True)
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", {packages}], check=True)
+    packages = ["./book/simgpu", "./book[book,memory]"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *packages], check=True)
     importlib.invalidate_caches()
-    os.chdir("book/{folder}")  # beside the data that the cells read"""
+if os.path.isdir("{folder}"):
+    os.chdir("{folder}")  # beside the data that the cells read"""
 MISSING = """\
 # Outside the book's own environment, install its packages first: this says where they are missing.
 import importlib.util
@@ -134,12 +136,8 @@ def as_text(cell):
 
 def first_cell(page):
     """Return the cell that installs what is missing, from the repository whose workflow builds the book."""
-    packages = ["./book[book,memory]"]
-    if (ROOT / "simgpu" / "pyproject.toml").is_file():
-        packages.insert(0, "./book/simgpu")
-    source, folder = MISSING, page.rpartition("/")[0]
-    if repository():
-        source = INSTALL.format(address=repository(), packages=json.dumps(packages)[1:-1], folder=folder)
+    folder = f"book/{page}".rpartition("/")[0]
+    source = INSTALL.format(address=repository(), folder=folder) if repository() else MISSING
     return new_code_cell(source, metadata=hidden({}))
 
 

@@ -56,6 +56,18 @@ def test_an_output_is_folded_until_its_question_is_answered_and_the_answer_stays
     assert ask.get_attribute("data-answered") == "right"
 
 
+def test_who_runs_a_cell_sees_its_output_and_who_runs_all_is_still_asked(page):
+    _, output = first(page)
+    for action, shown in (("run-all", False), ("run", True)):
+        output.evaluate("""(output, action) => {
+            const button = Object.assign(document.createElement("button"), { textContent: "Run" });
+            button.dataset.action = action;
+            output.before(button);
+            button.click();
+        }""", action)  # fmt: skip
+        assert output.is_visible() == shown
+
+
 def test_who_wants_to_be_shown_is_shown_but_has_not_answered(page):
     ask, output = first(page)
     page.locator(".gate button").first.click()

@@ -289,7 +289,15 @@ def test_hidden_frames_share_what_they_repeat_and_are_the_same_when_put_together
 
 
 @pytest.mark.parametrize(("address", "offered"), [("", False), ("https://github.com/someone/book", True)])
-def test_a_notebook_is_offered_to_run_where_the_repository_has_an_address(address, offered):
+def test_a_notebook_is_offered_to_run_where_the_repository_has_an_address(monkeypatch, address, offered):
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
     config = SimpleNamespace(html_theme_options={"repository_url": address, "launch_buttons": {}})
     launch.offer(None, config)
     assert bool(config.html_theme_options["launch_buttons"]) == offered
+
+
+def test_the_workflow_that_builds_the_book_gives_the_address(monkeypatch):
+    monkeypatch.setenv("GITHUB_REPOSITORY", "someone/book")
+    config = SimpleNamespace(html_theme_options={"repository_url": "", "launch_buttons": {}})
+    launch.offer(None, config)
+    assert config.html_theme_options["repository_url"] == "https://github.com/someone/book"
