@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PAGES = run_notebooks.pages()
 TOKEN = secrets.token_hex(8)
 SHORT = "chapters/test-your-own-code"
+RENDERED = """count => [...document.querySelectorAll(".jp-Notebook .jp-MarkdownOutput")]
+    .filter(text => text.textContent.trim()).length === count"""
 MARKS = ("{doc}", "{cite", "{ref}", "{term}", ":label:", "```{", ":::")
 
 
@@ -59,7 +61,7 @@ def test_no_marks_are_seen_and_a_solution_unfolds_at_a_click(lab, browser, page)
     cells = nbformat.read(run_notebooks.ROOT / f"{page}.ipynb", as_version=4).cells
     texts = [cell.source for cell in run_notebooks.make(page, Names()).cells if cell.cell_type == "markdown"]
     shown = tab.locator(".jp-Notebook .jp-MarkdownOutput")
-    shown.nth(len(texts) - 1).wait_for(state="attached", timeout=90_000)
+    tab.wait_for_function(RENDERED, arg=len(texts), timeout=90_000)
     folds = shown.locator("details")
     starts = sum(len(re.findall(r"\{solution(?:-start)?\}", c.source)) for c in cells if c.cell_type == "markdown")
     assert folds.count() >= starts
