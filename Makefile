@@ -11,9 +11,10 @@ BOOK := _build/.built
 # The files of the book, asked of the shell: make itself takes a space or a colon in a name for its own.
 SOURCES := find . -path './.*' -prune -o -path ./_build -prune -o -type f \( -name '*.md' -o -name '*.bib' \
 	-o -path ./index.ipynb -o -path './_*.yml' -o -path './chapters/*' -o -path './reference/*' -o -path './_static/*' \
-	-o -path './tools/*.py' -o -path ./tools/slides.html -o -path './d2lmini/*.py' -o -path './simgpu/*.py' \) ! -path '*/.*' ! -path ./README.md ! -path '*/__pycache__/*'
+	-o -path './tools/*.py' -o -path ./tools/slides.html -o -path './d2lmini/*.py' -o -path './simgpu/*.py' \) ! -path '*/.*' ! -path ./README.md ! -path ./CHANGELOG.md ! -path '*/__pycache__/*'
 SORTED := LC_ALL=C sort
-CHECKED := simgpu d2lmini tests tools benchmarks chapters reference index.ipynb
+FORMATTED := simgpu d2lmini tests tools benchmarks
+CHECKED := $(FORMATTED) chapters reference index.ipynb
 
 .PHONY: help setup book slides serve lab chapters quick test test-outside clean distclean FORCE
 .DEFAULT_GOAL := help
@@ -43,14 +44,16 @@ chapters: $(INSTALLED) ## execute the notebooks and store their outputs (FRESH=1
 # The cheapest check comes first, so that most mistakes show within seconds. The book comes before pytest, whose
 # browser tests read it. Notebooks are compared in the same run, so that no process of it is idle before the end.
 test: $(INSTALLED) ## check the code, build the book, run the tests, compare every notebook's outputs
-	@echo "ruff:" && $(PY) -m ruff check $(wildcard $(CHECKED))
+	@echo "ruff:" && $(PY) -m ruff check $(wildcard $(CHECKED)) \
+		&& $(PY) -m ruff format --check --quiet $(wildcard $(FORMATTED))
 	@$(MAKE) --no-print-directory book
 	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder \
 		--nbval --nbval-current-env --nbval-cell-timeout $(CELL_TIMEOUT) tests index.ipynb chapters reference
 
 # A marker given here takes the place of those in pyproject.toml, so they are named again. A book need not be there.
 quick: $(INSTALLED) ## check the code and run the tests that are not slow and start no process, browser or notebook
-	@echo "ruff:" && $(PY) -m ruff check $(wildcard $(CHECKED))
+	@echo "ruff:" && $(PY) -m ruff check $(wildcard $(CHECKED)) \
+		&& $(PY) -m ruff format --check --quiet $(wildcard $(FORMATTED))
 	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile \
 		-m "not process and not browser and not slow and not long and not outside" \
 		--deselect tests/book/test_book.py::test_the_book_is_built tests

@@ -1,22 +1,22 @@
 """Checks of the exercises, one a name: each tries the reader's function and prints one line that says what is wrong."""
 
-from d2lmini.checks.buckets import bucket_hook, bucket_plan
-from d2lmini.checks.clusters import fewest_servers, node_bytes, scaled_rate, third_time
+from d2lmini.checks.cluster_rates import fewest_servers, node_bytes, scaled_rate, third_time
 from d2lmini.checks.copies import fit_line, pack, prefetch
+from d2lmini.checks.gradient_buckets import bucket_hook, bucket_plan
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
 from d2lmini.checks.layouts import lowest_level, possible_layouts
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
 from d2lmini.checks.numbers import loss_scale, most_ranks, send_largest, zero_point
 from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, worker_plan
-from d2lmini.checks.parallel import pipeline_seconds, qkv_rows, ring_seconds, split_loss, zero_bytes
+from d2lmini.checks.parallel_costs import pipeline_seconds, qkv_rows, ring_seconds, split_loss, zero_bytes
 from d2lmini.checks.placement import move, product_norms
 from d2lmini.checks.portable import causal_mask, joined_mean, one_wait, placed_step
 from d2lmini.checks.ranks import exposed_seconds, hiding_batch, sampler_indices, sharded_step
-from d2lmini.checks.replicas import allreduce_bytes, share_memory
-from d2lmini.checks.reuse import cannon, register_tile, tile_reads
-from d2lmini.checks.rings import recursive_doubling, ring_mean
+from d2lmini.checks.replica_memory import allreduce_bytes, share_memory
+from d2lmini.checks.ring_steps import recursive_doubling, ring_mean
 from d2lmini.checks.sets import checkpointed_peak, largest_batch, separable_macs
 from d2lmini.checks.shards import first_gpu_bytes, joined_moments, mean_gradient, split_batch
+from d2lmini.checks.tiles import cannon, register_tile, tile_reads
 from d2lmini.checks.trust import band_report, rate_ends, ratio_error, ring_constants
 
 __all__ = [

@@ -8,7 +8,7 @@ product_loops                                  a product by loops in several ord
 sparse_products                                a product with a matrix of few numbers, as a list and dense
 library_calls                                  products by torch, by size, on all cores of this machine
 hidden_units                                   a step of training by the width of the network
-unheld                                         measuring in a process that no setting holds back
+unconstrained                                         measuring in a process that no setting holds back
 layer_costs                                    what a network's layers compute, keep and take
 throughput, loading                            examples a second, and what feeds them
 operations                                     what hands each operation of torch to a function

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from d2lmini.measuring.throughput import training_step
-from d2lmini.measuring.unheld import run_unheld
+from d2lmini.measuring.unconstrained import run_unconstrained
 from d2lmini.timing import measure
 
 
@@ -28,4 +28,4 @@ def measure_here(sizes, batch=16, steps=10):
     return {units: measure(training_step(two_hidden(units), X, y), steps, 3, ["cpu"]) for units in sizes}
 
 
-measured = partial(run_unheld, measure_here)  # the same, and where and when: see `run_unheld`
+measured = partial(run_unconstrained, measure_here)  # the same, and where and when: see `run_unconstrained`

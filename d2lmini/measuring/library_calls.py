@@ -7,7 +7,7 @@ import torch
 from d2lmini import host
 from d2lmini.devices import threads
 from d2lmini.measuring.memory_hierarchy import repeated_calls
-from d2lmini.measuring.unheld import run_unheld
+from d2lmini.measuring.unconstrained import run_unconstrained
 
 
 def products_here(sizes):
@@ -18,8 +18,8 @@ def products_here(sizes):
     return {n: min(found, key=lambda measurement: measurement.median) for n, found in ways.items()}
 
 
-# The same from a process that is not held back, and where and when it was measured: see `run_unheld`.
-measured_products = partial(run_unheld, products_here)
+# The same from a process that is not held back, and where and when it was measured: see `run_unconstrained`.
+measured_products = partial(run_unconstrained, products_here)
 
 
 def _timed(function, cores):

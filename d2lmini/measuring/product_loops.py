@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from d2lmini.measuring.unheld import run_unheld
+from d2lmini.measuring.unconstrained import run_unconstrained
 from d2lmini.reuse.loop_order import compiled, loops_ijk, loops_ikj, loops_packed, loops_tiled
 from d2lmini.timing import take_turns
 
@@ -43,4 +43,4 @@ def measure_here(n, tile, rounds=6, rows=None):
     return take_turns(functions, rounds, 0, ["cpu"])
 
 
-measured = partial(run_unheld, measure_here)  # the same, and where and when: see `run_unheld`
+measured = partial(run_unconstrained, measure_here)  # the same, and where and when: see `run_unconstrained`

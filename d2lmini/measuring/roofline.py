@@ -16,7 +16,7 @@ from d2lmini import host
 from d2lmini.measuring import memory_hierarchy
 from d2lmini.measuring.memory_loops import ARRAYS
 from d2lmini.measuring.operations import Reporting, tensors
-from d2lmini.measuring.unheld import run_unheld
+from d2lmini.measuring.unconstrained import run_unconstrained
 from simgpu.hardware import op_costs
 
 
@@ -128,6 +128,6 @@ def measure_here(repeat=6):
 
 
 def measured():
-    """Return this machine's `Roof`, [(`Operation`, `Measurement`)], and where and when: see `run_unheld`."""
-    (roof, rows), where = run_unheld(measure_here)
+    """Return this machine's `Roof`, [(`Operation`, `Measurement`)], and where and when: see `run_unconstrained`."""
+    (roof, rows), where = run_unconstrained(measure_here)
     return roof, rows, where

@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 
-from d2lmini.measuring.unheld import run_unheld
+from d2lmini.measuring.unconstrained import run_unconstrained
 from d2lmini.timing import take_turns
 
 
@@ -30,4 +30,4 @@ def measure_here(densities):
     return {density: measurement.median for density, measurement in found.items()}
 
 
-measured = partial(run_unheld, measure_here)  # the same, and where and when: see `run_unheld`
+measured = partial(run_unconstrained, measure_here)  # the same, and where and when: see `run_unconstrained`

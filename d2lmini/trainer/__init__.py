@@ -6,10 +6,11 @@ cli ── options                 python -m d2lmini.train: what may be asked fo
 trainer                        one loop of epochs
  ├── replicas                  a step: shards, losses, gradients, update; over a comm
  │    ├── comm                 the devices of one process, or a process for each of torch.distributed
- │    └── ddp                  gradients summed by torch's DistributedDataParallel
+ │    └── ddp_reducer          gradients summed by torch's DistributedDataParallel
  ├── history, losses           what a run recorded
- ├── state ── rng, facts       what a checkpoint holds, and whether it is of the same run
- └── checkpoint ── seal, files    the file: whole, or not there
+ ├── state ── rng              what a checkpoint holds, and whether a run may have left it
+ │    └── fingerprint          what decides a run: the same in a checkpoint and on all ranks
+ └── checkpoint ── files       the file: whole, or not there
 by_cells                       classes that a notebook writes a method a cell
 """
 

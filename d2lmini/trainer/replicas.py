@@ -84,7 +84,7 @@ class Replicas:
     def _reducer(self) -> Reducer:
         buckets = self.settings.buckets
         if self.settings.engine == "ddp":
-            from d2lmini.trainer.ddp import DdpReducer  # takes a second to import
+            from d2lmini.trainer.ddp_reducer import DdpReducer  # takes a second to import
 
             return DdpReducer(self.modules[0], self.losses[0], buckets)
         allreduce = self.comm.summing(self.settings.allreduce)

@@ -1,4 +1,4 @@
-"""What ranks do in the tests of `messages`: many checks in one run, for a process costs more.
+"""What ranks do in the tests of `send_receive`: many checks in one run, for a process costs more.
 
 Every function raises where a check fails; the run then names the rank.
 """
@@ -13,7 +13,7 @@ import torch.distributed as dist
 from d2lmini.collectives import schedules
 from d2lmini.distributed import Messages
 
-LENGTHS = (0, 1, 2, 3, 17, 1001, 300_007)  # the last is no short message, and has several segments
+LENGTHS = (0, 1, 2, 3, 17, 1001, 300_007)  # the last is too long for a socket to hold
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64)
 
 
@@ -47,7 +47,7 @@ def check_all(reduce):
 
 
 def everything(rank, n):
-    """Check every algorithm for all-reduce, and a ring too long to have all its segments received at once.
+    """Check every algorithm for all-reduce, and a long ring.
 
     Then run every collective on random numbers, once for each rank that is slow; return by name a list of `digest`s.
     Who is slow asks late for what others send: they must keep it until it has left.

@@ -7,7 +7,7 @@ All sends of one step happen at the same time: each reads what was there before 
 than chunks) is not sent at all.
 """
 
-from d2lmini.collectives.schedules.allreduce import (
+from d2lmini.collectives.schedules.allreduces import (
     ALLREDUCE,
     allreduce_halving_doubling,
     allreduce_hierarchical,

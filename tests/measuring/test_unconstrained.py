@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from d2lmini.measuring import hidden_units, unheld
+from d2lmini.measuring import hidden_units, unconstrained
 
 
 @pytest.mark.process
@@ -43,13 +43,15 @@ def child(monkeypatch, **answer):
 
 def test_the_child_is_free_of_what_holds_this_process_back(monkeypatch):
     asked = child(monkeypatch, stdout=pickle.dumps(("found", "where")))
-    for name in unheld.HELD:
+    for name in unconstrained.CONSTRAINTS:
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("KEPT", "yes")
-    assert unheld.run_unheld(os.getcwd) == ("found", "where")
+    assert unconstrained.run_unconstrained(os.getcwd) == ("found", "where")
     environment = asked[0]["env"]
-    assert not set(unheld.HELD) & set(environment)
-    assert {"OMP_NUM_THREADS", "MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"} <= set(unheld.HELD)
+    assert not set(unconstrained.CONSTRAINTS) & set(environment)
+    assert {"OMP_NUM_THREADS", "MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"} <= set(
+        unconstrained.CONSTRAINTS
+    )
     assert (environment["KEPT"], environment["D2LMINI_DEVICES"]) == ("yes", "cpu")
     assert os.environ["OMP_NUM_THREADS"] == "1"
 
@@ -68,4 +70,4 @@ def test_the_child_is_free_of_what_holds_this_process_back(monkeypatch):
 def test_a_failing_child_is_told_in_one_line(monkeypatch, answer, says):
     child(monkeypatch, **answer)
     with pytest.raises(RuntimeError, match=says):
-        unheld.run_unheld(os.getcwd)
+        unconstrained.run_unconstrained(os.getcwd)

@@ -15,17 +15,17 @@ from d2lmini import host
 from d2lmini.timing import SLOWING, provenance
 
 # What would hold a measurement of this machine's best back: the settings of `timing`, and those that limit threads.
-HELD = (*SLOWING, "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+CONSTRAINTS = (*SLOWING, "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 TIMEOUT = 300  # seconds
 
 
-def run_unheld(function, *arguments, **keywords):
-    """Return ``function(*arguments, **keywords)`` from a process without `HELD`, and where and when it was measured.
+def run_unconstrained(function, *arguments, **keywords):
+    """Return ``function(*arguments, **keywords)`` from a process without `CONSTRAINTS`, and where and when.
 
     function: of a module of this package. Raises RuntimeError with the last line of what went wrong there, or when it
     takes longer than `TIMEOUT`.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in HELD}
+    environment = {name: value for name, value in os.environ.items() if name not in CONSTRAINTS}
     path = [str(Path(__file__).resolve().parents[2]), environment.get("PYTHONPATH")]
     environment |= {"PYTHONPATH": os.pathsep.join(filter(None, path)), "D2LMINI_DEVICES": "cpu"}
     command, call = [sys.executable, "-m", __spec__.name], pickle.dumps((function, arguments, keywords))
