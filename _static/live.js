@@ -5,7 +5,9 @@
 // When a cell has finished, `live:done` is dispatched at the document: {cell: its element, ok, text: what it printed}.
 addEventListener("DOMContentLoaded", () => {
   const data = document.getElementById("live-cells");
-  if (!data || !("served" in document.body.dataset)) return;
+  if (!("served" in document.body.dataset)) return;
+  if (new URLSearchParams(location.search).has("token")) history.replaceState(null, "", location.pathname + location.hash);
+  if (!data) return; // from here on a cookie stands for the token, which nobody need see
 
   const make = (tag, attributes, ...children) => {
     const element = document.createElement(tag);
@@ -259,7 +261,9 @@ addEventListener("DOMContentLoaded", () => {
     }
     offer(names, press) {
       const text = `It needs ${names.join(", ")} from cells above, which have not run. `;
-      this.add("live-offer").append(text, button("run-missing", "Run them, then this cell", "Run cells above, then this one", press));
+      const box = this.add("live-offer");
+      box.append(text, button("run-missing", "Run them, then this cell", "Run cells above, then this one", press));
+      this.place.prepend(box); // above the error's many lines
     }
     take(type, content) {
       if (this.fixed) return;
@@ -406,6 +410,7 @@ addEventListener("DOMContentLoaded", () => {
     const attributes = { "data-editor": "", contenteditable: "plaintext-only", role: "textbox", "aria-multiline": "true",
       "aria-label": `Code of ${cell.title}`, "aria-describedby": "live-keys", spellcheck: "false", autocapitalize: "off" };
     for (const [name, value] of Object.entries(attributes)) editor.setAttribute(name, value);
+    if (!editor.isContentEditable) editor.contentEditable = "true"; // an older browser, which would keep pasted colours
     editor.addEventListener("keydown", event => press(event, cell));
     editor.addEventListener("input", () => keep(cell));
     editor.addEventListener("focus", () => { leaving = false; });

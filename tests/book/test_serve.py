@@ -63,6 +63,13 @@ def test_other_hosts_and_other_origins_are_refused(ask, cookie):
     assert ask("/api/kernels", "POST", "{}", **foreign, X_XSRFToken=xsrf)[0] >= 400
     assert ask("/api/kernels", "POST", "{}", Cookie=cookie)[0] == 403  # without the token that its pages alone can read
     assert json.loads(ask("/api/kernels", Cookie=cookie)[2]) == []
+    _, _, kernel = ask("/api/kernels", "POST", "{}", Cookie=cookie, X_XSRFToken=xsrf)
+    address = f"/api/kernels/{json.loads(kernel)['id']}"
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    upgrade["Sec-WebSocket-Key"] = "AAAAAAAAAAAAAAAAAAAAAA=="
+    assert ask(f"{address}/channels", **foreign, **upgrade)[0] == 403
+    assert ask(f"{address}/channels", **upgrade)[0] == 403
+    assert ask(address, "DELETE", Cookie=cookie, X_XSRFToken=xsrf)[0] == 204
 
 
 def test_a_browser_that_leaves_in_the_middle_of_a_file_is_no_error(served, cookie):
