@@ -31,7 +31,6 @@ addEventListener("DOMContentLoaded", () => {
     if (open) return line?.remove();
     if (!line) {
       const button = make("button", { type: "button", className: "book-button", textContent: "Show me" });
-      button.dataset.action = "show";
       button.onclick = () => {
         reveal(output);
         output.tabIndex = -1;
