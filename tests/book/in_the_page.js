@@ -6,7 +6,7 @@ window.book = (() => {
 
   // Shows what a reader can unfold: folded cells, the solutions of exercises, and outputs that wait for an answer.
   const unfold = () => {
-    document.querySelectorAll('[data-action="show"]').forEach(button => button.click());
+    document.querySelectorAll('.gate button').forEach(button => button.click());
     document.querySelectorAll("details").forEach(details => { details.open = true; });
     document.querySelectorAll("button.toggle-button-hidden").forEach(button => button.click());
   };
