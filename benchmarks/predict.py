@@ -24,8 +24,8 @@ from outputs import writable
 from stacks import named_card
 
 from simgpu.hardware import GPUS, HOST_COSTS, collective_costs
+from simgpu.hardware.arguments import find
 from simgpu.hardware.gemm import Gemm
-from simgpu.hardware.links import find
 from simgpu.hardware.op_costs import operation_seconds
 
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}

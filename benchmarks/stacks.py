@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from simgpu.hardware import GPUS
-from simgpu.hardware.links import find
+from simgpu.hardware.arguments import find
 
 
 @dataclass(frozen=True)

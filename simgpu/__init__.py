@@ -23,12 +23,35 @@ Importing this package changes nothing in torch, and does not load it; `enable` 
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # for type checkers and editors, the names of `_HOMES` below
+    from simgpu.accounting.clock import Clock
+    from simgpu.accounting.op_work import op_work
+    from simgpu.control import (
+        as_cuda,
+        clock,
+        disable,
+        enable,
+        features,
+        has_clock,
+        has_numbers,
+        is_enabled,
+        machine,
+        now,
+        one_launch,
+        spawn,
+        trace,
+        use_clock,
+    )
+    from simgpu.device.state import to_sim
+    from simgpu.device.streams import memory_streams
+    from simgpu.ranks.errors import DeadlockError, MismatchError, RankError
 
 _HOMES = {
     "control": "as_cuda clock disable enable features has_clock has_numbers is_enabled machine now one_launch spawn "
     "trace use_clock",
     "accounting.clock": "Clock",
-    "accounting.allocator": "Allocator",
     "accounting.op_work": "op_work",
     "device.state": "to_sim",
     "device.streams": "memory_streams",
@@ -40,11 +63,11 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 __all__ = sorted(_HOME)
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'simgpu' has no attribute {name!r}")
     return getattr(import_module(f"simgpu.{_HOME[name]}"), name)
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})

@@ -2,47 +2,66 @@
 
 import contextlib
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from simgpu.accounting.clock import Clock, ClusterClock
+from simgpu.accounting.trace import Trace
 from simgpu.device import signals
 from simgpu.device.state import real_cuda, state
 from simgpu.hardware import machines
+from simgpu.hardware.arguments import find, whole
+from simgpu.hardware.op_costs import HostCost
+
+if TYPE_CHECKING:
+    from simgpu.torch_glue.install import Report
+
+T = TypeVar("T")
 
 _MOST = 128  # torch keeps a device's index in one signed byte
 
 
 def enable(
-    gpus=None,
-    gpu="GTX 1080",
-    link=None,
+    gpus: int | None = None,
+    gpu: str = "GTX 1080",
+    link: str | None = None,
     *,
-    machine=None,
-    memory=None,
-    clock=True,
-    counting=True,
-    accelerator=None,
-    shapes_only=False,
-    mode="eager",
-):
-    """Make `gpus` simulated GPUs, by default 2, and start their counters and their clock from zero.
+    machine: str | machines.Machine | None = None,
+    memory: int | None = None,
+    clock: bool = True,
+    counting: bool = True,
+    accelerator: bool | None = None,
+    shapes_only: bool = False,
+    mode: str | HostCost = "eager",
+) -> None:
+    """Make simulated GPUs, ``sim:0`` and on, and start their counters and their clock from zero.
 
-    gpu, link: names in `hardware.GPUS` and `hardware.LINKS`, a link by default the card's own; or machine: one in
-    `machines.MACHINES`, or a Machine.
-    memory: bytes of each GPU, if not what the hardware has. clock, counting: False leaves out the simulated clock, or
-    the counting of memory and with it its limit. accelerator: whether ``torch.accelerator`` and ``nn.DataParallel``
-    mean these GPUs; by default only when the machine has no real one. shapes_only: True makes tensors without
-    numbers: nothing is computed, so that a step of any size takes no memory of this machine and little time, and the
-    clock and the memory's count say what it would cost. mode: the execution mode, a name in `hardware.HOST_COSTS` or a
-    HostCost; "compiled" ones do in one kernel what `accounting.fusion` says, though hooks still see each gradient as
-    soon as it is there, and those of a real compiled graph come together at its end.
+    Calling it again replaces what was set; tensors on GPUs that stay keep their values. Of a cluster of more than 128
+    GPUs only the first node's are there, and those of all nodes on simulated ranks.
 
-    Of a cluster of more than 128 GPUs only the first node's are there, and those of all nodes on simulated ranks.
-    Calling it again is allowed and replaces what was set. Tensors on devices that stay keep their values. Raises
-    RuntimeError when a tensor is on a device that would go, takes more than the new capacity, or would have to gain or
-    lose its numbers, and then changes nothing; ValueError for an unknown name or a number of GPUs outside 1 to 128;
-    RuntimeError when this torch lacks what is needed, or simulated ranks run.
+    Args:
+        gpus: The number of GPUs, 1 to 128; by default the machine's, or 2.
+        gpu: What each of them is, a name in `hardware.GPUS`. Not looked at where `machine` is given.
+        link: What joins them, a name in `hardware.LINKS`; by default the card's own. Not looked at with `machine`.
+        machine: A name in `hardware.MACHINES`, or a `hardware.Machine`, in place of `gpu` and `link`.
+        memory: Bytes of each GPU; by default what the hardware has.
+        clock: False leaves the simulated clock out.
+        counting: False leaves the counting of memory out, and with it its limit.
+        accelerator: Whether ``torch.accelerator`` and ``nn.DataParallel`` mean these GPUs; by default only when the
+            computer has no real one.
+        shapes_only: True makes tensors that have shapes and no numbers. Nothing is computed, so that a step of any size
+            takes little memory and time of this computer; the clock and the allocator say what it would cost.
+        mode: The execution mode, a name in `hardware.HOST_COSTS` or a `HostCost`. "compiled" does in one kernel what
+            `accounting.fusion` says; hooks still see each gradient as soon as it is there, while a real compiled graph
+            gives all at its end.
+
+    Raises:
+        ValueError: A name is unknown, or a number is outside what is allowed.
+        RuntimeError: A tensor is on a GPU that would go, takes more than the new memory, or would have to gain or lose
+            its numbers (nothing is changed then); this torch lacks what is needed; or simulated ranks run.
 
     >>> simgpu.enable(2, gpu="A100-SXM4-80GB", memory=2**20)
     >>> torch.ones(2, 3, device="sim:1").sum()
@@ -53,24 +72,25 @@ def enable(
     """
     _check_no_ranks("enable")
     chosen = _machine(gpus, gpu, link, machine)
-    capacity = chosen.gpu.memory_bytes if memory is None else memory
-    if not isinstance(capacity, int) or capacity < 0:
-        raise ValueError(f"expected the memory of a GPU as a number of bytes, got {memory!r}")
+    capacity = chosen.gpu.memory_bytes if memory is None else whole("the memory of a GPU in bytes", memory, 0)
     _register()
     from simgpu.device import gpu_list as devices
 
     made = (ClusterClock if isinstance(chosen, machines.Cluster) else Clock)(chosen, mode) if clock else None
-    count = chosen.node.count if chosen.count > _MOST else chosen.count
+    count = chosen.node.count if isinstance(chosen, machines.Cluster) and chosen.count > _MOST else chosen.count
     devices.resize(count, capacity, counting, torch.device("meta" if shapes_only else "cpu"))
     state.machine = chosen
     state.leads = not real_cuda() if accelerator is None else accelerator
     state.clock = made
 
 
-def disable():
-    """Take all simulated GPUs away, so that torch.accelerator names the real one again, or none.
+def disable() -> None:
+    """Take all simulated GPUs away, so that ``torch.accelerator`` names the real one again, or none.
 
-    The device type stays known to torch. Raises RuntimeError when a tensor is left on one of them, or ranks run.
+    The device type stays known to torch.
+
+    Raises:
+        RuntimeError: A tensor is left on one of them, or simulated ranks run.
     """
     _check_no_ranks("disable")
     if state.gpus:
@@ -83,14 +103,16 @@ def disable():
         signals.restore(None)
 
 
-def as_cuda():
+def as_cuda() -> AbstractContextManager[None]:
     """Return a context manager inside which programs written for CUDA run unmodified on the simulated GPUs.
 
     There ``.cuda()``, ``"cuda:1"`` and ``torch.cuda`` mean simulated GPUs, and their tensors say that they are on cuda;
     so libraries that ask ``torch.cuda.is_available()`` choose them. Afterwards all is as before, and what lies on
     ``cuda:1`` is on ``sim:1`` again. For a whole program: ``simgpu.as_cuda().__enter__()`` in its first lines, before
     the libraries look for GPUs, since some ask only once. Of simulated ranks all are inside until the last one leaves.
-    Raises RuntimeError where no simulated GPUs are enabled.
+
+    Raises:
+        RuntimeError: No simulated GPUs are enabled.
 
     >>> simgpu.enable(2)
     >>> with simgpu.as_cuda():
@@ -105,31 +127,44 @@ def as_cuda():
     return as_cuda.AsCuda()
 
 
-def is_enabled():
+def is_enabled() -> bool:
     """Return whether there are simulated GPUs."""
     return bool(state.gpus)
 
 
-def has_clock():
+def has_clock() -> bool:
     """Return whether simulated GPUs with a simulated clock are enabled."""
     return state.clock is not None
 
 
-def has_numbers():
-    """Return whether simulated GPUs are enabled whose tensors hold numbers, not shapes only."""
+def has_numbers() -> bool:
+    """Return whether simulated GPUs are enabled whose tensors hold numbers, and not only shapes."""
     return bool(state.gpus) and state.home.type != "meta"
 
 
-def clock():
-    """Return the `Clock` that runs; raises RuntimeError with none."""
+def clock() -> Clock:
+    """Return the clock of the simulated GPUs.
+
+    Raises:
+        RuntimeError: No simulated GPUs are enabled, or they have no clock.
+    """
     if state.clock is None:
         raise RuntimeError("expected simulated GPUs with a clock: call simgpu.enable(...) first, without clock=False")
     return state.clock
 
 
 @contextlib.contextmanager
-def use_clock(clock):
-    """Let the simulated GPUs have another `Clock` inside a ``with``, of as many GPUs; afterwards their own goes on."""
+def use_clock(clock: Clock) -> Iterator[Clock]:
+    """Let the simulated GPUs have another clock inside a ``with``; afterwards their own goes on.
+
+    Args:
+        clock: The clock of a machine with at least as many GPUs, as ``simgpu.Clock(machine, mode="compiled")``.
+
+    Raises:
+        ValueError: That machine has fewer GPUs.
+    """
+    if clock.machine.count < len(state.gpus):
+        raise ValueError(f"expected the clock of {len(state.gpus)} GPUs or more, got one of {clock.machine.count}")
     before, state.clock = state.clock, clock
     try:
         yield clock
@@ -137,8 +172,11 @@ def use_clock(clock):
         state.clock = before
 
 
-def trace():
-    """Return a context manager that records what the devices do while it is open; raises RuntimeError with no clock.
+def trace() -> Trace:
+    """Return a context manager that records what GPUs, links and host do while it is open, and can be read afterwards.
+
+    Raises:
+        RuntimeError: There is no clock.
 
     >>> simgpu.enable(2, gpu="V100-SXM2-16GB")
     >>> with simgpu.trace() as trace:
@@ -149,10 +187,11 @@ def trace():
     return clock().trace()
 
 
-def one_launch():
+def one_launch() -> AbstractContextManager[None]:
     """Return a context manager: what is queued inside costs the host one launch in all, as a replayed CUDA graph.
 
-    Raises RuntimeError with no clock.
+    Raises:
+        RuntimeError: There is no clock.
 
     >>> simgpu.enable(1)
     >>> with simgpu.trace() as each:
@@ -165,8 +204,30 @@ def one_launch():
     return clock().one_launch()
 
 
-def spawn(fn, args=(), nprocs=None, allreduce=None):
-    """Call ``fn(rank, *args)`` on simulated ranks, one for each GPU or `nprocs`; see `ranks.spawn`.
+def spawn(
+    fn: Callable[..., T],
+    args: Sequence[Any] = (),
+    nprocs: int | None = None,
+    allreduce: str | Callable[[int], Any] | None = None,
+) -> list[T]:
+    """Call ``fn(rank, *args)`` on simulated ranks and return what the calls returned, in the order of ranks.
+
+    Each rank is a thread with a GPU, a default process group, torchrun's environment variables and random numbers of
+    its own. They take turns in a fixed order, so that results, bytes and simulated times are the same in every run.
+
+    Args:
+        fn: What each rank runs; it need not be importable, as ``torch.multiprocessing.spawn`` demands.
+        args: Further arguments of `fn`, the same for all ranks.
+        nprocs: The number of ranks; by default one for each GPU.
+        allreduce: What carries every all-reduce: the name of an algorithm, "ring", "tree" or "sharp", or a function of
+            the number of ranks that returns a schedule; by default what NCCL would choose.
+
+    Raises:
+        RankError: `fn` raised; the first such error is the cause.
+        MismatchError: Ranks of a group call what does not fit together.
+        DeadlockError: Ranks wait for calls that no rank will make.
+        ValueError: There are not as many GPUs as ranks.
+        RuntimeError: No simulated GPUs are enabled, or it was called by a rank, or beside another call.
 
     >>> simgpu.enable(4)
     >>> def total(rank):
@@ -178,11 +239,14 @@ def spawn(fn, args=(), nprocs=None, allreduce=None):
     """
     from simgpu.ranks.spawn import spawn as start
 
-    return start(fn, args, nprocs, allreduce)
+    return start(fn, args, None if nprocs is None else whole("the number of ranks", nprocs, 1), allreduce)
 
 
-def now():
-    """Return the calling thread's simulated time, in seconds since `enable`; raises RuntimeError with no clock.
+def now() -> float:
+    """Return the calling thread's simulated time, in seconds since `enable`.
+
+    Raises:
+        RuntimeError: There is no clock.
 
     >>> simgpu.enable(1)
     >>> simgpu.clock().advance(0.25, "reading a batch")
@@ -192,8 +256,8 @@ def now():
     return clock().now()
 
 
-def machine():
-    """Return the `machines.Machine` that is simulated, None before `enable`.
+def machine() -> machines.Machine | None:
+    """Return the machine that is simulated; None before `enable`.
 
     >>> simgpu.enable(machine="DGX-H100")
     >>> simgpu.machine().count
@@ -202,7 +266,7 @@ def machine():
     return state.machine
 
 
-def features():
+def features() -> "Report":
     """Return the table of what torch does on simulated GPUs and ranks, and what of it this torch can; print it.
 
     Loads what of torch the features are about, which takes seconds.
@@ -212,25 +276,20 @@ def features():
     return Report()
 
 
-def _machine(gpus, gpu, link, machine):
-    if isinstance(gpus, int) and gpus > _MOST:
-        raise ValueError(f"expected at most {_MOST} GPUs, the most that torch can number, got {gpus}")
+def _machine(gpus: int | None, gpu: str, link: str | None, machine: str | machines.Machine | None) -> machines.Machine:
+    gpus = None if gpus is None else whole("the number of GPUs", gpus, 1, _MOST)
     if machine is None:
-        return machines.build(2 if gpus is None else gpus, gpu, link)
+        return machines.build(gpus or 2, gpu, link)
     if not isinstance(machine, machines.Machine):
-        machine = machines.find(machines.MACHINES, machine, "machine")
+        machine = find(machines.MACHINES, machine, "machine")
     if gpus not in (None, machine.count):
         raise ValueError(f"the machine {machine.name} has {machine.count} GPUs, got gpus={gpus}: leave gpus out")
+    if machine.count > _MOST and not isinstance(machine, machines.Cluster):
+        raise ValueError(f"expected a machine of at most {_MOST} GPUs, or a cluster, got {machine.count} in one node")
     return machine
 
 
-def _check_no_ranks(name):
-    spawn = sys.modules.get("simgpu.ranks.spawn")
-    if spawn is not None and spawn.running():
-        raise RuntimeError(f"simgpu.{name} was called while simulated ranks run: call it before simgpu.spawn")
-
-
-def _register():
+def _register() -> None:
     from simgpu.ranks import functional
     from simgpu.torch_glue import install
 

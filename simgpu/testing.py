@@ -14,11 +14,19 @@ counting   what happened inside a with: bytes, collectives, waits, memory, time
 plugin     the fixture and the two markers; loads torch only for tests that use them
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simgpu.counting import Costs
+
 __all__ = ["costs"]
 
 
-def costs():
-    """Return a context manager that counts what simulated GPUs do inside; see `counting.Costs`.
+def costs() -> "Costs":
+    """Return a context manager that counts what simulated GPUs do inside.
+
+    Returns:
+        A `Costs`, whose counts and whose `check` stand ready after the ``with``.
 
     >>> simgpu.enable(2)
     >>> with testing.costs() as costs:

@@ -16,7 +16,7 @@ import torch
 from d2lmini import devices, host
 from d2lmini.measuring.memory_loops import ARRAYS, compiled
 from d2lmini.timing import Measurement, measure
-from simgpu.hardware.links import find
+from simgpu.hardware.arguments import find
 
 LINE = 64  # bytes a cache line on x86 and most ARM processors; Apple's have 128, and a chase then visits half lines
 WORDS = LINE // 8  # of 8 bytes, in a line

@@ -23,7 +23,7 @@ from simgpu.accounting.fusion import Fusion
 from simgpu.accounting.op_work import measure, signature
 from simgpu.accounting.queues import PS, Hosts, Queue
 from simgpu.accounting.trace import Span, Trace
-from simgpu.hardware.links import find
+from simgpu.hardware.arguments import find, not_negative
 from simgpu.hardware.op_costs import HOST_COSTS, LAUNCH_S, HostCost, hop_seconds, operation_seconds
 
 _LAUNCH, _ASK = round(LAUNCH_S * PS), PS // 10**6  # asking whether something is done takes a microsecond (assumed)
@@ -147,8 +147,7 @@ class Clock:
 
     def advance(self, seconds, name="host work"):
         """Let the host be busy for `seconds`, as when it reads and decodes data. Raises ValueError when negative."""
-        if seconds < 0:
-            raise ValueError(f"time goes forward only, got {seconds} s")
+        not_negative("the seconds of a host's work", seconds)
         with self.lock:
             self._spend("work", self._host().now + round(seconds * PS), name)
 
@@ -157,6 +156,7 @@ class Clock:
 
         It begins now, but not before `after`, the end of its work before; it is drawn as the host's row `row`.
         """
+        not_negative("the seconds of a process's work", seconds)
         with self.lock:
             begin = max(self._host().now, after)
             end = begin + round(seconds * PS)

@@ -20,10 +20,13 @@ whole buffer, before a reduce_scatter and after an all_gather.
 """
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from simgpu.hardware.links import find
-from simgpu.hardware.rings import busiest_seconds_per_byte, group
+from simgpu.hardware.arguments import find, not_negative, whole
+from simgpu.hardware.gpus import GPU
+from simgpu.hardware.machines import Machine
+from simgpu.hardware.rings import Group, busiest_seconds_per_byte, group
 
 US = 1e-6
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "gather", "scatter")
@@ -69,43 +72,67 @@ SHARP_RANKS = 8  # rows of 2 and 4 GPUs follow rings
 
 @dataclass(frozen=True)
 class Estimate:
-    """The seconds of a collective, and what NCCL would run: the algorithm (ring, tree, sharp, direct), the protocol."""
+    """What a collective takes, and what NCCL would run.
+
+    Attributes:
+        seconds: From the moment at which the last rank has called it.
+        algorithm: "ring", "tree", "sharp", "direct"; "none" for one GPU.
+        protocol: "LL", "LL128", "Simple"; "none" for one GPU.
+    """
 
     seconds: float
     algorithm: str
     protocol: str
 
 
-def seconds(operation, machine, gpus, nbytes):
-    """Return the seconds of one collective over some GPUs of `machine`; see `estimate`."""
+Candidate = tuple[float, Estimate]  # the seconds that NCCL believes in, and what it takes
+
+
+def seconds(operation: str, machine: Machine, gpus: int | Sequence[int], nbytes: float) -> float:
+    """Return the seconds of one collective; the arguments are those of `estimate`."""
     return estimate(operation, machine, gpus, nbytes).seconds
 
 
-def estimate(operation, machine, gpus, nbytes, root=0, algorithm=None):
-    """Return the `Estimate` of one collective over some GPUs of `machine`, a `Machine` or `Cluster`.
-
-    gpus: how many, of the first ones, or a tuple of their numbers. nbytes: a rank's whole buffer; the root's in a
-    gather or scatter, whose place among the GPUs is `root`. algorithm: the one to take, as one forces it with
-    ``NCCL_ALGO``; by default what NCCL would choose. One GPU alone has nothing to do: 0 seconds.
+def estimate(
+    operation: str,
+    machine: Machine,
+    gpus: int | Sequence[int],
+    nbytes: float,
+    root: int = 0,
+    algorithm: str | None = None,
+) -> Estimate:
+    """Return the `Estimate` of one collective over some GPUs of a machine; 0 seconds for one GPU alone.
 
     A reduce takes as long as a broadcast, its way reversed; a gather or scatter is as many messages at once, as in
     PyTorch. No published row was at hand for these three.
 
-    Raises ValueError for an unknown operation or algorithm, one that the machine has not for the operation, for GPUs
-    that the machine does not have, and for a negative number of bytes.
+    Args:
+        operation: One of `OPERATIONS`.
+        machine: The machine or cluster.
+        gpus: The GPUs' numbers there, or how many of the first ones.
+        nbytes: The bytes of a rank's whole buffer, before a reduce_scatter and after an all_gather; the root's in a
+            gather or scatter.
+        root: The place among `gpus` of the root of a gather or scatter.
+        algorithm: The algorithm to take, as ``NCCL_ALGO`` forces it; by default what NCCL would choose.
+
+    Raises:
+        ValueError: The operation or the algorithm is unknown or does not exist on these GPUs, the machine does not have
+            the GPUs, or `nbytes` is negative or not finite.
     """
     find(dict.fromkeys(OPERATIONS), operation, "operation")
-    if nbytes < 0:
-        raise ValueError(f"a collective's bytes must not be negative, got {nbytes}")
-    gpus = _numbers(machine, gpus)
-    if len(gpus) == 1:
+    not_negative("a collective's bytes", nbytes)
+    numbers = _numbers(machine, gpus)
+    if len(numbers) == 1:
         return Estimate(0.0, "none", "none")
-    ranks = group(machine, gpus)
+    root = whole("a root's place among the GPUs", root, 0, len(numbers) - 1)
+    ranks = group(machine, numbers)
+    candidates: list[Candidate]
     if operation in _DIRECT:
-        pace = busiest_seconds_per_byte(machine, gpus, None if operation == "alltoall" else root)
+        pace = busiest_seconds_per_byte(machine, numbers, None if operation == "alltoall" else root)
         candidates = [(0, Estimate(_direct_seconds(ranks, nbytes, pace), "direct", "Simple"))]
     else:
-        candidates = [*_rings(operation, ranks, nbytes), *(_trees(ranks, nbytes) if operation == "all_reduce" else ())]
+        candidates = [*_rings(operation, ranks, nbytes)]
+        candidates += _trees(ranks, nbytes) if operation == "all_reduce" else []
     if algorithm is not None:
         there = dict.fromkeys(found.algorithm for _, found in candidates)
         find(there, algorithm, f"algorithm for {operation} over these GPUs")
@@ -113,12 +140,10 @@ def estimate(operation, machine, gpus, nbytes, root=0, algorithm=None):
     return min(fit, key=lambda candidate: candidate[0])[1]  # what NCCL believes to be the fastest
 
 
-def _numbers(machine, gpus):
+def _numbers(machine: Machine, gpus: int | Sequence[int]) -> tuple[int, ...]:
     """Return the numbers of the GPUs that `gpus` means; raises ValueError where the machine does not have them."""
-    if isinstance(gpus, int):
-        if not 1 <= gpus <= machine.count:
-            raise ValueError(f"{machine.name} has {machine.count} GPUs, got a collective over {gpus}")
-        return tuple(range(gpus))
+    if isinstance(gpus, str) or not isinstance(gpus, Sequence):
+        return tuple(range(whole(f"the number of GPUs of a collective on {machine.name}", gpus, 1, machine.count)))
     if not gpus or len(set(gpus)) < len(gpus) or not all(0 <= gpu < machine.count for gpu in gpus):
         raise ValueError(f"expected different GPUs among 0 to {machine.count - 1} of {machine.name}, got {list(gpus)}")
     return tuple(gpus)
@@ -127,7 +152,7 @@ def _numbers(machine, gpus):
 # -- candidates: (what NCCL believes, what it takes) -----------------------------------------------------------------
 
 
-def _rings(operation, ranks, nbytes):
+def _rings(operation: str, ranks: Group, nbytes: float) -> Iterator[Candidate]:
     """Yield a candidate for each protocol of rings: every rank sends to the next, P − 1 times or twice that."""
     others, rounds = ranks.gpus - 1, 2 if operation == "all_reduce" else 1
     chain = operation in ("broadcast", "reduce")  # everything passes every link, and no chunk stays
@@ -139,7 +164,7 @@ def _rings(operation, ranks, nbytes):
         yield _candidate("ring", protocol, ranks, hops, passing, staying)
 
 
-def _trees(ranks, nbytes):
+def _trees(ranks: Group, nbytes: float) -> Iterator[Candidate]:
     """Yield what else NCCL has for an all_reduce: the switch's additions, and trees over several nodes."""
     levels = math.ceil(math.log2(ranks.nodes))
     if ranks.machine.sharp and min(map(len, ranks.parts)) >= SHARP_RANKS:
@@ -151,12 +176,14 @@ def _trees(ranks, nbytes):
         yield _candidate("tree", protocol, ranks, hops, 2 * nbytes / TREE_SHARE, 0)
 
 
-def _protocols(ranks):
+def _protocols(ranks: Group) -> Iterable[str]:
     """LL128 relies on stores of 128 bytes that arrive whole, which only NVLink promises."""
     return BELIEVED_START_S if ranks.inside == "NVLink" else ("LL", "Simple")
 
 
-def _candidate(algorithm, protocol, ranks, hops, passing, staying):
+def _candidate(
+    algorithm: str, protocol: str, ranks: Group, hops: dict[str, int], passing: float, staying: float
+) -> Candidate:
     believed_rate, rate = _rates(protocol, ranks)
     across = {kind: count for kind, count in hops.items() if kind != ranks.inside}
     network = sum(count * (BELIEVED_HOP_S[protocol][kind] + _late_s(ranks)) for kind, count in across.items())
@@ -170,7 +197,7 @@ def _candidate(algorithm, protocol, ranks, hops, passing, staying):
     return believed, Estimate(_pace(ranks.machine.gpu) * fixed + network + moving, algorithm, protocol)
 
 
-def _rates(protocol, ranks):
+def _rates(protocol: str, ranks: Group) -> tuple[float, float]:
     """Return the bytes a second that NCCL believes a protocol to reach over the slowest link, and those it reaches."""
     believed = BELIEVED_SHARE[protocol] * ranks.bytes_per_s
     if protocol == "LL" and ranks.nodes > 1:
@@ -181,18 +208,19 @@ def _rates(protocol, ranks):
     return believed, SHARE[protocol] * ranks.bytes_per_s
 
 
-def _late_s(ranks):
+def _late_s(ranks: Group) -> float:
     """Return by how many seconds the network's latency is more than the InfiniBand's that NCCL's tables hold."""
-    latency = ranks.machine.network.latency_s if ranks.nodes > 1 else None
+    network = ranks.machine.network
+    latency = network.latency_s if network and ranks.nodes > 1 else None
     return max(0.0, (latency or 0) - BELIEVED_HOP_S["LL"]["ring"])
 
 
-def _hop_seconds(protocol, inside):
+def _hop_seconds(protocol: str, inside: str) -> float:
     """Over PCIe nothing was measured: a hop is longer by as much as NCCL believes."""
     return HOP_S[protocol] * BELIEVED_HOP_S[protocol][inside] / BELIEVED_HOP_S[protocol]["NVLink"]
 
 
-def _sharp(ranks, nbytes, levels):
+def _sharp(ranks: Group, nbytes: float, levels: int) -> Candidate:
     """NVLink SHARP: a rank's buffer passes its links once and 1/P of it a second time, for the switch adds and spreads.
 
     Several nodes: the nodes' sums meet in a tree over the network, each adapter with its GPU's part.
@@ -200,7 +228,7 @@ def _sharp(ranks, nbytes, levels):
     per_node = ranks.gpus // ranks.nodes
     late = _late_s(ranks)
     network = 2 * levels * (BELIEVED_HOP_S["Simple"]["tree"] + late)
-    crossing = min(levels, 2) * nbytes / ranks.network_bytes_per_s if levels else 0
+    crossing = min(levels, 2) * nbytes / ranks.network_bytes_per_s
     believed = BELIEVED_SHARP_S + network + 2 * levels * late  # a flush, as in `_candidate`
     believed += max(nbytes / (SHARP_BELIEVED * ranks.node_bytes_per_s), crossing)
     fixed = START_S + SHARP_S + SHARP_FILLING_S * nbytes / (nbytes + BUSY_BYTES)
@@ -208,7 +236,7 @@ def _sharp(ranks, nbytes, levels):
     return believed, Estimate(_pace(ranks.machine.gpu) * fixed + network + moving, "sharp", "Simple")
 
 
-def _direct_seconds(ranks, nbytes, seconds_per_byte):
+def _direct_seconds(ranks: Group, nbytes: float, seconds_per_byte: float) -> float:
     """Every rank sends 1/P of its buffer to each other, all at once: the busiest wire decides."""
     filling = DIRECT_FILLING_S * nbytes / (nbytes + BUSY_BYTES) + FILLING_S * nbytes / (nbytes + FILLED_BYTES)
     fixed = START_S + DIRECT_S + PEER_S * (ranks.gpus - 1) + filling
@@ -216,5 +244,5 @@ def _direct_seconds(ranks, nbytes, seconds_per_byte):
     return _pace(ranks.machine.gpu) * fixed + network + nbytes * seconds_per_byte / DIRECT_SHARE
 
 
-def _pace(gpu):
+def _pace(gpu: GPU) -> float:
     return HOPPER_PACE if gpu.released >= HOPPER else 1

@@ -12,9 +12,10 @@ fastest is taken, as its heuristics try to.
 """
 
 import math
-from collections import namedtuple
 from functools import lru_cache
+from typing import NamedTuple
 
+from simgpu.hardware.gpus import GPU
 from simgpu.hardware.shares import shares
 
 TILES = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128))  # of cuBLAS's and CUTLASS's usual sizes
@@ -25,19 +26,36 @@ ALIGNED, UNALIGNED = 8, 0.5  # 16-bit rows of other than whole eights: assumed, 
 PAIR = 2  # Blackwell's multiprocessors that read half of the columns each (NVIDIA CUTLASS, tcgen05 MMA: CTA pairs)
 PORT = 64  # bytes a clock from the L2 into one multiprocessor (Jia et al., arXiv:1804.06826, for Volta)
 
-Gemm = namedtuple("Gemm", "batch m n k nbytes reordered", defaults=(0,))
-Gemm.__doc__ = """`batch` multiplications of m × k by k × n matrices.
 
-nbytes: what they read and write in the GPU's memory; reordered: what kernels before and after them move to bring
-operands into the order that the tensor cores read.
-"""
+class Gemm(NamedTuple):
+    """Matrix multiplications of one size, done as one operation.
+
+    Attributes:
+        batch: How many.
+        m: Rows of the left matrices.
+        n: Columns of the right ones.
+        k: Columns of the left and rows of the right ones.
+        nbytes: Bytes that they read and write in the GPU's memory.
+        reordered: Bytes that kernels around them move to bring operands into the order that tensor cores read.
+    """
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    nbytes: int
+    reordered: int = 0
 
 
 @lru_cache(maxsize=20_000)
-def gemm_seconds(gemm, gpu, flops_per_s, itemsize):
-    """Return the seconds that a `Gemm` occupies `gpu`, a `hardware.GPU`.
+def gemm_seconds(gemm: Gemm, gpu: GPU, flops_per_s: float, itemsize: int) -> float:
+    """Return the seconds for which a `Gemm` occupies a GPU.
 
-    flops_per_s: what full tiles reach. itemsize: bytes of an operand's number.
+    Args:
+        gemm: Its sizes.
+        gpu: The GPU.
+        flops_per_s: The rate that full tiles reach.
+        itemsize: Bytes of an operand's number.
     """
     share = shares(gpu)
     if itemsize == 2 and (gemm.k % ALIGNED or gemm.n % ALIGNED):
@@ -56,7 +74,9 @@ def gemm_seconds(gemm, gpu, flops_per_s, itemsize):
     return share.product_s + min(found) + gemm.reordered / (gpu.memory_bytes_per_s * share.stream)
 
 
-def _blocks_seconds(gemm, tile, splits, gpu, flops_per_s, itemsize, ports):
+def _blocks_seconds(
+    gemm: Gemm, tile: tuple[int, int], splits: int, gpu: GPU, flops_per_s: float, itemsize: int, ports: float
+) -> float:
     """Return the seconds of computing and of reading from the L2, whichever is longer."""
     rows, columns = tile
     blocks = gemm.batch * math.ceil(gemm.m / rows) * math.ceil(gemm.n / columns) * splits

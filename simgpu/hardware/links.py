@@ -9,19 +9,26 @@ bandwidth = bus width × rate ÷ 8, link rate = lanes × signalling rate × codi
 
 from dataclasses import dataclass, replace
 
-from simgpu.hardware.gpus import GPUS
+from simgpu.hardware.arguments import whole
+from simgpu.hardware.gpus import GPU, GPUS
 
 
 @dataclass(frozen=True)
 class Link:
-    """One connection. `bytes_per_s_per_direction` is after line coding and before packet headers.
+    """One connection between two ends, such as one NVLink, a PCIe slot or a network adapter.
 
-    lanes: pairs of wires in each direction. transfers_per_s: bits a second on one lane, coding included.
-    coding: data bits per bit sent, 8/10 or 128/130 for instance, error correction included; 1 where the source gives
-    the data rate itself.
-    latency_s: from one end to the other for the smallest message, of a program that is under way on both. Standards do
-    not give it: these are NCCL's (hop of a ring with protocol LL, src/graph/tuning.cc, 2.28), or what a network's own
-    plugin tells NCCL; None where it has none.
+    Attributes:
+        name: The key in `LINKS`.
+        released: When its standard or its maker's paper appeared, YYYY or YYYY-MM.
+        lanes: Pairs of wires in each direction.
+        transfers_per_s: Bits a second on one lane, coding included.
+        coding: Data bits per bit sent, error correction included, such as 128/130; 1 where the source gives the data
+            rate itself.
+        bytes_per_s_per_direction: After line coding and before packet headers.
+        latency_s: From one end to the other for the smallest message, of a program that runs on both already; None
+            where unknown. Standards do not give it: these are NCCL's (hop of a ring with protocol LL,
+            src/graph/tuning.cc, 2.28), or what a network's own plugin tells NCCL.
+        source: The document that the figures are from.
     """
 
     name: str
@@ -33,8 +40,9 @@ class Link:
     latency_s: float | None
     source: str
 
-    def times(self, count):
-        """Return `count` such links side by side, as several NVLinks between two GPUs are used."""
+    def times(self, count: int) -> "Link":
+        """Return `count` such links side by side as one, as several NVLinks between two GPUs are used."""
+        count = whole("the number of links", count, 1)
         rate = self.bytes_per_s_per_direction * count
         return replace(self, name=f"{count}×{self.name}", lanes=self.lanes * count, bytes_per_s_per_direction=rate)
 
@@ -56,7 +64,7 @@ _SLOTS = {
 _FEC = (256 / 257) * (514 / 544)
 
 
-def _pcie(generation, released, gts, coding):
+def _pcie(generation: int, released: str, gts: float, coding: float) -> Link:
     return Link(
         f"PCIe{generation}-x16",
         released,
@@ -69,7 +77,7 @@ def _pcie(generation, released, gts, coding):
     )
 
 
-def _nvlink(generation, released, lanes, gbits, paper):
+def _nvlink(generation: int, released: str, lanes: int, gbits: float, paper: str) -> Link:
     chip, count = NVLINKS_PER_GPU[generation]
     return Link(
         f"NVLink{generation}",
@@ -83,7 +91,7 @@ def _nvlink(generation, released, lanes, gbits, paper):
     )
 
 
-def _infiniband(name, released, gbits, coding):
+def _infiniband(name: str, released: str, gbits: float, coding: float) -> Link:
     return Link(
         f"InfiniBand-{name}",
         released,
@@ -96,7 +104,7 @@ def _infiniband(name, released, gbits, coding):
     )
 
 
-def _ethernet(gbits, released, lanes, lane_gbits, coding, standard):
+def _ethernet(gbits: int, released: str, lanes: int, lane_gbits: float, coding: float, standard: str) -> Link:
     return Link(
         f"Ethernet-{gbits}G",
         released,
@@ -120,7 +128,7 @@ _EFA = Link(
     75e-6,
     "Amazon, aws-ofi-nccl: bandwidth of a rail in its tuner, latency in src/platform-aws.c for p4d and p5",
 )
-LINKS = {
+LINKS: dict[str, Link] = {
     link.name: link
     for link in (
         _pcie(2, "2007-01", 5, 8 / 10),
@@ -149,21 +157,21 @@ LINKS = {
 }
 
 
-def host_link(gpu):
-    """Return the name of the bus by which a GPU of the table reaches its host: PCIe of its time, 16 lanes.
+def host_link(gpu: GPU) -> str:
+    """Return the name, in `LINKS`, of the bus by which a GPU reaches its host: PCIe of its time, 16 lanes.
 
     Each maker's document in `source` names it; PCIe 3 served from 2012 (K40) to 2018 (V100).
     """
     return _SLOTS.get(gpu.generation, "PCIe3-x16")
 
 
-def nvlink(gpu):
-    """Return the name of the NVLink that a GPU of the table has, None for a card without: SXM modules have one."""
+def nvlink(gpu: GPU) -> str | None:
+    """Return the name, in `LINKS`, of the NVLink that an SXM module has; None for a PCIe card."""
     return f"NVLink{_MODULES[gpu.generation]}" if "SXM" in gpu.name else None
 
 
-def check():
-    """Return one line for every figure that does not follow from the others within 1 %; an empty list is good."""
+def check() -> list[str]:
+    """Return one line for every figure of `GPUS` and `LINKS` that does not follow from the others within 1 %."""
     gpus, links = GPUS.values(), LINKS.values()
     figures = [(gpu.name, "peak", gpu.peak_fp32_flops_per_s, gpu.cores * gpu.clock_hz * 2) for gpu in gpus]
     figures += [
@@ -180,10 +188,3 @@ def check():
         for name, what, given, expected in figures
         if abs(given - expected) > 0.01 * expected
     ]
-
-
-def find(table, name, what):
-    """Return `table[name]`; raises ValueError that lists the names there are, `what` saying of what kind they are."""
-    if name not in table:
-        raise ValueError(f"unknown {what} {name!r}: choose one of {', '.join(table)}")
-    return table[name]

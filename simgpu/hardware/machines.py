@@ -12,15 +12,16 @@ anything up.
 
 from dataclasses import dataclass, replace
 
+from simgpu.hardware.arguments import find, whole
 from simgpu.hardware.gpus import GPU, GPUS
-from simgpu.hardware.links import LINKS, NVLINKS_PER_GPU, SHARP_GENERATION, Link, find, host_link, nvlink
+from simgpu.hardware.links import LINKS, NVLINKS_PER_GPU, SHARP_GENERATION, Link, host_link, nvlink
 
 
 @dataclass(frozen=True)
 class Hop:
     """One leg of a copy: the `wires` it occupies, by name, and the `link` that sets its speed."""
 
-    wires: tuple
+    wires: tuple[str, ...]
     link: Link
 
 
@@ -28,12 +29,21 @@ class Hop:
 class Machine:
     """One computer with `count` equal GPUs.
 
-    host_link: between each GPU and the host. gpus_per_switch: how many GPUs share one such link to the host.
-    peer_over_host_link: whether a GPU reaches another's memory over that bus without going through the host's memory.
-    pairs: for each pair (i, j), i < j, the number of `pair_link`s between the two, for machines wired GPU to GPU.
-    port: what connects each GPU to a switch that reaches every other GPU at full speed, or None.
-    network: one adapter to other machines, and `adapters` of them, or None.
-    sharp: whether that switch adds what it carries.
+    Attributes:
+        name: The key in `MACHINES`, or what `build` calls it.
+        released: When it was first sold, YYYY or YYYY-MM.
+        gpu: What each of its GPUs is.
+        count: The number of GPUs.
+        host_link: Between each GPU and the host.
+        source: The documents that the figures are from.
+        gpus_per_switch: How many GPUs share one such link to the host.
+        peer_over_host_link: Whether a GPU reaches another's memory over that bus without a stop in the host's memory.
+        pairs: Machines wired GPU to GPU: ((i, j), number of `pair_link`s between the two) with i < j.
+        pair_link: One link of those wires; None for other machines.
+        port: What connects each GPU to a switch that reaches every other GPU at full speed; None without a switch.
+        network: One adapter to other machines; None without.
+        adapters: The number of such adapters.
+        sharp: Whether the switch adds up what it carries (NVLink SHARP).
     """
 
     name: str
@@ -44,34 +54,41 @@ class Machine:
     source: str
     gpus_per_switch: int = 1
     peer_over_host_link: bool = False
-    pairs: tuple = ()
+    pairs: tuple[tuple[tuple[int, int], int], ...] = ()
     pair_link: Link | None = None
     port: Link | None = None
     network: Link | None = None
     adapters: int = 0
     sharp: bool = False
 
-    def route(self, src, dst):
-        """Return the hops from `src` to `dst`, each a GPU's index or None for the host.
+    def route(self, src: int | None, dst: int | None) -> tuple[Hop, ...]:
+        """Return the hops of a copy, one after the other.
 
-        Raises ValueError when an index is out of range or both ends are the same.
+        Args:
+            src: The GPU's index at the beginning; None for the host.
+            dst: The GPU's index at the end; None for the host.
+
+        Raises:
+            ValueError: An index is out of range, or both ends are the same.
         """
         for end in (src, dst):
             if end is not None and not 0 <= end < self.count:
                 raise ValueError(f"{self.name} has GPUs 0 to {self.count - 1}, got index {end}")
-        if src == dst:
-            raise ValueError(f"a route needs two different ends, got {src!r} twice")
-        if src is None or dst is None:
-            return (Hop(self._to_host(src, "out") if dst is None else self._to_host(dst, "in"), self.host_link),)
-        return self._between(src, dst)
+        if src is not None and dst is not None and src != dst:
+            return self._between(src, dst)
+        if src is not None and dst is None:
+            return (Hop(self._to_host(src, "out"), self.host_link),)
+        if dst is not None and src is None:
+            return (Hop(self._to_host(dst, "in"), self.host_link),)
+        raise ValueError(f"a route needs two different ends, got {src!r} twice")
 
-    def peer(self, src, dst):
+    def peer(self, src: int, dst: int) -> bool:
         """Return whether GPU `src` can send to GPU `dst` without the host's memory in between."""
         return len(self.route(src, dst)) == 1
 
-    def _between(self, src, dst):
+    def _between(self, src: int, dst: int) -> tuple[Hop, ...]:
         links = dict(self.pairs).get((min(src, dst), max(src, dst)), 0)
-        if links:
+        if links and self.pair_link:
             return (Hop((f"NVLink gpu{src}→gpu{dst}",), self.pair_link.times(links)),)
         if self.port:
             return (Hop((f"NVLink gpu{src} out", f"NVLink gpu{dst} in"), self.port),)
@@ -82,30 +99,37 @@ class Machine:
             return (Hop(out + into, self.host_link),)
         return self.route(src, None) + self.route(None, dst)
 
-    def _to_host(self, gpu, direction):
+    def _to_host(self, gpu: int, direction: str) -> tuple[str, ...]:
         own, shared = f"PCIe gpu{gpu} {direction}", f"PCIe switch{gpu // self.gpus_per_switch} {direction}"
         return (own, shared) if self.gpus_per_switch > 1 else (own,)
 
 
-def _port(generation):
+def _port(generation: int) -> Link:
     """Return all NVLinks of a GPU of that generation, as they reach a switch."""
     return LINKS[f"NVLink{generation}"].times(NVLINKS_PER_GPU[generation][1])
 
 
-def build(gpus, gpu, link=None, peer=False):
-    """Return a machine of `gpus` equal GPUs named `gpu`, joined by one `link` named so, by default the card's own.
+def build(gpus: int, gpu: str, link: str | None = None, peer: bool = False) -> Machine:
+    """Return a machine of equal GPUs, put together from the tables.
 
-    That is NVLink for an SXM module, else PCIe of the card's time. A PCIe link gives each GPU its own slot, and `peer`
-    says whether they copy to each other without the host. An NVLink joins every pair with all its GPU's links through a
-    switch, and the host is then reached over the card's PCIe.
-    Raises ValueError for an unknown name or fewer than one GPU.
+    A PCIe link gives each GPU its own slot. An NVLink joins every pair through a switch, with all the links that a GPU
+    has, and the host is then reached over the card's PCIe.
+
+    Args:
+        gpus: The number of GPUs, at least 1.
+        gpu: A name in `GPUS`.
+        link: A name in `LINKS` that begins with PCIe or NVLink; by default NVLink for an SXM module, else the PCIe of
+            the card's time.
+        peer: Whether GPUs on PCIe copy to each other without a stop in the host's memory.
+
+    Raises:
+        ValueError: A name is unknown, or `gpus` is no whole number from 1 on.
 
     >>> machine = hardware.build(2, "V100-SXM2-16GB")
     >>> [hop.link.name for hop in machine.route(0, 1)]
     ['6×NVLink2']
     """
-    if not isinstance(gpus, int) or gpus < 1:
-        raise ValueError(f"the number of GPUs must be an integer of at least 1, got {gpus!r}")
+    gpus = whole("the number of GPUs", gpus, 1)
     chosen = find(GPUS, gpu, "GPU")
     link = link or nvlink(chosen) or host_link(chosen)
     wire, port, sharp = find(LINKS, link, "link"), None, False
@@ -138,7 +162,7 @@ _CUBE_MESH = {
     (6, 7): 2,
 }
 
-MACHINES = {
+MACHINES: dict[str, Machine] = {
     machine.name: machine
     for machine in (
         Machine(
@@ -264,46 +288,51 @@ MACHINES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster(Machine):
-    """`nodes` machines like `node`; see `cluster`, which makes one."""
+    """`nodes` machines like `node`, joined by a network; made by `cluster`. GPUs are numbered node after node."""
 
     node: Machine
     nodes: int
 
-    def _between(self, src, dst):
+    def _between(self, src: int, dst: int) -> tuple[Hop, ...]:
         (a, i), (b, j) = divmod(src, self.node.count), divmod(dst, self.node.count)
         if a == b:
             return _inside(a, self.node.route(i, j))
         out, into = f"adapter{self._adapter(i)} out", f"adapter{self._adapter(j)} in"
+        assert self.network is not None  # as `cluster` has seen to
         return (Hop((f"node{a} {out}", f"node{b} {into}"), self.network),)
 
-    def route(self, src, dst):
-        """Return the hops from `src` to `dst`, each a GPU's number in the cluster or None for its own node's host."""
-        if src is None or dst is None:
-            number, gpu = divmod(dst if src is None else src, self.node.count)
-            hops = self.node.route(None, gpu) if src is None else self.node.route(gpu, None)
-            return _inside(number, hops)
-        return super().route(src, dst)
+    def route(self, src: int | None, dst: int | None) -> tuple[Hop, ...]:
+        """Return the hops of a copy, as `Machine.route`; None is the host of the other end's node."""
+        gpu = dst if src is None else src
+        if gpu is None or (src is not None and dst is not None):
+            return super().route(src, dst)
+        number, place = divmod(gpu, self.node.count)
+        return _inside(number, self.node.route(None, place) if src is None else self.node.route(place, None))
 
-    def _adapter(self, gpu):
+    def _adapter(self, gpu: int) -> int:
         return gpu * self.adapters // self.node.count
 
 
-def cluster(node, nodes):
-    """Return `nodes` machines like `node`, joined by the network that its adapters are made for.
+def cluster(node: Machine, nodes: int) -> Cluster:
+    """Return several equal machines joined by the network that their adapters are made for.
 
-    Raises ValueError for fewer than one node, and for a machine without a network adapter.
+    Args:
+        node: The machine, with network adapters.
+        nodes: How many of it, at least 1.
+
+    Raises:
+        ValueError: `nodes` is no whole number from 1 on, or the machine has no network adapter.
 
     >>> cluster = hardware.cluster(hardware.MACHINES["DGX-H100"], 4)
     >>> cluster.name, cluster.count
     ('4 × DGX-H100', 32)
     """
-    if nodes < 1:
-        raise ValueError(f"a cluster needs at least 1 node, got {nodes}")
+    nodes = whole("the number of a cluster's nodes", nodes, 1)
     if not node.adapters:
         raise ValueError(f"{node.name} has no network adapter, so it cannot be part of a cluster")
     one = vars(node) | {"name": f"{nodes} × {node.name}", "count": node.count * nodes}
     return Cluster(**one, node=node, nodes=nodes)
 
 
-def _inside(number, hops):
+def _inside(number: int, hops: tuple[Hop, ...]) -> tuple[Hop, ...]:
     return tuple(replace(hop, wires=tuple(f"node{number} {wire}" for wire in hop.wires)) for hop in hops)

@@ -8,9 +8,14 @@ convolutions, whose shapes decide, are worked out from their tiles (`gemm`). The
 GPU idles where the host takes longer than the operation: small batches, small networks.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from simgpu.hardware.gemm import gemm_seconds
+from simgpu.hardware.arguments import not_negative
+from simgpu.hardware.gemm import Gemm, gemm_seconds
+from simgpu.hardware.gpus import GPU
+from simgpu.hardware.links import Link
+from simgpu.hardware.machines import Hop
 from simgpu.hardware.shares import shares
 
 ARITHMETIC = ("gemm", "conv", "attention")
@@ -51,18 +56,26 @@ PAGEABLE_SHARE = 0.5  # memory that may be paged out is copied once more, by the
 STAGING_BYTES, STAGING_S = 2**20, 7.4e-6
 
 
-def operation_seconds(flops, nbytes, gpu, kind, dtype="float32", gemms=()):
-    """Return the seconds that one operation occupies `gpu`, a `hardware.GPU`.
+def operation_seconds(
+    flops: float, nbytes: float, gpu: GPU, kind: str, dtype: str = "float32", gemms: Iterable[Gemm] = ()
+) -> float:
+    """Return the seconds for which one operation occupies a GPU.
 
-    flops: multiplications and additions, counted apart. nbytes: read and written in the GPU's memory.
-    kind: one of `ARITHMETIC` or `MEMORY`. dtype: the operands', named as torch does without "torch.", or "tf32".
-    gemms: the matrix multiplications that it consists of, as `gemm.Gemm`; without them, large ones are assumed.
-    Raises ValueError for an unknown kind or a negative count.
+    Args:
+        flops: Multiplications and additions, counted apart.
+        nbytes: Bytes read and written in the GPU's memory.
+        gpu: The GPU.
+        kind: One of `ARITHMETIC` or `MEMORY`.
+        dtype: The operands' type, named as torch does without "torch.", or "tf32".
+        gemms: The matrix multiplications that it consists of; without them, large ones are assumed.
+
+    Raises:
+        ValueError: The kind is unknown, or a count is negative or not finite.
     """
     if kind not in ARITHMETIC and kind not in MEMORY:
         raise ValueError(f"unknown kind of operation {kind!r}: choose one of {', '.join([*ARITHMETIC, *MEMORY])}")
-    if flops < 0 or nbytes < 0:
-        raise ValueError(f"an operation's flops and bytes must not be negative, got {flops} and {nbytes}")
+    not_negative("an operation's FLOPs", flops)
+    not_negative("an operation's bytes", nbytes)
     peak, share = peak_flops_per_s(gpu, kind, dtype), arithmetic_share(gpu, kind, dtype)
     if gemms:
         return sum(gemm_seconds(gemm, gpu, peak * share, TYPES.get(dtype, 4)) for gemm in gemms)
@@ -71,9 +84,15 @@ def operation_seconds(flops, nbytes, gpu, kind, dtype="float32", gemms=()):
     return KERNEL_S + max(arithmetic, traffic)
 
 
-def arithmetic_share(gpu, kind, dtype="float32"):
-    """Return the share of its peak that `gpu` reaches in operations of this kind; 1 where their bytes decide."""
-    share, tensor = shares(gpu), kind in ("gemm", "conv") and _tensor_peak(gpu, dtype)
+def arithmetic_share(gpu: GPU, kind: str, dtype: str = "float32") -> float:
+    """Return the share of `peak_flops_per_s` that a GPU reaches, 0 to 1; 1 for kinds whose bytes decide.
+
+    Args:
+        gpu: The GPU.
+        kind: One of `ARITHMETIC` or `MEMORY`.
+        dtype: As in `operation_seconds`.
+    """
+    share, tensor = shares(gpu), _tensor_peak(gpu, dtype) if kind in ("gemm", "conv") else None
     if tensor and kind == "conv":
         fed = CONV_OPERANDS / TYPES[dtype] * gpu.multiprocessors * gpu.clock_hz
         return min(share.conv_tensor, fed / tensor)
@@ -81,25 +100,33 @@ def arithmetic_share(gpu, kind, dtype="float32"):
     return {"gemm": product, "conv": share.conv, "attention": share.attention}.get(kind, 1)
 
 
-def memory_share(gpu, kind):
-    """Return the share of its memory's bandwidth that `gpu` reaches in operations of this kind."""
+def memory_share(gpu: GPU, kind: str) -> float:
+    """Return the share of its memory's bandwidth that a GPU reaches, 0 to 1, in operations of this kind."""
     share = shares(gpu)
     return {"gather": share.gather, "gemm": share.traffic, "conv": share.traffic}.get(kind, share.stream)
 
 
-def peak_flops_per_s(gpu, kind, dtype="float32"):
-    """Return the peak rate that `gpu` offers to an operation of this kind and type.
+def peak_flops_per_s(gpu: GPU, kind: str, dtype: str = "float32") -> float:
+    """Return the peak rate that a GPU offers to an operation.
 
-    Tensor cores serve products, convolutions and attention in 16-bit types and in "tf32", where the card has them, and
-    products of 8-bit numbers. Everything else runs on the ordinary cores; float64 at the card's ratio.
-    Raises ValueError for products of 8-bit numbers on a card that has none.
+    Tensor cores serve matrix multiplications, convolutions and attention in 16-bit types and in "tf32", where the card
+    has them, and matrix multiplications of 8-bit numbers. Everything else runs on the ordinary cores; float64 at the
+    card's ratio.
+
+    Args:
+        gpu: The GPU.
+        kind: One of `ARITHMETIC` or `MEMORY`.
+        dtype: As in `operation_seconds`.
+
+    Raises:
+        ValueError: The type has 8 bits, and the card has no tensor cores for it.
     """
     if dtype in ("float64", "complex128"):
         return gpu.peak_fp32_flops_per_s * gpu.fp64_ratio
     return (kind in ARITHMETIC and _tensor_peak(gpu, dtype)) or gpu.peak_fp32_flops_per_s
 
 
-def _tensor_peak(gpu, dtype):
+def _tensor_peak(gpu: GPU, dtype: str) -> float | None:
     """Return the peak rate of the tensor cores for a type, None where they do not know it."""
     if dtype == "float16" or (dtype == "bfloat16" and gpu.bf16):
         return gpu.peak_tensor_16_flops_per_s
@@ -108,31 +135,41 @@ def _tensor_peak(gpu, dtype):
     return gpu.peak_8_bit_flops_per_s(dtype) if TYPES.get(dtype) == 1 else None
 
 
-def payload_bytes_per_s(link):
-    """Return the rate at which a link carries a program's bytes, one direction: its own less headers."""
+def payload_bytes_per_s(link: Link) -> float:
+    """Return the rate at which a link carries a program's bytes in one direction: its own less packet headers."""
     share = LINK_SHARE if link.name.lstrip("0123456789×").startswith(("PCIe", "NVLink")) else NETWORK_SHARE
     return link.bytes_per_s_per_direction * share
 
 
-def copy_seconds(nbytes, link, pinned=True):
-    """Return the seconds that a copy of `nbytes` occupies `link`, a `hardware.Link`: α + bytes ÷ β.
+def copy_seconds(nbytes: float, link: Link, pinned: bool = True) -> float:
+    """Return the seconds for which a copy occupies a link: α + bytes ÷ β.
 
-    A copy from or to pageable host memory (`pinned=False`) moves at half the rate. Raises ValueError when negative.
+    Args:
+        nbytes: The bytes of the copy.
+        link: The link.
+        pinned: False for a copy from or to pageable host memory, which moves at half the rate.
+
+    Raises:
+        ValueError: `nbytes` is negative or not finite.
     """
-    if nbytes < 0:
-        raise ValueError(f"a copy's bytes must not be negative, got {nbytes}")
+    not_negative("a copy's bytes", nbytes)
     rate = payload_bytes_per_s(link) * (1 if pinned else PAGEABLE_SHARE)
     return COPY_S + (link.latency_s or 0) + nbytes / rate
 
 
-def hop_seconds(nbytes, hops, pinned=True):
+def hop_seconds(nbytes: float, hops: Sequence[Hop], pinned: bool = True) -> list[tuple[float, float]]:
     """Return (delay, seconds) of each hop of a copy: when it starts, after the hop before it, and how long it takes.
 
-    hops: of `Machine.route`. One hop starts at once; the second, from the host on, when the first chunk is there.
+    One hop starts at once; the second, from the host on, when the first chunk is there.
+
+    Args:
+        nbytes: The bytes of the copy.
+        hops: One or two, as `Machine.route` returns them.
+        pinned: As in `copy_seconds`.
     """
     whole = [copy_seconds(nbytes, hop.link, pinned) for hop in hops]
     if len(hops) == 1:
-        return [(0.0, *whole)]
+        return [(0.0, whole[0])]
     first = copy_seconds(min(nbytes, STAGING_BYTES), hops[0].link, pinned) + STAGING_S
     slower = max(whole) + STAGING_S * max(0, nbytes / STAGING_BYTES - 1)
     return [(0.0, slower), (first, slower)]
@@ -140,11 +177,16 @@ def hop_seconds(nbytes, hops, pinned=True):
 
 @dataclass(frozen=True)
 class HostCost:
-    """One execution mode: how the operations of a step reach the GPU.
+    """One execution mode: what the host spends to bring each operation of a step to the GPU.
 
-    forward_s: of an operation that Python calls, the launch included. backward_s: of one that C++ calls, autograd's or
-    autocast's. low_s, high_s: between which forward_s lies on other hosts. source: where the figures come from.
-    fuses: whether generated code does several operations in one kernel, as `accounting.fusion` has it.
+    Attributes:
+        name: The key in `HOST_COSTS`.
+        forward_s: Seconds for an operation that Python calls, the launch included.
+        backward_s: Seconds for one that C++ calls, as autograd does in backward, and autocast.
+        low_s: The least that `forward_s` is on other hosts.
+        high_s: The most that it is there.
+        source: Where the figures come from.
+        fuses: Whether generated code does several operations in one kernel, as `accounting.fusion` has it.
     """
 
     name: str
@@ -156,7 +198,7 @@ class HostCost:
     fuses: bool = False
 
 
-HOST_COSTS = {
+HOST_COSTS: dict[str, HostCost] = {
     cost.name: cost
     for cost in (
         HostCost(

@@ -6,21 +6,28 @@ it (`GENERATIONS`). Chips that differ from the rest of their generation have the
 
 from dataclasses import dataclass
 
+from simgpu.hardware.gpus import GPU
+
 
 @dataclass(frozen=True)
 class Shares:
     """What one generation of GPUs reaches.
 
-    arithmetic, ordinary, traffic: a dense product's shares of peak FLOP/s on tensor cores and on ordinary ones, and of
-    the memory's bandwidth. l2: the share of its multiprocessors that the L2 cache serves at full speed at once.
-    product_s, split_s: seconds of the shortest product, and of adding up a product whose k was split.
-    conv, conv_tensor, attention: shares of peak FLOP/s of
-    convolutions, counted directly, on ordinary cores and on tensor cores, and of fused attention; algorithms that
-    multiply less make up for what the ordinary cores lose. Fast tensor cores reach less: see `op_costs.CONV_OPERANDS`.
-    Attention is FlashAttention-2, PyTorch's kernel: 50 to 73 % of an A100 (Dao, arXiv:2307.08691), the least taken.
-    stream, gather: shares of the memory's bandwidth of operations that read in order, and of those whose rows the
-    data choose.
-    fitted: the measurements behind them.
+    Attributes:
+        arithmetic: Matrix multiplication on tensor cores, a share of peak FLOP/s.
+        ordinary: Matrix multiplication on ordinary cores, a share of peak FLOP/s.
+        traffic: Matrix multiplication, a share of the memory's bandwidth.
+        l2: The share of its multiprocessors that the L2 cache serves at full speed at once.
+        product_s: Seconds of the shortest matrix multiplication.
+        split_s: Seconds of adding up one whose k was split.
+        conv: Convolution on ordinary cores, counted directly, a share of peak FLOP/s; algorithms that multiply less
+            make up for what the cores lose.
+        conv_tensor: The same on tensor cores. Fast ones reach less: see `op_costs.CONV_OPERANDS`.
+        attention: Fused attention, a share of peak FLOP/s: FlashAttention-2, PyTorch's kernel, 50 to 73 % of an A100
+            (Dao, arXiv:2307.08691), the least taken.
+        stream: Operations that read in order, a share of the memory's bandwidth.
+        gather: Operations whose rows the data choose, a share of the memory's bandwidth.
+        fitted: The measurements behind them.
     """
 
     arithmetic: float
@@ -37,7 +44,7 @@ class Shares:
     fitted: str
 
 
-SHARES = {
+SHARES: dict[str, Shares] = {
     "Kepler": Shares(
         0.75,
         0.75,
@@ -148,7 +155,7 @@ GENERATIONS = {
 }
 
 
-def shares(gpu):
-    """Return the `Shares` that serve `gpu`, a `hardware.GPU`."""
+def shares(gpu: GPU) -> Shares:
+    """Return the `Shares` of a GPU: the card's own, or those of its generation."""
     chip = "GA10x" if gpu.capability == (8, 6) else GENERATIONS[gpu.generation]
     return SHARES.get(gpu.name) or SHARES[chip]

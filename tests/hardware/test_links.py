@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from simgpu.hardware import links
+from simgpu.hardware.arguments import find
 from simgpu.hardware.gpus import GIB, GPUS, MIB
-from simgpu.hardware.links import LINKS, NVLINKS_PER_GPU, find, host_link, nvlink
+from simgpu.hardware.links import LINKS, NVLINKS_PER_GPU, host_link, nvlink
 from simgpu.hardware.machines import MACHINES, build
 
 EVERYTHING = [*GPUS.values(), *LINKS.values(), *MACHINES.values()]

@@ -82,7 +82,7 @@ def test_host_work_delays_what_is_queued_after_it(clock):
     do(clock)
     clock.synchronize()
     assert clock.now() == pytest.approx(0.25 + CALL_S + seconds(clock))
-    with pytest.raises(ValueError, match="forward only"):
+    with pytest.raises(ValueError, match="finite"):
         clock.advance(-1)
 
 
