@@ -35,9 +35,10 @@ class Costs:
     seconds: float | None = None
 
     def __enter__(self) -> "Costs":
-        if here() is not None:
+        rank = here()
+        if rank is not None:
             raise RuntimeError(
-                f"expected costs() around simgpu.spawn, where it counts all ranks once, got it on rank {here().number}"
+                f"expected costs() around simgpu.spawn, where it counts all ranks once, got it on rank {rank.number}"
             )
         self._trace = simgpu.trace()
         self._gpus = range(api.device_count())
