@@ -15,6 +15,7 @@ from simgpu.device.state import real_cuda, state
 from simgpu.hardware import machines
 from simgpu.hardware.arguments import find, whole
 from simgpu.hardware.op_costs import HostCost
+from simgpu.hardware.topology import Cluster, Machine
 
 if TYPE_CHECKING:
     from simgpu.torch_glue.install import Report
@@ -29,7 +30,7 @@ def enable(
     gpu: str = "GTX 1080",
     link: str | None = None,
     *,
-    machine: str | machines.Machine | None = None,
+    machine: str | Machine | None = None,
     memory: int | None = None,
     clock: bool = True,
     counting: bool = True,
@@ -76,8 +77,8 @@ def enable(
     _register()
     from simgpu.device import gpu_list as devices
 
-    made = (ClusterClock if isinstance(chosen, machines.Cluster) else Clock)(chosen, mode) if clock else None
-    count = chosen.node.count if isinstance(chosen, machines.Cluster) and chosen.count > _MOST else chosen.count
+    made = (ClusterClock if isinstance(chosen, Cluster) else Clock)(chosen, mode) if clock else None
+    count = chosen.node.count if isinstance(chosen, Cluster) and chosen.count > _MOST else chosen.count
     devices.resize(count, capacity, counting, torch.device("meta" if shapes_only else "cpu"))
     state.machine = chosen
     state.leads = not real_cuda() if accelerator is None else accelerator
@@ -256,7 +257,7 @@ def now() -> float:
     return clock().now()
 
 
-def machine() -> machines.Machine | None:
+def machine() -> Machine | None:
     """Return the machine that is simulated; None before `enable`.
 
     >>> simgpu.enable(machine="DGX-H100")
@@ -276,15 +277,15 @@ def features() -> "Report":
     return Report()
 
 
-def _machine(gpus: int | None, gpu: str, link: str | None, machine: str | machines.Machine | None) -> machines.Machine:
+def _machine(gpus: int | None, gpu: str, link: str | None, machine: str | Machine | None) -> Machine:
     gpus = None if gpus is None else whole("the number of GPUs", gpus, 1, _MOST)
     if machine is None:
         return machines.build(gpus or 2, gpu, link)
-    if not isinstance(machine, machines.Machine):
+    if not isinstance(machine, Machine):
         machine = find(machines.MACHINES, machine, "machine")
     if gpus not in (None, machine.count):
         raise ValueError(f"the machine {machine.name} has {machine.count} GPUs, got gpus={gpus}: leave gpus out")
-    if machine.count > _MOST and not isinstance(machine, machines.Cluster):
+    if machine.count > _MOST and not isinstance(machine, Cluster):
         raise ValueError(f"expected a machine of at most {_MOST} GPUs, or a cluster, got {machine.count} in one node")
     return machine
 

@@ -8,7 +8,7 @@ from simgpu.accounting.allocator import Allocator, human
 from simgpu.device import random
 from simgpu.device.state import Gpu, state
 from simgpu.device.tensor import SimTensor
-from simgpu.hardware.machines import Cluster
+from simgpu.hardware.topology import Cluster
 
 
 def tensors():

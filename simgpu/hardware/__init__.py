@@ -2,7 +2,7 @@
 
 gpus, links                  GPUS and LINKS, from their makers' documents
    │
-machines                     GPUs and links put together: MACHINES, clusters, the route of a copy
+topology ── machines         the route of a copy in a machine or cluster; MACHINES, with their sources
    │
 shares ── gemm               how much of a GPU's peak is reached; the time of a matrix multiplication
    │
@@ -13,7 +13,8 @@ rings ── collective_costs    the time of a collective, by NCCL's algorithms 
 
 from simgpu.hardware.gpus import GPU, GPUS
 from simgpu.hardware.links import LINKS, Link
-from simgpu.hardware.machines import MACHINES, Cluster, Machine, build, cluster
+from simgpu.hardware.machines import MACHINES, build, cluster
 from simgpu.hardware.op_costs import HOST_COSTS
+from simgpu.hardware.topology import Cluster, Machine
 
 __all__ = ["GPU", "GPUS", "HOST_COSTS", "LINKS", "MACHINES", "Cluster", "Link", "Machine", "build", "cluster"]

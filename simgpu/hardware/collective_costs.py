@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 
 from simgpu.hardware.arguments import find, not_negative, whole
 from simgpu.hardware.gpus import GPU
-from simgpu.hardware.machines import Machine
 from simgpu.hardware.rings import Group, busiest_seconds_per_byte, group
+from simgpu.hardware.topology import Machine
 
 US = 1e-6
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "gather", "scatter")

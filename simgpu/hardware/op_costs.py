@@ -15,8 +15,8 @@ from simgpu.hardware.arguments import not_negative
 from simgpu.hardware.gemm import Gemm, gemm_seconds
 from simgpu.hardware.gpus import GPU
 from simgpu.hardware.links import Link
-from simgpu.hardware.machines import Hop
 from simgpu.hardware.shares import shares
+from simgpu.hardware.topology import Hop
 
 ARITHMETIC = ("gemm", "conv", "attention")
 MEMORY = ("pointwise", "reduction", "gather")

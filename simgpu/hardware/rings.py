@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from simgpu.hardware.machines import Cluster, Machine
 from simgpu.hardware.op_costs import payload_bytes_per_s
+from simgpu.hardware.topology import Cluster, Machine
 
 Flow = tuple[int, int, float]  # from a GPU to another, which share of the bytes
 

@@ -15,7 +15,7 @@ from simgpu.accounting.allocator import Running
 from simgpu.device import signals
 from simgpu.device.gpu_list import new
 from simgpu.device.state import set_device, state
-from simgpu.hardware.machines import Cluster
+from simgpu.hardware.topology import Cluster
 from simgpu.ranks import diagnosis, seeds
 from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
 from simgpu.ranks.modules import Modules
