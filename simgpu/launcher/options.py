@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from simgpu.hardware import machines
-from simgpu.hardware.links import LINKS, find
+from simgpu.hardware.arguments import find
+from simgpu.hardware.links import LINKS
 
 GPU = "A100-SXM4-80GB"  # simulated where neither --gpu nor --machine is given
 _NETWORK = "InfiniBand-HDR"  # between nodes put together by hand
