@@ -297,3 +297,9 @@ def _register() -> None:
     install.enable()
     if torch.distributed.is_available():
         functional.register()
+
+
+def _check_no_ranks(name: str) -> None:
+    spawn = sys.modules.get("simgpu.ranks.spawn")
+    if spawn is not None and spawn.running():
+        raise RuntimeError(f"simgpu.{name} was called while simulated ranks run: call it before simgpu.spawn")
