@@ -46,6 +46,7 @@ chapters: $(INSTALLED) ## execute the notebooks and store their outputs (FRESH=1
 test: $(INSTALLED) ## check the code, build the book, run the tests, compare every notebook's outputs
 	@echo "ruff:" && $(PY) -m ruff check $(wildcard $(CHECKED)) \
 		&& $(PY) -m ruff format --check --quiet $(wildcard $(FORMATTED))
+	@echo "mypy:" && $(PY) -m mypy
 	@$(MAKE) --no-print-directory book
 	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder \
 		--nbval --nbval-current-env --nbval-cell-timeout $(CELL_TIMEOUT) tests index.ipynb chapters reference
@@ -54,6 +55,7 @@ test: $(INSTALLED) ## check the code, build the book, run the tests, compare eve
 quick: $(INSTALLED) ## check the code and run the tests that are not slow and start no process, browser or notebook
 	@echo "ruff:" && $(PY) -m ruff check $(wildcard $(CHECKED)) \
 		&& $(PY) -m ruff format --check --quiet $(wildcard $(FORMATTED))
+	@echo "mypy:" && $(PY) -m mypy
 	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile \
 		-m "not process and not browser and not slow and not long and not outside" \
 		--deselect tests/book/test_book.py::test_the_book_is_built tests

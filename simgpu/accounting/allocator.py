@@ -20,6 +20,8 @@ from collections import defaultdict
 
 import torch
 
+from simgpu.accounting.queues import Queue
+
 BLOCK = 512  # bytes; kMinBlockSize of CUDA's caching allocator
 
 
@@ -32,6 +34,8 @@ class Block(weakref.ref):
     """
 
     __slots__ = ("key", "line", "recorded", "size", "stream", "use")
+    recorded: list[Queue]
+    stream: Queue | None
 
 
 class Use:

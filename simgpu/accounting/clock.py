@@ -16,6 +16,7 @@ Threads: see `queues`.
 
 import contextlib
 import threading
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -25,6 +26,7 @@ from simgpu.accounting.queues import PS, Hosts, Queue
 from simgpu.accounting.trace import Span, Trace
 from simgpu.hardware.arguments import find, not_negative
 from simgpu.hardware.op_costs import HOST_COSTS, LAUNCH_S, HostCost, hop_seconds, operation_seconds
+from simgpu.hardware.topology import Hop, Machine
 
 _LAUNCH, _ASK = round(LAUNCH_S * PS), PS // 10**6  # asking whether something is done takes a microsecond (assumed)
 _backward_task = torch._C._current_graph_task_id  # −1 outside autograd's backward
@@ -32,18 +34,26 @@ _MOST_COSTS = 20_000  # remembered; past that they are worked out again
 
 
 class Clock:
-    """The clock of `machine`, a `machines.Machine`. Devices are 0 to machine.count − 1.
+    """The clock of the simulated GPUs of a machine.
 
-    mode: the execution mode, a name in `hardware.HOST_COSTS` or a HostCost; raises ValueError for another.
+    Args:
+        machine: The machine; its GPUs are devices 0 to ``machine.count - 1``.
+        mode: The execution mode, a name in `hardware.HOST_COSTS` or a `HostCost`.
+
+    Raises:
+        ValueError: The mode is unknown.
     """
 
-    def __init__(self, machine, mode="eager"):
+    def __init__(self, machine: Machine, mode: str | HostCost = "eager") -> None:
         self.machine, self.lock = machine, threading.RLock()
         self.mode = mode if isinstance(mode, HostCost) else find(HOST_COSTS, mode, "execution mode")
         self._default = [Queue(self, device, 0) for device in range(machine.count)]
         self._ends, self._numbers = [0] * machine.count, [0] * machine.count
-        self._wires, self._costs, self._routes, self.traces = {}, {}, {}, ()
-        self.traffic = {}  # [calls, bytes that GPUs sent, picoseconds] by collective and group
+        self._wires: dict[str, int] = {}  # when each is free
+        self._costs: dict[tuple, tuple[int, str, int]] = {}
+        self._routes: dict[tuple, tuple[Hop, ...]] = {}
+        self.traces: tuple[Trace, ...] = ()
+        self.traffic: dict[tuple, list[int]] = {}  # [calls, bytes that GPUs sent, picoseconds] by collective and group
         self._host, self.fuses, self._fusion = Hosts(_LAUNCH, self.mode).here, self.mode.fuses, Fusion(self)
         self._fusing = int(self.fuses)  # how many threads now run in a mode that fuses, and the clock's own
 
@@ -108,7 +118,7 @@ class Clock:
             if None in (src, dst) and (blocking or not pinned):
                 self.wait_until(time, name)
 
-    def synchronize(self, device=None):
+    def synchronize(self, device: int | None = None) -> None:
         """Make the host wait until the device, or with None every device, has finished all its streams."""
         with self.lock:
             self._fusion.part(*(range(len(self._ends)) if device is None else [device]))
@@ -136,25 +146,43 @@ class Clock:
         with self.lock:
             self._host().streams[stream.device] = stream
 
-    def now(self):
+    def now(self) -> float:
         """Return the calling thread's simulated time, in seconds since the clock started."""
         return self.now_ps() / PS
 
-    def now_ps(self):
+    def now_ps(self) -> int:
         """Return the calling thread's simulated time in picoseconds, an integer."""
         with self.lock:
             return self._host().now
 
-    def advance(self, seconds, name="host work"):
-        """Let the host be busy for `seconds`, as when it reads and decodes data. Raises ValueError when negative."""
+    def advance(self, seconds: float, name: str = "host work") -> None:
+        """Let the host be busy, as when it reads and decodes data.
+
+        Args:
+            seconds: How long, simulated.
+            name: What a trace shows.
+
+        Raises:
+            ValueError: `seconds` is negative or not finite.
+        """
         not_negative("the seconds of a host's work", seconds)
         with self.lock:
             self._spend("work", self._host().now + round(seconds * PS), name)
 
-    def beside(self, row, seconds, name, after=0):
-        """Let a process next to this program be busy for `seconds`, and return when it ends, for `wait_until`.
+    def beside(self, row: int, seconds: float, name: str, after: int = 0) -> int:
+        """Let a process next to this program be busy, such as a loading worker; the host goes on meanwhile.
 
-        It begins now, but not before `after`, the end of its work before; it is drawn as the host's row `row`.
+        Args:
+            row: The host's row in which a trace draws it.
+            seconds: How long, simulated.
+            name: What a trace shows.
+            after: When its work before ended, in picoseconds: it begins now, but not before that.
+
+        Returns:
+            When it ends, in picoseconds, for `wait_until`.
+
+        Raises:
+            ValueError: `seconds` is negative or not finite.
         """
         not_negative("the seconds of a process's work", seconds)
         with self.lock:
@@ -164,7 +192,7 @@ class Clock:
                 self._log(Span("work", "host", row, name, begin, end, 0))
             return end
 
-    def wait_until(self, time, name):
+    def wait_until(self, time: int, name: str) -> None:
         """Make the calling thread go on no earlier than `time`, in picoseconds; `name` says what it waits for."""
         with self.lock:
             self._spend("wait", time, name)
@@ -190,7 +218,7 @@ class Clock:
             stream.end = max(stream.end, self._host().now)
             return stream.end
 
-    def one_launch(self):
+    def one_launch(self) -> AbstractContextManager[None]:
         """Return a context manager: all that the calling thread queues inside costs the host one launch together."""
         return self._host().one_launch()
 
@@ -202,8 +230,8 @@ class Clock:
         """Return a context manager: the calling thread runs what is inside in the execution mode of that name."""
         return self._running_as(find(HOST_COSTS, mode, "execution mode"))
 
-    def trace(self):
-        """Return a context manager that records what happens while it is open: a `trace.Trace`."""
+    def trace(self) -> Trace:
+        """Return a context manager that records what happens while it is open."""
         return Trace(self)
 
     @contextlib.contextmanager

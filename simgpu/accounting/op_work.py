@@ -5,18 +5,35 @@ formulas of `torch.utils.flop_counter`; other operations are taken to move bytes
 written, each once, as if caches kept nothing between operations.
 """
 
-from collections import namedtuple
+from collections.abc import Sequence
 from math import prod
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.flop_counter import flop_registry
 
 from simgpu.hardware.gemm import Gemm
 
-OpWork = namedtuple("OpWork", "name kind flops nbytes dtype gemms")
-OpWork.__doc__ = (
-    """One operation: `gemms` are its matrix multiplications, `hardware.gemm.Gemm`; `dtype` may be "tf32"."""
-)
+
+class OpWork(NamedTuple):
+    """What one operation computes and moves.
+
+    Attributes:
+        name: The operation's name, as in ``torch.ops.aten``.
+        kind: One of `op_costs.ARITHMETIC` or `op_costs.MEMORY`.
+        flops: Multiplications and additions, counted apart.
+        nbytes: Bytes read and written, each tensor once.
+        dtype: The operands' type, or "tf32" where tensor cores may round float32.
+        gemms: The matrix multiplications that it consists of.
+    """
+
+    name: str
+    kind: str
+    flops: int
+    nbytes: int
+    dtype: str
+    gemms: tuple[Gemm, ...]
+
 
 # The CPU's attention has the CUDA kernel's arithmetic, and the counter knows only the latter.
 _aten = torch.ops.aten
@@ -51,7 +68,7 @@ _FREE = (
 )
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
 _conv_tf32, _precision = torch._C._get_cudnn_allow_tf32, torch._C._get_float32_matmul_precision
-_starts = {}  # per operation, whether it is free, and its `circumstances`
+_starts: dict[Any, tuple] = {}  # per operation, whether it is free, and its `circumstances`
 
 
 def signature(func, args, kwargs, out):
@@ -75,8 +92,15 @@ def signature(func, args, kwargs, out):
     return tuple(key)
 
 
-def op_work(func, args, kwargs, out):
-    """Return the `OpWork` of one call, or None for an operation that costs the device nothing: see `measure`."""
+def op_work(func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> OpWork | None:
+    """Return what one call of an operation computes and moves; None for one that costs the device nothing.
+
+    Args:
+        func: The operation, as ``torch.ops.aten.mm.default``.
+        args: The call's arguments; tensors may be on the meta device.
+        kwargs: Its keyword arguments.
+        out: What it returned.
+    """
     return None if signature(func, args, kwargs, out) is None else measure(func, args, kwargs, out)
 
 

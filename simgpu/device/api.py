@@ -6,15 +6,17 @@ raises torch.AcceleratorError with CUDA's sentence.
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch.nn.parallel import comm  # noqa: F401 part of torch.sim
 
 from simgpu.accounting import messages
-from simgpu.accounting.allocator import human
+from simgpu.accounting.allocator import Allocator, human
 from simgpu.accounting.queues import PS
 from simgpu.device import state as current
 from simgpu.device import unsupported
@@ -30,7 +32,7 @@ from simgpu.device.random import (  # noqa: F401 part of torch.sim
     set_rng_state,
     set_rng_state_all,
 )
-from simgpu.device.state import current_device, device_of, index_of, set_device, state  # noqa: F401 part of torch.sim
+from simgpu.device.state import Device, current_device, device_of, index_of, set_device, state  # noqa: F401 part of torch.sim
 from simgpu.device.streams import (  # noqa: F401 part of torch.sim
     Event,
     Stream,
@@ -47,7 +49,7 @@ device = current.device
 memory = random = streams = sys.modules[__name__]  # torch.cuda's modules, of which this one has all
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     """Return ``default_generators``, a tuple of as many generators as there are devices now."""
     if name in unsupported.INSTEAD:
         raise AttributeError(unsupported.unavailable(name))
@@ -59,26 +61,26 @@ def __getattr__(name):
 # -- devices ---------------------------------------------------------------------------------------------------------
 
 
-def is_available():
+def is_available() -> bool:
     """Return whether there is at least one simulated GPU."""
     return bool(state.gpus)
 
 
-def is_initialized():
+def is_initialized() -> bool:
     """Return True: there is nothing left to start."""
     return True
 
 
-def init():
+def init() -> None:
     """Do nothing: simulated GPUs need no start."""
 
 
-def device_count():
+def device_count() -> int:
     """Return the number of simulated GPUs."""
     return len(state.gpus)
 
 
-def synchronize(device=None):
+def synchronize(device: Device = None) -> None:
     """Wait until all streams of a device have finished."""
     index = index_of(device)
     if state.clock is not None:
@@ -98,7 +100,7 @@ class Properties:
     warp_size: int = 32
 
 
-def _sleep(cycles):
+def _sleep(cycles: float) -> None:
     """Keep the current stream busy for so many cycles of the GPU's clock."""
     if state.clock is not None:
         device = state.current
@@ -107,40 +109,41 @@ def _sleep(cycles):
         messages.hold(state.clock, state.clock.current_stream(device), begin + took)
 
 
-def get_device_properties(device=None):
+def get_device_properties(device: Device = None) -> Properties:
     """Return the `Properties` of a device."""
     capacity, gpu = state.gpus[index_of(device)].allocator.capacity, state.machine.gpu
-    return Properties(get_device_name(device), *gpu.capability, capacity, gpu.multiprocessors, gpu.l2_bytes)
+    major, minor = gpu.capability
+    return Properties(get_device_name(device), major, minor, capacity, gpu.multiprocessors, gpu.l2_bytes)
 
 
-def get_device_capability(device=None):
+def get_device_capability(device: Device = None) -> tuple[int, int]:
     """Return the compute capability of the hardware that a device stands for, (major, minor)."""
     properties = get_device_properties(device)
     return properties.major, properties.minor
 
 
-def get_arch_list():
+def get_arch_list() -> list[str]:
     """Return the names of the architectures there are kernels for: that of the simulated hardware."""
     return ["sm_{}{}".format(*state.machine.gpu.capability)] if state.machine else []
 
 
-def is_tf32_supported():
+def is_tf32_supported() -> bool:
     """Return whether the hardware that is simulated multiplies matrices of TF32."""
     return state.machine.gpu.peak_tensor_tf32_flops_per_s is not None
 
 
-def is_current_stream_capturing():
+def is_current_stream_capturing() -> bool:
     """Return False: what is queued runs, and is not recorded for a graph."""
     return False
 
 
-def get_device_name(device=None):
+def get_device_name(device: Device = None) -> str:
     """Return the name of the hardware that a device stands for, which says that it is simulated."""
     index_of(device)
     return f"Simulated {state.machine.gpu.name}"
 
 
-def can_device_access_peer(device, peer_device):
+def can_device_access_peer(device: Device, peer_device: Device) -> bool:
     """Return whether copies between two different devices need not go through the host."""
     device, peer = index_of(device), index_of(peer_device)
     return device != peer and state.machine.peer(device, peer)
@@ -149,21 +152,21 @@ def can_device_access_peer(device, peer_device):
 # -- memory ----------------------------------------------------------------------------------------------------------
 
 
-def _allocator(device):
+def _allocator(device: Device) -> Allocator:
     return state.gpus[index_of(device)].allocator
 
 
-def memory_allocated(device=None):
+def memory_allocated(device: Device = None) -> int:
     """Return the bytes that tensors on a device use now, each storage rounded up to 512; on a rank, the rank's own."""
     return _allocator(device).use().allocated
 
 
-def max_memory_allocated(device=None):
+def max_memory_allocated(device: Device = None) -> int:
     """Return the most bytes in use since the start or the last `reset_peak_memory_stats`; on a rank, the rank's own."""
     return _allocator(device).use().peak
 
 
-def device_memory_used(device=None):
+def device_memory_used(device: Device = None) -> int:
     """Return the bytes in use on a device, those of all ranks together."""
     return _allocator(device).allocated
 
@@ -172,7 +175,7 @@ memory_reserved = memory_cached = memory_allocated  # nothing is kept for later
 max_memory_reserved = max_memory_cached = max_memory_allocated
 
 
-def reset_peak_memory_stats(device=None):
+def reset_peak_memory_stats(device: Device = None) -> None:
     """Start looking for the largest use anew."""
     _allocator(device).reset_peak()
 
@@ -180,19 +183,19 @@ def reset_peak_memory_stats(device=None):
 reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 
 
-def reset_accumulated_memory_stats(device=None):
+def reset_accumulated_memory_stats(device: Device = None) -> None:
     """Set the numbers of allocations and of failed ones to zero."""
     allocator = _allocator(device)
     allocator.use().count = allocator.failures = 0
 
 
-def mem_get_info(device=None):
+def mem_get_info(device: Device = None) -> tuple[int, int]:
     """Return the free and the total bytes of a device."""
     allocator = _allocator(device)
     return allocator.free(), allocator.capacity
 
 
-def memory_stats(device=None):
+def memory_stats(device: Device = None) -> dict[str, int]:
     """Return the counts under the names that ``torch.cuda.memory_stats`` has for them."""
     allocator = _allocator(device)
     use = allocator.use()
@@ -213,7 +216,7 @@ def memory_stats(device=None):
     return stats
 
 
-def memory_summary(device=None, abbreviated=False):
+def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     """Return a small table of a device's memory as text."""
     index = index_of(device)
     allocator = state.gpus[index].allocator
@@ -230,26 +233,26 @@ def memory_summary(device=None, abbreviated=False):
     return "\n".join(lines)
 
 
-def empty_cache():
+def empty_cache() -> None:
     """Do nothing: memory is given back at once."""
 
 
 ipc_collect = empty_cache
 
 
-def _is_in_bad_fork():
+def _is_in_bad_fork() -> bool:
     return is_forked()
 
 
 # -- autocast --------------------------------------------------------------------------------------------------------
 
 
-def get_amp_supported_dtype():
+def get_amp_supported_dtype() -> list[torch.dtype]:
     """Return the types that ``torch.autocast("sim")`` can use."""
     return [torch.float16, torch.bfloat16, torch.float32]
 
 
-def is_bf16_supported(including_emulation=True):
+def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Return whether bfloat16 works: the CPU computes it always, the hardware itself or not at all."""
     return including_emulation or state.machine.gpu.bf16
 
@@ -265,13 +268,13 @@ amp = SimpleNamespace(
 # -- NVTX -------------------------------------------------------------------------------------------------------------
 
 
-def _nothing(*args, **kwargs):
+def _nothing(*args: object, **kwargs: object) -> int:
     """Do nothing, as NVTX does where no profiler of NVIDIA's listens."""
     return 0
 
 
 @contextlib.contextmanager
-def _range(message, *args, **kwargs):
+def _range(message: str, *args: object, **kwargs: object) -> Iterator[None]:
     yield
 
 

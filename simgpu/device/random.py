@@ -2,13 +2,16 @@
 
 import threading
 import weakref
+from collections.abc import Sequence
 
 import torch
 
-from simgpu.device.state import index_of, state
+from simgpu.device.state import Device, index_of, state
 
 _lock = threading.Lock()
-_made = weakref.WeakValueDictionary()  # generators by their address: torch hands out other objects for the same one
+_made: "weakref.WeakValueDictionary[int, SimGenerator]" = (
+    weakref.WeakValueDictionary()
+)  # generators by their address: torch hands out other objects for the same one
 
 
 class SimGenerator(torch._C.Generator):
@@ -79,48 +82,48 @@ def _generator(device):
     return state.gpus[index_of(None if device == "sim" else device)].generator
 
 
-def manual_seed(seed):
+def manual_seed(seed: int) -> None:
     """Seed the current device's generator."""
     _generator(None).manual_seed(int(seed))
 
 
-def manual_seed_all(seed):
+def manual_seed_all(seed: int) -> None:
     """Seed the generators of all devices, in a simulated rank of its own; ``torch.manual_seed`` does so too."""
     for gpu in state.gpus:
         gpu.generator.manual_seed(int(seed))
 
 
-def seed():
+def seed() -> None:
     """Seed the current device's generator with a random number."""
     _generator(None).seed()
 
 
-def seed_all():
+def seed_all() -> None:
     """Seed the generators of all devices with one random number."""
     manual_seed_all(torch.Generator().seed())
 
 
-def initial_seed():
+def initial_seed() -> int:
     """Return the seed of the current device's generator."""
     return _generator(None).initial_seed()
 
 
-def get_rng_state(device="sim"):
+def get_rng_state(device: Device = "sim") -> torch.Tensor:
     """Return the state of a device's generator, a ByteTensor on the host."""
     return _generator(device).get_state()
 
 
-def set_rng_state(new_state, device="sim"):
+def set_rng_state(new_state: torch.Tensor, device: Device = "sim") -> None:
     """Set the state of a device's generator."""
     _generator(device).set_state(new_state)
 
 
-def get_rng_state_all():
+def get_rng_state_all() -> list[torch.Tensor]:
     """Return the states of all generators."""
     return [gpu.generator.get_state() for gpu in state.gpus]
 
 
-def set_rng_state_all(new_states):
+def set_rng_state_all(new_states: Sequence[torch.Tensor]) -> None:
     """Set the states of all generators."""
     for gpu, new_state in zip(state.gpus, new_states, strict=True):
         gpu.generator.set_state(new_state)

@@ -11,6 +11,8 @@ import torch
 
 from simgpu.accounting.allocator import Allocator
 
+Device = int | str | torch.device | None  # an index, a name, a device; None for the current one
+
 
 @dataclass
 class Gpu:
@@ -66,7 +68,7 @@ class State:
 state = State()
 
 
-def index_of(which=None):
+def index_of(which: Device = None) -> int:
     """Return the index of a device given in any way; raises ValueError for a device of another type."""
     if which is None or isinstance(which, int):
         return state.check(state.current if which is None else which)
@@ -76,7 +78,7 @@ def index_of(which=None):
     return state.index(given)
 
 
-def real_cuda():
+def real_cuda() -> bool:
     """Return whether torch.cuda has real GPUs, and is not a name for simulated ones."""
     return not state.as_cuda and torch.cuda.is_available()
 
@@ -94,12 +96,12 @@ def to_sim(argument):
 # -- the current device, each thread's own: what a bare ``"sim"`` means ----------------------------------------------
 
 
-def current_device():
+def current_device() -> int:
     """Return the index of the calling thread's current device."""
     return state.current
 
 
-def set_device(device):
+def set_device(device: Device) -> None:
     """Make a device the calling thread's current one; a negative index changes nothing."""
     if not (isinstance(device, int) and device < 0):
         state.current = index_of(device)
