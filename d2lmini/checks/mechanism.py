@@ -12,6 +12,7 @@ are uneven, and gradients differ by powers of ten.
 import contextlib
 import copy
 import functools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -187,6 +188,26 @@ def expected(want, answer, unit=""):
     got = number(answer)
     texts = (_text(want), brief(answer)) if got is None else apart(want, got)
     return f"expected {texts[0]}{unit}, got {texts[1]} ({type(answer).__name__})"
+
+
+def must_be(want, got, *, given, unit="", form="", rel_tol=1e-9, slips=()):
+    """Raise Wrong, told with `given`, unless the number `got` is `want`.
+
+    unit: what follows both numbers. form: as in `apart`. slips: as in `usual_slip`.
+    """
+    if not math.isclose(got, want, rel_tol=rel_tol):
+        told, found = apart(want, got, form)
+        raise Wrong(f"{given}: expected {told}{unit}, got {found}{unit}{usual_slip(got, slips)}")
+
+
+def usual_slip(got, slips):
+    """Return " (hint)" for the first of the usual slips that gives `got`, else "".
+
+    slips: pairs (hint, what the slip gives), or a dictionary of them; numbers or tensors, as `got` is.
+    """
+    same = torch.allclose if isinstance(got, torch.Tensor) else math.isclose
+    pairs = slips.items() if isinstance(slips, Mapping) else slips
+    return next((f" ({hint})" for hint, value in pairs if same(got, value)), "")
 
 
 def number(value):

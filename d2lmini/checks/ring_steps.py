@@ -7,7 +7,7 @@ import traceback
 import torch
 
 import simgpu
-from d2lmini.checks.mechanism import Wrong, apart, attempt, check, listed, many, typed
+from d2lmini.checks.mechanism import Wrong, apart, attempt, check, listed, many, typed, usual_slip
 from d2lmini.collectives import schedules
 from d2lmini.collectives.cost_model import bound_seconds
 from d2lmini.collectives.on_devices import run
@@ -78,11 +78,12 @@ def _must_be_a_ring(spans, world_size, n, itemsize, given):
 
 def _slip(got, right, data):
     """Return a hint if `got` is what one of the usual slips gives."""
-    if torch.allclose(got, torch.stack(data).sum(0), rtol=1e-12):
-        return " (the sum; it still has to be divided)"
+    total = usual_slip(got, {"the sum; it still has to be divided": torch.stack(data).sum(0)})
+    if total:
+        return total
     if right.any() and not right[-1] and right[: len(right) - len(right) % len(data)].all():
         return " (only the last elements are wrong: does a remainder belong to no chunk?)"
-    return next((f" (what rank {rank} held at first)" for rank, old in enumerate(data) if torch.allclose(got, old)), "")
+    return usual_slip(got, [(f"what rank {rank} held at first", old) for rank, old in enumerate(data)])
 
 
 def _score_ring(function, world_size, n):

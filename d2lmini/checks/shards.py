@@ -8,7 +8,20 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, brief, check, listed, many, must_refuse, pair, typed
+from d2lmini.checks.mechanism import (
+    Wrong,
+    apart,
+    ask,
+    attempt,
+    brief,
+    check,
+    listed,
+    many,
+    must_refuse,
+    pair,
+    typed,
+    usual_slip,
+)
 
 
 class _Cuts(TorchFunctionMode):
@@ -133,19 +146,15 @@ def _try_mean(function, sizes, shape, dtype):
         raise Wrong(f"{given}: what you return is one of the inputs; return a new tensor")
     weighted = sum(gradient * size for gradient, size in zip(gradients, sizes))
     if not torch.allclose(got, weighted / sum(sizes)):
-        raise Wrong(f"{given}: expected {brief(weighted / sum(sizes))}, got {brief(got)}{_slip(got, gradients, sizes)}")
-
-
-def _slip(got, gradients, sizes):
-    """Return a hint if `got` is what one of the usual slips gives."""
-    weighted = sum(gradient * size for gradient, size in zip(gradients, sizes))
-    slips = {
-        "the gradients were added up but not divided": sum(gradients),
-        "this is the plain average, in which a small shard counts as much as a large one": sum(gradients) / len(sizes),
-        "the weighted sum still has to be divided by the number of examples": weighted,
-        "the weighted sum was divided by the number of shards, not of examples": weighted / len(sizes),
-    }
-    return next((f" ({hint})" for hint, value in slips.items() if torch.allclose(got, value)), "")
+        average = sum(gradients) / len(sizes)
+        slips = {
+            "the gradients were added up but not divided": sum(gradients),
+            "this is the plain average, in which a small shard counts as much as a large one": average,
+            "the weighted sum still has to be divided by the number of examples": weighted,
+            "the weighted sum was divided by the number of shards, not of examples": weighted / len(sizes),
+        }
+        told = f"expected {brief(weighted / sum(sizes))}, got {brief(got)}"
+        raise Wrong(f"{given}: {told}{usual_slip(got, slips)}")
 
 
 @check
@@ -172,18 +181,14 @@ def _try_moments(function, sizes):
             raise Wrong(f"{given}: expected the {name} as a tensor of shape {list(want.shape)}, got {typed(got)}")
         got = got.to(want.dtype)
         if not torch.allclose(got, want):
-            hint = _moment_slip(got, X, sizes, variances)
-            raise Wrong(f"{given}: the {name} should be {brief(want)}, got {brief(got)}{hint}")
-
-
-def _moment_slip(got, X, sizes, variances):
-    apart = "the mean of the variances leaves out how far the means lie apart"
-    slips = (
-        ("this is divided by n - 1; batch normalisation divides by n", X.var(0)),
-        (apart, sum(variances) / len(variances)),
-        (apart, sum(n * v for n, v in zip(sizes, variances)) / len(X)),
-    )
-    return next((f" ({hint})" for hint, value in slips if torch.allclose(got, value)), "")
+            between = "the mean of the variances leaves out how far the means lie apart"
+            slips = (
+                ("this is divided by n - 1; batch normalisation divides by n", X.var(0)),
+                (between, sum(variances) / len(variances)),
+                (between, sum(n * v for n, v in zip(sizes, variances)) / len(X)),
+            )
+            told = f"the {name} should be {brief(want)}, got {brief(got)}"
+            raise Wrong(f"{given}: {told}{usual_slip(got, slips)}")
 
 
 @check
