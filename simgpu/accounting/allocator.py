@@ -88,7 +88,7 @@ class Allocator:
         self.peak = self.count = self.failures = 0
         self._allocated = 0  # with what is in `_gone`
         self.uses = defaultdict(Use)  # by process
-        self._blocks = {}  # by the storage's address
+        self._blocks = {}  # by the storage's id
         self._gone = []  # blocks whose storage is no more
         self._note = self._gone.append
         self._lock = threading.RLock()
@@ -112,7 +112,7 @@ class Allocator:
 
         Raises torch.OutOfMemoryError, and counts nothing, if it does not fit.
         """
-        nbytes, key = storage.nbytes(), storage._cdata
+        nbytes, key = storage.nbytes(), id(storage)  # one object for as long as there is the storage
         size = -(-nbytes // BLOCK) * BLOCK
         with self._lock:
             if self._gone:
@@ -146,7 +146,7 @@ class Allocator:
     def block(self, storage):
         """Return the `Block` of a storage, None if it is not counted."""
         self._settle()
-        return self._blocks.get(storage._cdata)
+        return self._blocks.get(id(storage))
 
     def _settle(self):
         """Subtract what is gone."""

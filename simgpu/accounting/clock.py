@@ -18,8 +18,6 @@ import contextlib
 import threading
 from contextlib import AbstractContextManager
 
-import torch
-
 from simgpu.accounting.fusion import Fusion
 from simgpu.accounting.op_work import measure, signature
 from simgpu.accounting.queues import PS, Hosts, Queue
@@ -29,7 +27,6 @@ from simgpu.hardware.op_costs import HOST_COSTS, LAUNCH_S, HostCost, hop_seconds
 from simgpu.hardware.topology import Hop, Machine
 
 _LAUNCH, _ASK = round(LAUNCH_S * PS), PS // 10**6  # asking whether something is done takes a microsecond (assumed)
-_backward_task = torch._C._current_graph_task_id  # −1 outside autograd's backward
 _MOST_COSTS = 20_000  # remembered; past that they are worked out again
 
 
@@ -81,7 +78,7 @@ class Clock:
             if host.fuses:
                 self._fusion.queue(host, stream, cost, values)
                 return
-            call = host.calls[_backward_task() >= 0] if host.launch else 0
+            call = host.call_cost()
             launched = host.now = host.now + call
             start = stream.end if stream.end > launched else launched
             stream.end = end = start + cost[0]

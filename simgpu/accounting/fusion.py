@@ -15,7 +15,7 @@ step is priced too high by that. It is priced too low where only a copy or a col
 
 import torch
 
-from simgpu.accounting.op_work import moved, read_and_written
+from simgpu.accounting.op_work import moved, name_of, read_and_written
 from simgpu.accounting.queues import PS
 from simgpu.accounting.trace import Span
 from simgpu.hardware.op_costs import memory_share
@@ -66,7 +66,7 @@ class Kernel:
         cost: what `Clock.price` tells of it; the others are its call's values.
         """
         read, written = read_and_written(func, args, kwargs, out)
-        fuses = torch.Tag.pointwise in func.tags or func._overloadpacket.__name__ in _FUSED
+        fuses = torch.Tag.pointwise in func.tags or name_of(func) in _FUSED
         size = max((tensor.numel() for tensor in read + written), default=0)
         alike = fuses and place == self.place and size == self.size and len(self.names) < MOST
         joins = alike and any(_last(tensor)[0] is self for tensor in read)
@@ -121,7 +121,7 @@ class Fusion:
         kernel = self._running[device] = running.after((stream, host.part), cost, *values)
         call = 0
         if kernel is not running:
-            call = host.calls[torch._C._current_graph_task_id() >= 0] if host.launch else 0
+            call = host.call_cost()
             host.now += call
             kernel.start, kernel.before = max(stream.end, host.now), clock._ends[device]
         stream.end = kernel.start + kernel.picoseconds(self._per_byte)

@@ -67,7 +67,7 @@ _FREE = (
     "alias",
 )
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
-_conv_tf32, _precision = torch._C._get_cudnn_allow_tf32, torch._C._get_float32_matmul_precision
+_precision = torch.get_float32_matmul_precision
 _starts: dict[Any, tuple] = {}  # per operation, whether it is free, and its `circumstances`
 
 
@@ -104,10 +104,15 @@ def op_work(func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, 
     return None if signature(func, args, kwargs, out) is None else measure(func, args, kwargs, out)
 
 
+def name_of(func):
+    """Return an operation's name without its overload."""
+    return func.__name__.partition(".")[0]
+
+
 def measure(func, args, kwargs, out):
     """Return the `OpWork` of one call: `func` is an operator overload, `args`, `kwargs` and `out` its call's values."""
-    packet = func._overloadpacket
-    name = packet.__name__
+    name = name_of(func)
+    packet = getattr(getattr(torch.ops, func.namespace), name)
     gemms = gemms_of(name, args, out)
     read, written = read_and_written(func, args, kwargs, out)
     floats = (t.dtype for t in (*read, *written) if t.dtype.is_floating_point)
@@ -132,10 +137,10 @@ def circumstances(func):
 
     For products these are the switches of TF32, for convolutions too, and whether the pictures' channels lie last.
     """
-    name = func._overloadpacket.__name__
+    name = name_of(func)
     if "convolution" in name:
         return lambda args: [
-            _conv_tf32(),
+            torch.backends.cudnn.allow_tf32,
             *(t.dim() == 4 and t.is_contiguous(memory_format=torch.channels_last) for t in args[:2]),
         ]
     if name in _PRODUCTS or _ATTENTION in name:
@@ -144,7 +149,7 @@ def circumstances(func):
 
 
 def _free(func):
-    name = func._overloadpacket.__name__.lstrip("_")
+    name = name_of(func).lstrip("_")
     return func.is_view or torch.Tag.inplace_view in func.tags or name.startswith(_FREE)
 
 
@@ -171,7 +176,7 @@ def _kind(name, gemms):
 
 def _type(dtype, kind):
     """Return the type's name; "tf32" for float32 where PyTorch's switches let the tensor cores round it."""
-    allowed = {"conv": _conv_tf32(), "gemm": _precision() != "highest"}
+    allowed = {"conv": torch.backends.cudnn.allow_tf32, "gemm": _precision() != "highest"}
     allowed["attention"] = allowed["gemm"]
     return "tf32" if dtype == torch.float32 and allowed.get(kind) else str(dtype).removeprefix("torch.")
 

@@ -33,6 +33,8 @@ class Host:
     mode: a `hardware.HostCost`. row: its row in a timeline, 0 for the first thread, else None until it is known.
     """
 
+    in_backward = staticmethod(lambda: False)  # whether autograd's engine calls; `torch_glue` knows how torch is asked
+
     def __init__(self, now, launch, mode, row=None):
         self.now, self.launch, self.row, self.streams = now, launch, row, {}
         self.run_as(mode)
@@ -44,6 +46,10 @@ class Host:
         """
         self.mode, self.fuses, self.part = mode, mode.fuses, object()
         self.calls = round(mode.forward_s * PS), round(mode.backward_s * PS)
+
+    def call_cost(self):
+        """Return what the next call costs, in picoseconds."""
+        return self.calls[self.in_backward()] if self.launch else 0
 
     @contextlib.contextmanager
     def running_as(self, mode):

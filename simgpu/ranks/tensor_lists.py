@@ -3,7 +3,7 @@
 import torch
 
 from simgpu.device.tensor import SimTensor
-from simgpu.torch_glue.c10d import awaited
+from simgpu.torch_glue.c10d import awaited, parts_of_sparse
 
 
 def listed(tensors):
@@ -44,7 +44,7 @@ def nbytes(tensors):
 
 def _nbytes(tensor):
     if tensor.is_sparse:
-        return nbytes([tensor._indices(), tensor._values()])
+        return nbytes(parts_of_sparse(tensor))
     return tensor.numel() * tensor.element_size()
 
 

@@ -6,6 +6,7 @@ torch leaves this unchecked for tensors of classes made in Python.
 
 import torch
 
+from simgpu.accounting import queues
 from simgpu.device import guard
 from simgpu.device.state import state
 from simgpu.device.tensor import SimTensor
@@ -44,6 +45,11 @@ def on_one_thread(run):
             del error, context
 
     return engine_run_backward
+
+
+def register():
+    """Let the clock know when autograd's engine, not Python, calls operations; once a process."""
+    queues.Host.in_backward = staticmethod(lambda: torch._C._current_graph_task_id() >= 0)
 
 
 def _roots_placed(roots, gradients):

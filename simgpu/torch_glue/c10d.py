@@ -17,7 +17,6 @@ from torch.storage import TypedStorage, UntypedStorage
 from torch.utils._pytree import tree_map_only  # noqa: F401 for `ranks`, which knows no private names of torch
 
 from simgpu.device.state import state
-from simgpu.torch_glue import as_cuda
 from simgpu.torch_glue.here import here
 
 NAME = "simccl"
@@ -39,7 +38,8 @@ def around():
     finally:
         torch._C._distributed_c10d._set_thread_isolation_mode(False)
         state.backward_ended = None
-        as_cuda.leave(held)
+        if state.as_cuda > held:
+            sys.modules["simgpu.torch_glue.as_cuda"].leave(held)
         delattr(dist.Backend, NAME.upper())
 
 
@@ -274,6 +274,11 @@ def awaited(tensor):
         raise TypeError("expected a rank's own tensor, got a DTensor: send its to_local() or take its full_tensor()")
     late = functional and isinstance(tensor, functional.AsyncCollectiveTensor)
     return tensor.trigger_wait() if late else tensor
+
+
+def parts_of_sparse(tensor):
+    """Return the tensors that hold a sparse tensor's places and values."""
+    return [tensor._indices(), tensor._values()]
 
 
 # -- objects on their way between ranks ------------------------------------------------------------------------------

@@ -94,6 +94,8 @@ def is_there(name):
         owner, last = find(name)
     except AttributeError:
         return False
+    if isinstance(owner, type):  # not by hasattr: every class has its own class's __call__
+        return any(last in vars(base) for base in owner.__mro__)
     return hasattr(owner, last)
 
 

@@ -65,6 +65,7 @@ CORE = (
             "torch.autograd.graph._engine_run_backward*": "autograd.on_one_thread",
             "torch.autograd.function.BackwardCFunction.apply": "autograd.checking",
         },
+        once="autograd.register",
     ),
     Feature(  # torch changes what a parameter holds only for tensors of one class in C++, and ours are of another
         "moving modules",
@@ -259,9 +260,10 @@ OTHERS = (
     Feature(  # "cuda:1", torch.cuda.* and x.is_cuda mean simulated GPUs inside `simgpu.as_cuda`
         "simgpu.as_cuda",
         needs=f"""{_DP}_functions._get_stream {_C}_get_accelerator {_C}_is_autocast_available
-            torch.Tensor._make_wrapper_subclass torch.cuda._initialized torch.cuda._lazy_init
-            torch._subclasses.FakeTensor._normalize_fake_device torch._subclasses.FakeTensor.device
-            torch.utils._device._device_constructors torch.utils._device.DeviceContext.__init__""",
+            torch.cuda._initialized torch.cuda._lazy_init
+            torch._subclasses.FakeTensor._normalize_fake_device
+            torch.utils._device._device_constructors""",
+        entries="simgpu.control.as_cuda",
     ),
     Feature(
         "objects between ranks",
