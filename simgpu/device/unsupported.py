@@ -16,7 +16,7 @@ _TYPES = "BFloat16 Bool Byte Char ComplexDouble ComplexFloat Double Float Half I
 _INSTEAD_OF = {
     'use torch.tensor(..., dtype=..., device="sim")': " ".join(f"{t}Tensor {t}Storage" for t in _TYPES.split()),
     "use simgpu.one_launch(), which costs the host the one launch of a graph's replay": (
-        "graph graphs CUDAGraph graph_pool_handle make_graphed_callables"
+        "graph graphs CUDAGraph graph_pool_handle make_graphed_callables export_dot export_graph_data graph_annotations"
     ),
     "use simgpu.trace(), whose busy_seconds() tells how long each GPU worked": "utilization memory_usage",
     "use simgpu.machine().gpu, which tells the hardware's published figures": ("clock_rate power_draw temperature"),

@@ -56,19 +56,10 @@ def _backward_ended():
 
 
 def no_groups(own=None):
-    """Return what stands for torch's record of its process groups, empty."""
-    return SimpleNamespace(
-        default_pg=None,
-        pg_map={},
-        pg_names={},
-        pg_group_ranks={},
-        pg_backend_config={},
-        comms=[],
-        group_count=0,
-        tags_to_pg={},
-        pg_to_tag={},
-        pg_coalesce_state={},
-    )
+    """Return what stands for torch's record of its process groups, with all of its parts, empty."""
+    parts = [name for name, part in vars(distributed_c10d._World).items() if isinstance(part, property)]
+    empty = {name: type(getattr(distributed_c10d._world, name))() for name in parts if name != "default_pg"}
+    return SimpleNamespace(default_pg=None, **empty)
 
 
 @contextlib.contextmanager

@@ -51,6 +51,16 @@ def dispatching(own):
     return staticmethod(type_dispatch)
 
 
+def current_stream(own):
+    """Return the function by which compiled code asks for a device's current stream."""
+
+    @torch.compiler.disable  # else it would itself be compiled, and ask again
+    def get_current_stream(device):
+        return torch.accelerator.current_stream(device) if state.leads else own(device)
+
+    return get_current_stream
+
+
 def priced(own):
     """Return aot_eager's compiler, whose graphs the clock takes for compiled ones."""
 

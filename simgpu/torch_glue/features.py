@@ -99,7 +99,7 @@ CORE = (
         "ranks",
         f"{_DIST}distributed_c10d",
         core="spawn",
-        needs=f"{_DIST}Backend.register_backend {_C}_distributed_c10d._set_thread_isolation_mode",
+        needs=f"{_DIST}Backend.register_backend {_C10D}_World {_C}_distributed_c10d._set_thread_isolation_mode",
         always={f"{_DIST}Backend.backend_capability": "c10d.with_gloo"},
         in_spawn={
             **_each(
@@ -236,6 +236,8 @@ OTHERS = (
             "torch.fx.experimental.proxy_tensor.HANDLED_TYPES": "compile.with_ours",
             f"{_DYNAMO}variables.builder.infer_subclass_type": "compile.no_subclass",
             f"{_DYNAMO}variables.builder.VariableBuilder._type_dispatch": "compile.dispatching",
+            # A function in C++ from 2.15 on, which asks for the accelerator in C++.
+            f"{_DYNAMO}utils.get_current_stream@2.15*": "compile.current_stream",
         },
         in_spawn={
             f"{_DYNAMO}eval_frame.set_eval_frame_isolate_recompiles_id@2.13": "compile.region",
@@ -366,6 +368,7 @@ OTHERS = (
         in_spawn={
             f"{_PIPELINING}_backward.reverse_closure": "pipelining.closure",
             f"{_PIPELINING}_backward.get_param_groups": "pipelining.groups",
+            "torch.random.fork_rng": "pipelining.fork_rng",
         },
         entries=f"{_PIPELINING}stage.PipelineStage.__init__",
     ),

@@ -6,6 +6,8 @@ each is done, would be others in every run.
 
 from itertools import chain
 
+import torch
+
 
 class Nodes(dict):
     """Nodes of a graph in the order in which they were met, with as much of a set as torch uses."""
@@ -26,6 +28,21 @@ def closure(own):
         return found, Nodes(node for node in chain(*edges.values()) if node in met)
 
     return closure
+
+
+def fork_rng(own):
+    """Return ``torch.random.fork_rng`` that knows ours from the devices that it is given.
+
+    Pipelining of torch 2.12 gives no type of device, which means CUDA.
+    """
+
+    def fork_rng(devices=None, *args, **options):
+        devices = None if devices is None else list(devices)
+        if devices and all(isinstance(device, torch.device) and device.type == "sim" for device in devices):
+            options.setdefault("device_type", "sim")
+        return own(devices, *args, **options)
+
+    return fork_rng
 
 
 def groups(own):
