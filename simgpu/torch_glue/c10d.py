@@ -57,8 +57,9 @@ def _backward_ended():
 
 def no_groups(own=None):
     """Return what stands for torch's record of its process groups, with all of its parts, empty."""
-    parts = [name for name, part in vars(distributed_c10d._World).items() if isinstance(part, property)]
-    empty = {name: type(getattr(distributed_c10d._world, name))() for name in parts if name != "default_pg"}
+    parts = {name for name, part in vars(distributed_c10d._World).items() if isinstance(part, property)}
+    parts -= {"default_pg", "pg_config_info"}  # the latter is computed from the others
+    empty = {name: type(getattr(distributed_c10d._world, name))() for name in parts}
     return SimpleNamespace(default_pg=None, **empty)
 
 
