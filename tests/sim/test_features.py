@@ -102,7 +102,7 @@ def differences(before):
         f"{getattr(owner, '__name__', owner)}.{name}"
         for owner, found in held
         for name in {*found, *vars(owner)}
-        if found.get(name) is not vars(owner).get(name)
+        if found.get(name) is not vars(owner).get(name) and name != "__warningregistry__"
     ]
     return sorted(names) + [other for other in others if other not in (signal.getsignal(signal.SIGINT), sys.meta_path)]
 
