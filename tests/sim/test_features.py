@@ -24,9 +24,8 @@ DEVICE = set(
     _set_conj _set_neg _set_throw_on_mutable_data_ptr _str _subclasses _swap_tensor_impl _tensor_str
     _utils""".split()  # noqa: SIM905 read as a list of words
 )
-ACCOUNTING = {"_schema"}  # an operation's arguments, of which torch has no public name
-# Of os.environ, sys, threads, importlib, pytest and named tuples.
-PYTHONS = {"_bootstrap", "_current_frames", "_data", "_fixtureinfo", "_getframe", "_replace", "_target"}
+ACCOUNTING = {"_schema", "_ops"}  # an operation's arguments and its class, of which torch has no public names
+PYTHONS = {"_replace"}  # of named tuples
 
 
 def total(rank):
@@ -233,8 +232,21 @@ def test_features_come_when_torch_loads_what_they_are_about():
 # -- private names ---------------------------------------------------------------------------------------------------
 
 
+def names_of_torch():
+    """Return all names that torch's modules and classes have, and the one that only its operations have."""
+    found = {"_schema"}
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == "torch":
+            found.update(name.split("."), vars(module))
+            found.update(*(vars(thing) for thing in vars(module).values() if isinstance(thing, type)))
+    return found
+
+
+TORCHS = names_of_torch()
+
+
 def private_names(path, defined):
-    """Return the private names of torch that a file uses: attributes that simgpu does not define, and imports."""
+    """Return the private names that a file uses: attributes that simgpu does not define, and imports from torch."""
     tree, found = ast.parse(path.read_text(encoding="utf-8")), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr not in defined and ast.unparse(node.value) != "torch.ops":
@@ -245,7 +257,7 @@ def private_names(path, defined):
             found.update(part for name in names if name.lstrip(".").startswith("torch") for part in name.split("."))
     private = {name for name in found if name.startswith("_") and not name.startswith("__")}
     operations = {name for name in private if hasattr(torch.ops.aten, name)}  # these are not Python's to hide
-    return private - operations - PYTHONS
+    return (private & TORCHS) - operations - PYTHONS
 
 
 def test_private_names_of_torch_stand_in_one_room():
