@@ -56,7 +56,7 @@ class Plain:
             done.append("\n".join(fence[1] + line if line and fence[3] else line for line in own.split("\n")))
             at = end + 1
         done.append(self.inline("\n".join(prose)))
-        return re.sub(r"\n{3,}", "\n\n", "\n".join(done)).strip("\n")
+        return "\n".join(done).strip("\n")
 
     def end(self, lines, start, marks):
         """Return the number of the line that closes the fence of these marks."""
@@ -143,6 +143,7 @@ class Plain:
         text = LINK.sub(self.link, ATTRIBUTES.sub("", APART.sub(keep, text)))
         text = re.sub(r"(?m)^\[\^(\w+)\]: ", r"<sup>\1</sup> ", text)
         text = re.sub(r"\[\^(\w+)\]", r"<sup>\1</sup>", text)
+        text = re.sub(r"\n{3,}", "\n\n", text)
         return re.sub(r"\0(\d+)\0", lambda found: kept[int(found[1])], text)
 
     def tagged(self, found):
