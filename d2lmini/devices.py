@@ -11,10 +11,12 @@ it, the accelerators of the machine are used, or, where it has none, the simulat
 import os
 import platform
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import combinations
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
@@ -24,22 +26,24 @@ from d2lmini import host
 CHOICES = ("real", "sim", "cpu")
 
 
-def cpu():
+def cpu() -> torch.device:
     """Return the CPU, which torch counts as one device however many cores it has."""
     return torch.device("cpu")
 
 
-def gpu(i=0):
+def gpu(i: int = 0) -> torch.device:
     """Return the name of the i-th accelerator, there or not: ``cuda:i`` unless another type is in use.
 
     CUDA and ROCm are both called ``cuda`` by torch, Intel GPUs ``xpu``, Apple's ``mps`` and simulated GPUs ``sim``.
-    Raises ValueError when `i` is not an integer of at least 0.
+
+    Raises:
+        ValueError: when `i` is not an integer of at least 0.
     """
     _check_count(i, "the index of a GPU", least=0)
     return torch.device(_accelerator() or "cuda", i)
 
 
-def num_gpus():
+def num_gpus() -> int:
     """Return how many accelerators there are, 0 if none."""
     kind = _accelerator()
     if kind == "sim":
@@ -47,7 +51,7 @@ def num_gpus():
     return torch.accelerator.device_count() if kind else 0
 
 
-def try_gpu(i=0):
+def try_gpu(i: int = 0) -> torch.device:
     """Return the i-th accelerator if there is one, else the CPU. Raises ValueError as `gpu` does.
 
     >>> simgpu.enable(2)
@@ -57,7 +61,7 @@ def try_gpu(i=0):
     return gpu(i) if num_gpus() > _check_count(i, "the index of a GPU", least=0) else cpu()
 
 
-def try_all_gpus():
+def try_all_gpus() -> list[torch.device]:
     """Return all accelerators as a list, or ``[cpu()]`` if there are none; never an empty list."""
     return [gpu(i) for i in range(num_gpus())] or [cpu()]
 
@@ -67,11 +71,14 @@ def to(x, *where, **options):
     return x.to(*where, **options)
 
 
-def devices(n):
+def devices(n: int) -> list[torch.device]:
     """Return `n` distinct devices, the same one never twice: real ones if the machine has so many, else simulated ones.
 
-    Simulated GPUs are made on the first such call; where there are some already, they must be enough. Raises
-    ValueError when `n` is not an integer of at least 1, and RuntimeError when there are fewer devices than that.
+    Simulated GPUs are made on the first such call; where there are some already, they must be enough.
+
+    Raises:
+        ValueError: when `n` is not an integer of at least 1.
+        RuntimeError: when there are fewer devices than that.
 
     >>> devices.devices(2)
     [device(type='sim', index=0), device(type='sim', index=1)]
@@ -90,7 +97,7 @@ def devices(n):
     return found[:n]
 
 
-def synchronize(*which):
+def synchronize(*which: torch.device | str) -> None:
     """Wait until every queued operation on the given devices has finished; with no argument, on all devices.
 
     An accelerator works behind the program's back, so a clock read without this measures how fast work is queued.
@@ -104,14 +111,14 @@ def synchronize(*which):
             torch.get_device_module(device).synchronize(device)
 
 
-def streams(device):
+def streams(device: torch.device) -> ModuleType | None:
     """Return the module that has the streams of a ``torch.device``, such as torch.cuda; None where it has none."""
     module = None if device.type == "cpu" else torch.get_device_module(device)
     return module if hasattr(module, "Stream") else None
 
 
 @contextmanager
-def threads(count):
+def threads(count: int) -> Iterator[None]:
     """Let PyTorch's operations on the CPU use `count` threads inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
@@ -122,7 +129,7 @@ def threads(count):
 
 
 @cache
-def processor():
+def processor() -> str:
     """Return the CPU's name as its maker gives it, or its architecture where the system does not tell."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -132,7 +139,7 @@ def processor():
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def memory_info(device="cpu"):
+def memory_info(device: torch.device | str = "cpu") -> tuple[int | None, int | None]:
     """Return the free and the total bytes of a device's memory, None for what it does not tell.
 
     The CPU's are those that this process may use, where a container is allowed less than the machine has. "Free" is
@@ -153,7 +160,7 @@ def memory_info(device="cpu"):
     return None, getattr(properties, "total_memory", None)
 
 
-def describe():
+def describe() -> str:
     """Return two lines for each device: its name in torch, processing units and memory in GiB, then the product.
 
     One GiB is 2**30 bytes. A unit is a core of the CPU that this process may use, or a GPU's multiprocessor. Below
@@ -173,8 +180,8 @@ def _check_count(value, what, least):
     return value
 
 
-def choice():
-    """Return what D2LMINI_DEVICES says, None when it says nothing."""
+def choice() -> str | None:
+    """Return what D2LMINI_DEVICES says, None when it says nothing. Raises ValueError for what is none of `CHOICES`."""
     forced = os.environ.get("D2LMINI_DEVICES") or None
     if forced not in (None, *CHOICES):
         raise ValueError(f"D2LMINI_DEVICES must be one of {', '.join(CHOICES)}, got {forced!r}")

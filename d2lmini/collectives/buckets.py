@@ -6,12 +6,15 @@
 Gradients become views of their bucket, so that nothing is copied back.
 """
 
+from collections.abc import Callable, Sequence
+
 import torch
 
+from d2lmini.collectives.ledger import Ledger
 from d2lmini.collectives.on_devices import allreduce
 
 
-def plan_buckets(tensors, bucket_bytes):
+def plan_buckets(tensors: Sequence[torch.Tensor], bucket_bytes: float) -> list[list[int]]:
     """Return the buckets as lists of indices into `tensors`.
 
     A bucket holds tensors of one type, in their order, of at most `bucket_bytes` bytes together; a tensor that is
@@ -19,7 +22,8 @@ def plan_buckets(tensors, bucket_bytes):
     """
     if bucket_bytes <= 0:
         raise ValueError(f"a bucket needs at least 1 byte, got {bucket_bytes}")
-    buckets, filling = [], {}  # filling: type -> [the bucket that is being filled, its bytes]
+    buckets: list[list[int]] = []
+    filling: dict[torch.dtype, tuple] = {}  # type -> the bucket that is being filled, its bytes
     for index, tensor in enumerate(tensors):
         bucket, size = filling.get(tensor.dtype, (None, 0))
         if bucket is None or size + tensor.nbytes > bucket_bytes:
@@ -30,14 +34,24 @@ def plan_buckets(tensors, bucket_bytes):
     return buckets
 
 
-def reduce_gradients(replicas, allreduce, bucket_bytes, any_rank=lambda used: used):
+def reduce_gradients(
+    replicas: Sequence[Sequence[torch.Tensor]],
+    allreduce: Callable,
+    bucket_bytes: int,
+    any_rank: Callable[[list[bool]], list[bool]] = lambda used: used,
+) -> None:
     """Make of all gradients, on every replica, the sums over all replicas; the last parameters' go first.
 
-    replicas: lists of parameters, alike, one list for each replica. ``allreduce(tensors)`` replaces each tensor of a
-    list, one for each replica, by the sum of all. bucket_bytes: as in `plan_buckets`; 0: each gradient alone.
     A parameter that has a gradient in no replica is left alone; one that has none in some counts as zero there.
-    any_rank: maps this process's `used` flags to their logical OR over all processes.
-    Raises ValueError for sparse gradients.
+
+    Args:
+        replicas: lists of parameters, alike, one list for each replica.
+        allreduce: replaces each tensor of a list, one for each replica, by the sum of all.
+        bucket_bytes: as in `plan_buckets`; 0: each gradient alone.
+        any_rank: maps this process's `used` flags to their logical OR over all processes.
+
+    Raises:
+        ValueError: for sparse gradients.
     """
     replicas = [list(params)[::-1] for params in replicas]
     used = any_rank([any(p.grad is not None for p in row) for row in zip(*replicas, strict=True)])
@@ -48,7 +62,7 @@ def reduce_gradients(replicas, allreduce, bucket_bytes, any_rank=lambda used: us
 
 
 @torch.no_grad()
-def reduce_bucket(replicas, allreduce):
+def reduce_bucket(replicas: Sequence[Sequence[torch.Tensor]], allreduce: Callable) -> None:
     """Do the same for the gradients of one bucket, which are of one type, used or not."""
     flats = [torch.cat([_vector(_gradient(p)) for p in params]) for params in replicas]
     allreduce(flats)
@@ -58,7 +72,9 @@ def reduce_bucket(replicas, allreduce):
 
 
 @torch.no_grad()
-def allreduce_buckets(replicas, bucket_bytes=25 * 2**20, algorithm="ring", **options):
+def allreduce_buckets(
+    replicas: Sequence[Sequence[torch.Tensor]], bucket_bytes: int = 25 * 2**20, algorithm: str = "ring", **options
+) -> list[Ledger]:
     """All-reduce ``replicas[rank][i]`` over the ranks for every i, in place; return a ledger for each bucket.
 
     bucket_bytes: 25 MiB is the default of PyTorch's DistributedDataParallel. The rest is as in `on_devices.allreduce`.

@@ -10,11 +10,12 @@ early do not start early.
 
 from collections import Counter
 
-from d2lmini.collectives.schedules import messages
+from d2lmini.collectives.schedules import Schedule, Send, messages
 from simgpu.hardware.op_costs import LAUNCH_S, copy_seconds, hop_seconds, operation_seconds
+from simgpu.hardware.topology import Machine
 
 
-def predict(schedule, n, machine, itemsize=4):
+def predict(schedule: Schedule, n: int, machine: Machine, itemsize: int = 4) -> float:
     """Return the seconds that `schedule` takes on buffers of n elements of `itemsize` bytes, rank r on GPU r.
 
     Raises ValueError when the machine has fewer GPUs than the schedule has ranks.
@@ -24,9 +25,9 @@ def predict(schedule, n, machine, itemsize=4):
     return LAUNCH_S + sum(step_seconds(schedule, n, machine, itemsize))
 
 
-def step_seconds(schedule, n, machine, itemsize=4):
+def step_seconds(schedule: Schedule, n: int, machine: Machine, itemsize: int = 4) -> list[float]:
     """Return the seconds of each step, a list; a step without messages takes none."""
-    steps = [[] for _ in schedule.steps]
+    steps: list[list[tuple[Send, int]]] = [[] for _ in schedule.steps]
     for step, send, first, last in messages(schedule, n):
         steps[step].append((send, (last - first) * itemsize))
     return [_longest_message(sends, machine) + _longest_addition(sends, machine, itemsize) for sends in steps]
@@ -52,7 +53,7 @@ def _longest_addition(sends, machine, itemsize):
     return max(adding.values(), default=0.0)
 
 
-def constants(machine):
+def constants(machine: Machine) -> list[list[str]]:
     """Return a machine's α, 1 ÷ β, 1 ÷ γ and κ, with unit, as rows of a table: constant, value, of what.
 
     α and β for each kind of link. κ is the shortest kernel, which every addition pays once; the launch, by the host, is
@@ -75,7 +76,7 @@ def constants(machine):
     ]
 
 
-def busbw(nbytes, seconds, world_size):
+def busbw(nbytes: float, seconds: float, world_size: int) -> float:
     """Return the bus bandwidth of an all-reduce in bytes a second, as nccl-tests defines it: algbw · 2(P − 1)/P.
 
     algbw, the algorithm bandwidth, is a rank's buffer over the time of the collective.
@@ -84,7 +85,7 @@ def busbw(nbytes, seconds, world_size):
     return nbytes / seconds * 2 * (world_size - 1) / world_size
 
 
-def bound_seconds(nbytes, world_size, bytes_per_s):
+def bound_seconds(nbytes: float, world_size: int, bytes_per_s: float) -> float:
     """Return the least time of an all-reduce of `nbytes` where each rank's link carries `bytes_per_s` each way.
 
     A rank must send at least 2(P − 1)/P of its buffer (Patarasuk and Yuan, 2009, which the chapter retells).
@@ -92,7 +93,7 @@ def bound_seconds(nbytes, world_size, bytes_per_s):
     return 2 * (world_size - 1) / world_size * nbytes / bytes_per_s
 
 
-def crossover(slow_start, fast_end, machine, itemsize=4, most=2**40):
+def crossover(slow_start: Schedule, fast_end: Schedule, machine: Machine, itemsize: int = 4, most: int = 2**40) -> int:
     """Return the n from which on schedule `fast_end` is predicted to take no longer than `slow_start`.
 
     At n − 1 it still loses. It is taken to win at longer buffers, where the lengths next to n may still go either way:

@@ -9,6 +9,7 @@ Between steps the two wait for each other, for another GPU only through a messag
 """
 
 import contextlib
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,24 +17,31 @@ import torch
 
 import simgpu
 from d2lmini.collectives.operands import must_agree
-from d2lmini.collectives.schedules import messages, named
+from d2lmini.collectives.schedules import Schedule, messages, named
 from d2lmini.devices import streams
 
 
-def copy(target, source):
+def copy(target: torch.Tensor, source: torch.Tensor) -> None:
     """Copy without letting the host wait."""
     target.copy_(source, non_blocking=True)
 
 
 @torch.no_grad()
-def execute(schedule, tensors, launches="one", copy=copy):
+def execute(schedule: Schedule, tensors: Sequence[torch.Tensor], launches: str = "one", copy: Callable = copy) -> None:
     """Carry out `schedule` on `tensors`, rank r's being tensors[r], in place.
 
-    What is reduced is added. launches: "one" queues everything with a single launch, as a CUDA graph or NCCL's one
-    kernel does; "each" has one for every copy and addition, which is what this code costs when nothing records it. Only
-    simulated GPUs tell the two apart. copy: ``copy(target, source)`` is called for each message between GPUs, in the
-    schedule's order.
-    Raises ValueError where the tensors are not alike, not apart in memory, or not as many as ranks.
+    What is reduced is added.
+
+    Args:
+        schedule: for as many ranks as there are tensors.
+        tensors: alike in shape and type, apart in memory, each on a device of its own or all on the CPU.
+        launches: "one" queues everything with a single launch, as a CUDA graph or NCCL's one kernel does; "each" has
+            one for every copy and addition, which is what this code costs when nothing records it. Only simulated GPUs
+            tell the two apart.
+        copy: ``copy(target, source)`` is called for each message between GPUs, in the schedule's order.
+
+    Raises:
+        ValueError: where the tensors are not alike, not apart in memory, or not as many as ranks.
     """
     if launches not in ("one", "each"):
         raise ValueError(f"launches must be 'one' or 'each', got {launches!r}")
@@ -47,7 +55,7 @@ def execute(schedule, tensors, launches="one", copy=copy):
             rank.finish()
 
 
-def sum_tensors(tensors, algorithm="ring"):
+def sum_tensors(tensors: Sequence[torch.Tensor], algorithm: str = "ring") -> None:
     """Replace each of `tensors`, one for each rank, by the sum of all; algorithm: a name in `schedules.ALLREDUCE`."""
     execute(named(algorithm, len(tensors)), tensors)
 

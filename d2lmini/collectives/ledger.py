@@ -37,23 +37,23 @@ class Ledger:
     seconds: float | None = None
     clock: str | None = None
 
-    def sent(self):
+    def sent(self) -> list[int]:
         """Return the bytes that each rank sent, as a list."""
         return self._bytes("src")
 
-    def received(self):
+    def received(self) -> list[int]:
         """Return the bytes that each rank received, as a list."""
         return self._bytes("dst")
 
-    def link_bytes(self):
+    def link_bytes(self) -> dict[str, int]:
         """Return the bytes that went over each link, by its name."""
-        total = Counter()
+        total: Counter[str] = Counter()
         for message in self.messages:
             total[message.link] += message.nbytes
         return dict(sorted(total.items()))
 
     def _bytes(self, end):
-        total = Counter()
+        total: Counter[int] = Counter()
         for message in self.messages:
             total[getattr(message, end)] += message.nbytes
         return [total[rank] for rank in range(self.world_size)]

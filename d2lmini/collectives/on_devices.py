@@ -1,5 +1,7 @@
 """Collectives over tensors, one for each rank, in place, and the ledger of the messages that they sent."""
 
+from collections.abc import Sequence
+
 import torch
 
 import simgpu
@@ -8,7 +10,7 @@ from d2lmini.collectives.ledger import Ledger, Message
 
 
 @torch.no_grad()
-def run(schedule, tensors, launches="one"):
+def run(schedule: schedules.Schedule, tensors: Sequence[torch.Tensor], launches: str = "one") -> Ledger:
     """Carry out `schedule` on `tensors` as `executor.execute` does; return the `ledger.Ledger`.
 
     >>> tensors = [torch.arange(4.0), torch.zeros(4)]
@@ -32,11 +34,16 @@ def run(schedule, tensors, launches="one"):
     return _ledger(schedule, tensors[0], times, trace.seconds, trace.clock.machine.name)
 
 
-def allreduce(tensors, algorithm="ring", launches="one", **options):
+def allreduce(
+    tensors: Sequence[torch.Tensor], algorithm: str | schedules.Schedule = "ring", launches: str = "one", **options
+) -> Ledger:
     """Replace each of `tensors`, one for each rank, by the sum of all; return the ledger.
 
-    algorithm: a name in `schedules.ALLREDUCE`, or a Schedule of your own. options: those of the algorithm, such as
-    `order` of a ring or `per_node` of a hierarchy. launches: as in `executor.execute`.
+    Args:
+        tensors: as in `executor.execute`.
+        algorithm: a name in `schedules.ALLREDUCE`, or a Schedule of your own.
+        launches: as in `executor.execute`.
+        options: those of the algorithm, such as `order` of a ring or `per_node` of a hierarchy.
 
     >>> simgpu.enable(4)
     >>> tensors = [torch.ones(8, device=f"sim:{rank}") for rank in range(4)]

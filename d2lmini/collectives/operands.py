@@ -1,16 +1,18 @@
 """Whether tensors, one for each rank, can take part in one collective: the first that cannot is named."""
 
+from collections.abc import Sequence
+
 import torch
 
 
-def must_agree(tensors, world_size):
+def must_agree(tensors: Sequence[torch.Tensor], world_size: int) -> None:
     """Raise ValueError unless `tensors` are one for each rank, alike in shape and type, writable, and apart in memory.
 
     Devices must be distinct, or all the CPU. The message names the rank, what was expected and what came.
     """
     if len(tensors) != world_size:
         raise ValueError(f"expected {world_size} tensors, one for each rank, got {len(tensors)}")
-    first = {}
+    first: dict[str, object] = {}
     for rank, tensor in enumerate(tensors):
         if not isinstance(tensor, torch.Tensor):
             raise ValueError(f"rank {rank}: expected a tensor, got {type(tensor).__name__}")

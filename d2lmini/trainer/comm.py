@@ -10,6 +10,7 @@ The processes must have joined `torch.distributed` before: `distributed.run` and
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
+from itertools import count
 
 import torch
 import torch.distributed as dist
@@ -102,9 +103,9 @@ class Comm:
         if self.alone:
             yield from batches
             return
-        iterator, number, batch = iter(batches), 0, ()
-        while batch is not None:
-            batch, number = next(iterator, None), number + 1
+        iterator = iter(batches)
+        for number in count(1):
+            batch = next(iterator, None)
             found = self.tell([ENDED, 0] if batch is None else [len(batch[0]), _checksum(batch)])
             usual = max(found, key=lambda each: (found.count(each), each[0] != ENDED))
             for rank, other in enumerate(found):
@@ -113,8 +114,9 @@ class Comm:
                         f"rank {rank} has {_in_words(other, usual)} in epoch {epoch}, batch {number}, where rank "
                         f"{found.index(usual)} has {_in_words(usual, other)}: give all ranks the same batches"
                     )
-            if batch is not None:
-                yield batch
+            if batch is None:
+                return
+            yield batch
 
     def tell(self, numbers: list[int]) -> list[list[int]]:
         """Return every process's whole numbers, given this one's; it costs simulated ranks no time."""

@@ -66,7 +66,7 @@ def checksum(tensor: torch.Tensor) -> int:
         return 0
     flat = tensor.detach().reshape(-1)
     some = flat[:: len(flat) // SAMPLES or 1].cpu().contiguous()
-    return zlib.crc32(some.view(torch.uint8).numpy()) if len(some) else 0
+    return zlib.crc32(some.view(torch.uint8).numpy().data) if len(some) else 0
 
 
 def different(there: Fingerprint, here: Fingerprint) -> tuple | None:

@@ -1,5 +1,6 @@
 """How to train: the arguments of `Trainer`, and every rule about them, which the command line has too."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -14,9 +15,9 @@ ENGINES = ("replicas", "allreduce", "ddp")
 class Settings:
     """How to train: the named arguments of `Trainer`, which explains them."""
 
-    allreduce: object = None
+    allreduce: str | Callable | None = None
     buckets: int = 25 * 2**20  # as in torch's DistributedDataParallel
-    schedule: object = None
+    schedule: Callable | None = None
     accumulate: int = 1
     clip: float | None = None
     amp: torch.dtype | None = None

@@ -6,10 +6,12 @@ over the devices, and the same update everywhere. This module is the loop; `repl
 
 import os
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from tqdm import auto as bars
 
 from d2lmini.devices import try_gpu
@@ -61,7 +63,14 @@ class Trainer(HyperParameters):
     True
     """
 
-    def __init__(self, model, loss, optimizer, devices=None, **settings):
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Callable,
+        optimizer: Callable[..., torch.optim.Optimizer],
+        devices: Sequence[torch.device | str] | None = None,
+        **settings,
+    ):
         """Move the model to the first device, copy it to the others, and make an optimiser for each.
 
         settings: those of `Settings`, with its defaults.
@@ -77,9 +86,10 @@ class Trainer(HyperParameters):
         self.engine = Replicas(model, loss, optimizer, self.comm, self.settings)
         self.replicas, self.optimizers = self.engine.modules, self.engine.optimizers
         self.history = History()
-        self._batches, self._data = None, {"fingerprint": {}, "epoch": None}  # of the last `fit`; what decides them
+        self._batches: Iterable | None = None  # of the last `fit`
+        self._data: dict = {"fingerprint": {}, "epoch": None}  # what decides them
 
-    def step(self, X, y):
+    def step(self, X: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Learn from one batch X [n, …], y [n] and return its loss as a tensor on the first device, without waiting.
 
         With ``accumulate=m`` every m-th call updates the parameters. A batch of fewer examples than devices uses as
@@ -87,18 +97,35 @@ class Trainer(HyperParameters):
         """
         return self.engine.total(self.engine.accumulate(X, y))
 
-    def fit(self, train_iter, num_epochs, test_iter=None, on_epoch=None, *, checkpoint=None, resume=False):
+    def fit(
+        self,
+        train_iter: Iterable,
+        num_epochs: int,
+        test_iter: Iterable | None = None,
+        on_epoch: Callable[[int, History], object] | None = None,
+        *,
+        checkpoint: str | os.PathLike | None = None,
+        resume: bool = False,
+    ) -> History:
         """Train for `num_epochs` passes over `train_iter` and return the `History`.
 
-        After each epoch, ``on_epoch(epoch, history)`` is called, epochs counted from 1. On a terminal and in a notebook
-        a bar shows how far the epoch is, unless the environment variable TQDM_DISABLE is set.
+        On a terminal and in a notebook a bar shows how far the epoch is, unless the environment variable TQDM_DISABLE
+        is set.
 
-        checkpoint: the file to save to after each epoch. resume: go on from that file, if it is there, up to
-        `num_epochs` epochs in all; with the same data, settings and devices the parameters become those of a run that
-        was never stopped, bit for bit.
+        Args:
+            train_iter: yields batches, X [n, …] and y [n]; of several processes all must get the same ones.
+            num_epochs: how many in all, those before a checkpoint included.
+            test_iter: what to `evaluate` on after each epoch.
+            on_epoch: called after each epoch as ``on_epoch(epoch, history)``, epochs counted from 1.
+            checkpoint: the file to save to after each epoch.
+            resume: go on from that file, if it is there; with the same data, settings and devices the parameters become
+                those of a run that was never stopped, bit for bit.
 
-        Raises ValueError when the number of epochs is not an integer of at least 1, or `train_iter` yields nothing;
-        DivergedError for a loss or a parameter that is not finite, by the end of the epoch; CheckpointError.
+        Raises:
+            ValueError: when the number of epochs is not an integer of at least 1, or `train_iter` yields nothing.
+            UnlikeError: where a rank has other data, or its iterator ends before the others'.
+            DivergedError: for a loss or a parameter that is not finite, by the end of the epoch.
+            CheckpointError: for a file that cannot be written, or is of another run.
         """
         check(self.settings, backend=backend(), epochs=num_epochs, checkpoint=checkpoint, resume=resume)
         here = {"data": fingerprint.of_data(train_iter)}
@@ -108,10 +135,10 @@ class Trainer(HyperParameters):
         self.engine.zero_grad()
         self.history = History(provenance=self._provenance())
         with ExitStack() as held:
-            file = checkpoint and Checkpoint(checkpoint)
+            file = Checkpoint(checkpoint) if checkpoint else None
             if file:
                 self.comm.on_rank_0(lambda: held.enter_context(file.held()))
-            if resume and file.found(self.comm):
+            if file and resume and file.found(self.comm):
                 self._go_on(file, train_iter, here)
             self._batches, self._data["fingerprint"] = train_iter, here
             for epoch in range(len(self.history.loss) + 1, num_epochs + 1):
@@ -124,18 +151,18 @@ class Trainer(HyperParameters):
                     self._save(file)
         return self.history
 
-    def evaluate(self, data_iter):
+    def evaluate(self, data_iter: Iterable) -> float:
         """Return the fraction of the examples of `data_iter` that the model classifies correctly.
 
         The devices take the batches in turn. Raises ValueError when there is no example.
         """
         return self.engine.evaluate(data_iter)
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike) -> None:
         """Write a checkpoint: model, optimiser, history, random numbers; raises CheckpointError."""
         self._save(Checkpoint(path))
 
-    def load(self, path):
+    def load(self, path: str | os.PathLike) -> None:
         """Take everything from a checkpoint, whatever devices it was made on.
 
         Random numbers of a device are restored where it has the name it had. Raises CheckpointError for a file that is

@@ -111,8 +111,17 @@ ALLREDUCE = {
 }
 
 
-def named(algorithm, world_size, **options):
-    """Return the schedule of `ALLREDUCE` with that name; raises ValueError for an unknown one."""
+def named(algorithm: str, world_size: int, **options) -> Schedule:
+    """Return the schedule of `ALLREDUCE` with that name.
+
+    Args:
+        algorithm: a name in `ALLREDUCE`.
+        world_size: the number of ranks.
+        options: of the algorithm, such as `order` of a ring or `per_node` of a hierarchy.
+
+    Raises:
+        ValueError: for a name that is unknown.
+    """
     if algorithm not in ALLREDUCE:
         raise ValueError(f"unknown algorithm {algorithm!r}: choose one of {', '.join(ALLREDUCE)}")
     return ALLREDUCE[algorithm](world_size, **options) if options else _made_once(algorithm, world_size)

@@ -6,6 +6,8 @@
 Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
 """
 
+from collections.abc import Iterable
+
 from d2lmini.collectives.schedules.schedule import Schedule, Send, need
 
 
@@ -41,7 +43,7 @@ def all_gather(world_size, order=None):
     return Schedule("all-gather", world_size, world_size, tuple(steps))
 
 
-def ring_order(world_size, order=None):
+def ring_order(world_size: int, order: Iterable[int] | None = None) -> list[int]:
     """Return the ranks as they sit around the ring: `order`, which must hold each once, or 0, 1, 2, … if None."""
     need(world_size)
     ring = list(range(world_size)) if order is None else list(order)

@@ -1,6 +1,7 @@
 """What a schedule is: messages between ranks, in steps, over a buffer cut into chunks."""
 
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -35,7 +36,7 @@ class Schedule:
         need(self.world_size)
 
     @cached_property
-    def mark(self):
+    def mark(self) -> int:
         """A checksum of all messages: it tells schedules of one name apart, and is the same in every process."""
         return zlib.crc32(repr((self.world_size, self.chunks, self.steps)).encode())
 
@@ -44,7 +45,7 @@ class Schedule:
         return self.mark
 
 
-def offsets(n, chunks):
+def offsets(n: int, chunks: int) -> list[int]:
     """Return where n elements are cut: chunk i is [offsets[i], offsets[i+1]).
 
     The first n % chunks chunks have one element more, as in tensor_split.
@@ -53,7 +54,7 @@ def offsets(n, chunks):
     return [i * small + min(i, larger) for i in range(chunks + 1)]
 
 
-def messages(schedule, n):
+def messages(schedule: Schedule, n: int) -> Iterator[tuple[int, Send, int, int]]:
     """Yield (step, send, first, last) for every message that a buffer of n elements needs, in order.
 
     first, last: the elements [first, last) that the message carries; messages without an element are left out.
@@ -65,7 +66,7 @@ def messages(schedule, n):
                 yield step, send, cuts[send.start], cuts[send.stop]
 
 
-def need(world_size, root=0):
+def need(world_size: int, root: int = 0) -> None:
     """Raise ValueError unless there is a rank, and `root` is one of the ranks."""
     if world_size < 1:
         raise ValueError(f"a collective needs at least 1 rank, got {world_size}")

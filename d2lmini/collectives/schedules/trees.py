@@ -8,7 +8,7 @@ Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communicatio
 from d2lmini.collectives.schedules.schedule import Schedule, Send, need
 
 
-def tree(world_size):
+def tree(world_size: int) -> list[list[tuple[int, int, int]]]:
     """Return a binomial tree's levels: lists of (parent, child, end).
 
     Below the child hang the ranks child to end - 1, itself included.
@@ -21,28 +21,28 @@ def tree(world_size):
     return levels
 
 
-def broadcast(world_size, root=0):
+def broadcast(world_size: int, root: int = 0) -> Schedule:
     """Every rank gets the root's buffer: ⌈log₂ P⌉ steps."""
     need(world_size, root)
     steps = [[(p, c, 0, 1) for p, c, _ in level] for level in tree(world_size)]
     return _rooted("broadcast", world_size, 1, root, steps, "copy")
 
 
-def reduce(world_size, root=0):
+def reduce(world_size: int, root: int = 0) -> Schedule:
     """The root gets all buffers combined: the broadcast's tree from the leaves up. Other ranks keep partial sums."""
     need(world_size, root)
     steps = [[(c, p, 0, 1) for p, c, _ in level] for level in tree(world_size)[::-1]]
     return _rooted("reduce", world_size, 1, root, steps, "reduce")
 
 
-def scatter(world_size, root=0):
+def scatter(world_size: int, root: int = 0) -> Schedule:
     """Rank r gets chunk r of the root's buffer: a child receives what all below it need. ⌈log₂ P⌉ steps."""
     need(world_size, root)
     steps = [[(p, c, c, end) for p, c, end in level] for level in tree(world_size)]
     return _rooted("scatter", world_size, world_size, root, steps, "copy")
 
 
-def gather(world_size, root=0):
+def gather(world_size: int, root: int = 0) -> Schedule:
     """The root gets chunk r from rank r, for every r: the scatter run backward."""
     need(world_size, root)
     steps = [[(c, p, c, end) for p, c, end in level] for level in tree(world_size)[::-1]]

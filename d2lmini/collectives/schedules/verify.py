@@ -4,8 +4,14 @@ A sum cannot tell 2 + 0 from 1 + 1; a set can. What is added twice, never arrive
 the step that does it. The same states, step by step, are what the chapter's stepper draws.
 """
 
+from collections.abc import Callable, Iterator
 
-def states(schedule):
+from d2lmini.collectives.schedules.schedule import Schedule
+
+State = list[list[frozenset[int]]]  # [rank][chunk]: the ranks whose contributions are in it
+
+
+def states(schedule: Schedule) -> Iterator[State]:
     """Yield the state before the first step and after each step: state[rank][chunk] is a frozenset of ranks.
 
     Before the first step, each chunk of rank r holds {r}. Raises ValueError at a message that no executor should run:
@@ -28,7 +34,7 @@ def states(schedule):
         yield state
 
 
-def check(schedule, collective, root=0):
+def check(schedule: Schedule, collective: str, root: int = 0) -> None:
     """Raise ValueError unless `schedule` carries out the `collective`, saying which rank's chunk is wrong and how.
 
     collective: broadcast, reduce, scatter, gather, all-gather, reduce-scatter or all-reduce.
@@ -51,7 +57,7 @@ def check(schedule, collective, root=0):
                 )
 
 
-def promised(collective, world_size, chunks, root=0):
+def promised(collective: str, world_size: int, chunks: int, root: int = 0) -> list[list[frozenset[int] | None]]:
     """Return what a collective leaves: a state as `states` yields it, with None where it promises nothing.
 
     Raises ValueError for an unknown collective.
@@ -63,7 +69,7 @@ def promised(collective, world_size, chunks, root=0):
 
 
 # What rank's chunk must hold in the end; None where the collective says nothing.
-_WANTED = {
+_WANTED: dict[str, Callable] = {
     "broadcast": lambda rank, chunk, root, everyone: frozenset([root]),
     "reduce": lambda rank, chunk, root, everyone: everyone if rank == root else None,
     "scatter": lambda rank, chunk, root, everyone: frozenset([root]) if rank == chunk else None,
