@@ -37,7 +37,7 @@ class Fake:
     def current_accelerator(self):
         return torch.device(self.kind)
 
-    def meant(self, device):
+    def to_sim(self, device):
         return device
 
     def synchronize(self, device):
