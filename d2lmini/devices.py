@@ -47,7 +47,7 @@ def num_gpus() -> int:
     """Return how many accelerators there are, 0 if none."""
     kind = _accelerator()
     if kind == "sim":
-        return torch.get_device_module("sim").device_count()
+        return torch.sim.device_count()  # type: ignore[attr-defined]
     return torch.accelerator.device_count() if kind else 0
 
 
@@ -87,7 +87,7 @@ def devices(n: int) -> list[torch.device]:
     if choice() is None and n > num_gpus():
         if not simgpu.is_enabled():
             simgpu.enable(max(n, 2))
-        found = [torch.device("sim", i) for i in range(torch.get_device_module("sim").device_count())]
+        found = [torch.device("sim", i) for i in range(torch.sim.device_count())]  # type: ignore[attr-defined]
     else:
         found = try_all_gpus()
     if n > len(found):
@@ -104,7 +104,7 @@ def synchronize(*which: torch.device | str) -> None:
     """
     for device in {torch.device(d) for d in which} or set(try_all_gpus()):
         if device.type == "sim":
-            torch.get_device_module("sim").synchronize(device)
+            torch.sim.synchronize(device)  # type: ignore[attr-defined]
         elif device.type == getattr(torch.accelerator.current_accelerator(), "type", None):
             torch.accelerator.synchronize(device)
         elif device.type != "cpu":  # a real one on a machine where simulated GPUs are what torch.accelerator means
