@@ -16,7 +16,7 @@ from torch.nn.functional import interpolate
 
 from d2lmini.data.download import fetch
 from d2lmini.data.idx import read_examples
-from d2lmini.wording import shown
+from d2lmini.wording import printable
 
 FASHION_MNIST_LABELS = (
     "t-shirt",
@@ -168,7 +168,9 @@ def _load_idx(dataset, batch_size, resize, seed):
     train, test = read_examples(*files[:2]), read_examples(*files[2:])
     for file, (images, _) in zip(files[::2], (train, test), strict=True):
         if list(images.shape[2:]) != IDX_SIZE:
-            raise ValueError(f"{shown(file)}: expected images of 28×28 pixels, got {images.shape[2]}×{images.shape[3]}")
+            raise ValueError(
+                f"{printable(file)}: expected images of 28×28 pixels, got {images.shape[2]}×{images.shape[3]}"
+            )
     if resize is not None:
         train, test = ((_resized(images, resize), labels) for images, labels in (train, test))
     return _iterators(train, test, batch_size, seed)
@@ -190,7 +192,9 @@ def _files(dataset):
     paths = [next((path for path in both if path.is_file()), None) for both in either]
     missing = [name for name, path in zip(dataset.files, paths, strict=True) if path is None]
     if missing:
-        raise FileNotFoundError(f"{shown(folder)}: expected {', '.join(missing)} (gzipped or unpacked) in this folder")
+        raise FileNotFoundError(
+            f"{printable(folder)}: expected {', '.join(missing)} (gzipped or unpacked) in this folder"
+        )
     return paths
 
 

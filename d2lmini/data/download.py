@@ -15,7 +15,7 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from d2lmini.timing import within
-from d2lmini.wording import shown
+from d2lmini.wording import printable
 
 LIMIT_SECONDS = 900  # for one mirror: 26 MB at 30 kB/s
 SILENCE_SECONDS = 30  # without a byte
@@ -47,7 +47,7 @@ def fetch(name, mirrors, sha256, size, folder, limit=LIMIT_SECONDS):
                         part.unlink(missing_ok=True)
     except OSError as error:
         raise DownloadError(
-            f"{name}: can't be kept in {shown(folder)}: {error.strerror or error}; make room or choose a "
+            f"{name}: can't be kept in {printable(folder)}: {error.strerror or error}; make room or choose a "
             f"folder that can be written (XDG_CACHE_HOME), {ADVICE}"
         ) from None
     return target

@@ -15,7 +15,7 @@ import zlib
 import numpy as np
 import torch
 
-from d2lmini.wording import shown
+from d2lmini.wording import printable
 
 LARGEST = 1 << 30  # bytes of values: twenty times MNIST
 PIECE = 1 << 20  # bytes that are read at a time
@@ -29,7 +29,7 @@ def read_idx(path, ndim):
     Raises ValueError, naming the file, when it is not such an IDX file, is corrupted, or has fewer or more bytes than
     its header announces; OSError when it can't be read.
     """
-    name = shown(path)
+    name = printable(path)
     with open(path, "rb") as raw:
         file = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
         try:
@@ -61,7 +61,7 @@ def read_examples(images_path, labels_path):
     Raises ValueError when the two files hold different counts, or a label is above 9, and as `read_idx` does.
     """
     images, labels = read_idx(images_path, ndim=3), read_idx(labels_path, ndim=1)
-    images_path, labels_path = shown(images_path), shown(labels_path)
+    images_path, labels_path = printable(images_path), printable(labels_path)
     if not images.numel():
         raise ValueError(f"{images_path}: holds no images: its shape is {tuple(images.shape)}")
     if len(images) != len(labels):

@@ -6,7 +6,7 @@ An error's `rank` is the rank that it is about; None where its message names the
 import re
 import traceback
 
-from d2lmini.wording import first_line, short
+from d2lmini.wording import first_line, shortened
 from simgpu import RankError
 
 __all__ = [
@@ -46,7 +46,7 @@ class DivergedError(ArithmeticError):
 
 def sentence(error: BaseException) -> str:
     """Return an error's first line; for a kind that tells of a mistake in the program, with its kind and place."""
-    line = short(re.sub(r"\[\S*gloo\S*:\d+\] ", "", first_line(error)))  # where in gloo's source
+    line = shortened(re.sub(r"\[\S*gloo\S*:\d+\] ", "", first_line(error)))  # where in gloo's source
     if isinstance(error, EXPECTED):
         return line
     frames = traceback.extract_tb(error.__traceback__)

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_map
 
 from d2lmini.distributed.errors import CheckpointError
 from d2lmini.trainer import files
-from d2lmini.wording import first_line, quoted, shown
+from d2lmini.wording import first_line, printable, quoted
 
 FORMAT = "d2lmini checkpoint 3"
 
@@ -28,7 +28,7 @@ class Checkpoint:
     """The checkpoint at `path`, and the one before it, which is `previous`; `name` is how it is told."""
 
     def __init__(self, path):
-        self.name, self.path = shown(path), files.real(path)
+        self.name, self.path = printable(path), files.real(path)
         self.previous = self.path.with_name(self.path.name + ".previous")
         self._whole = False  # whether this object has found or made it whole: it need not be read again
 
@@ -70,7 +70,7 @@ class Checkpoint:
         """Raise CheckpointError unless it can be written without destroying another kind of file."""
         with self._writing():
             files.check(self.path)
-            for name, path in ((shown(self.previous), self.previous), (self.name, self.path)):
+            for name, path in ((printable(self.previous), self.previous), (self.name, self.path)):
                 if os.path.lexists(path) and not (path.is_file() and _is_ours(self._load(path, "meta", strict=False))):
                     what, advice = "whole checkpoint" if path.is_file() else "regular file", self._advice()
                     raise CheckpointError(
@@ -81,7 +81,7 @@ class Checkpoint:
         """Return whether there is such a file. Raises CheckpointError where only the one before it is left."""
         if not self.path.exists() and self.previous.exists():
             raise CheckpointError(
-                f"{self.name}: is gone, and {shown(self.previous)} is still there{self._advice()}; or move "
+                f"{self.name}: is gone, and {printable(self.previous)} is still there{self._advice()}; or move "
                 "that away to start from the beginning"
             )
         return self.path.exists()
@@ -162,7 +162,7 @@ class Checkpoint:
         if _flaw(self.previous) or not _is_ours(self._load(self.previous, "meta", strict=False)):
             return ""
         move = f"mv {quoted(self.previous)} {quoted(self.path)}"
-        return f"; the last whole one is {shown(self.previous)}: go on from it after `{move}`"
+        return f"; the last whole one is {printable(self.previous)}: go on from it after `{move}`"
 
 
 def _save(state, file):

@@ -26,7 +26,7 @@ from d2lmini.trainer import files, fingerprint
 from d2lmini.trainer import options as arguments
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.trainer import Trainer
-from d2lmini.wording import quoted, shown
+from d2lmini.wording import printable, quoted
 
 PROGRAM = "python -m d2lmini.train"
 LABELS = {"lenet": "LeNet", "mlp": "MLP", "softmax": "softmax regression"}
@@ -109,7 +109,7 @@ def run(options, where):
     show = _show if join.rank() == 0 else (lambda line: None)
     show(describe(options, trainer, train_iter, test_iter))
     if options.resume and not Checkpoint(options.checkpoint).found(trainer.comm):
-        show(f"there is no {shown(options.checkpoint)} yet: starting from the beginning")
+        show(f"there is no {printable(options.checkpoint)} yet: starting from the beginning")
     add_rows = table(show)
     history = trainer.fit(
         train_iter, options.epochs, test_iter, add_rows, checkpoint=options.checkpoint, resume=options.resume

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from errno import EACCES, EISDIR, ENOENT, ENXIO
 from pathlib import Path
 
-from d2lmini.wording import shown
+from d2lmini.wording import printable
 
 NEW = "unfinished"  # longer than any other word, so that a name too long for one is known before
 
@@ -61,7 +61,7 @@ def check(path, room: int = 0) -> None:
                     device.write(b"\n")  # which JSON may begin with
         return
     if not target.parent.is_dir():
-        raise OSError(ENOENT, f"there is no folder {shown(target.parent)}")
+        raise OSError(ENOENT, f"there is no folder {printable(target.parent)}")
     with _new(target) as file:  # tried: root is told that it may write everywhere, a name may be too long, a disk full
         file.write(bytes(room))
         file.flush()

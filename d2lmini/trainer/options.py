@@ -14,7 +14,7 @@ from d2lmini.models.lenet import MODELS
 from d2lmini.trainer import files
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.settings import ENGINES, Settings, check
-from d2lmini.wording import short, shown
+from d2lmini.wording import printable, shortened
 from simgpu.hardware.links import GPUS
 
 MIB = 2**20
@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         """Leave out the usage, which ``--help`` shows."""
-        message = shown(short(message))
+        message = printable(shortened(message))
         self.exit(2, self.say(message) if self.say else f"{self.prog}: error: {message}\n")
 
     def print_help(self, file=None):
@@ -113,9 +113,9 @@ def _check_files(made, options):
         try:
             files.check(options.json, JSON_START + JSON_EPOCH * min(options.epochs, 10**5))
         except OSError as error:
-            made.error(f"argument --json: {shown(options.json)}: {error.strerror}")
+            made.error(f"argument --json: {printable(options.json)}: {error.strerror}")
         if file and files.real(options.json) in (file.path, file.previous):
-            made.error(f"argument --json: {shown(options.json)} is a file of the checkpoint: choose another")
+            made.error(f"argument --json: {printable(options.json)} is a file of the checkpoint: choose another")
     if file:
         try:
             file.check()
