@@ -10,6 +10,7 @@ def test_step(sim_gpus):                            # a list: sim:0, sim:1
 def test_gradients():
     dist.all_reduce(torch.ones(4, device="sim"))
 
+replicas   whether all ranks have equal replicas, in ranks
 counting   what happened inside a with: bytes, collectives, waits, memory, time
 plugin     the fixture and the two markers; loads torch only for tests that use them
 """
@@ -17,9 +18,12 @@ plugin     the fixture and the two markers; loads torch only for tests that use 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from simgpu.counting import Costs
+    from torch import nn
 
-__all__ = ["costs"]
+    from simgpu.counting import Costs
+    from simgpu.ranks.replicas import ReplicasEqual
+
+__all__ = ["costs", "replicas_equal"]
 
 
 def costs() -> "Costs":
@@ -39,3 +43,23 @@ def costs() -> "Costs":
     from simgpu.counting import Costs
 
     return Costs()
+
+
+def replicas_equal(model: "nn.Module") -> "ReplicasEqual":
+    """Raise AssertionError unless all ranks have equal parameters and buffers; all ranks call it, after a step say.
+
+    In a ``with`` it looks again after each step of an optimizer of the model's. What is sharded is left out. It takes
+    no simulated time. Replicas grow apart without a word where a rank leaves out a broadcast or an all-reduce, draws
+    other numbers, or changes a parameter alone.
+
+    >>> simgpu.enable(2)
+    >>> def train(rank):
+    ...     net = torch.nn.Linear(2, 1)  # other weights on each rank, as it draws them without a seed
+    ...     testing.replicas_equal(net)
+    >>> simgpu.spawn(train)
+    Traceback (most recent call last):
+    simgpu.ranks.errors.RankError: rank 0 of 2 raised AssertionError: replicas differ (in train, ...
+    """
+    from simgpu.ranks.replicas import ReplicasEqual
+
+    return ReplicasEqual(model)

@@ -7,7 +7,8 @@ spawn ── scheduler             starts the ranks: threads that take turns, in
   │     ├── collectives ── call, reductions, schedules   a collective each: what it asks for, and what it computes
   │     └── rendezvous         where the ranks' calls meet and are compared
   │           └── prices ── link_traffic, schedules  what a collective takes, and on which links
-  └── diagnosis                what a deadlock's message says
+  ├── diagnosis                what errors say, and in which line of the program
+  └── replicas                 whether ranks have equal replicas of a model
 store                          what `torch.distributed`'s stores keep, and how ranks wait for it
 tensor_lists                   lists of tensors: what torch hands over, as what holds the values
 functional                     torch's operations for collectives on tensors of simulated GPUs

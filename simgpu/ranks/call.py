@@ -11,10 +11,10 @@ class Call:
     sent, received: the tensors that it gives and those that it wants filled. results: what its Work returns.
     root: a place in the group. op: a ReduceOp. schedule: what carries an all-reduce, or an algorithm's name; None for
     what a library would choose. single: whether ranks give and get one tensor, and its parts are views.
-    The rest is filled in on the way: on_host, whether the tensors are the host's own; device, otherwise, the index of
-    their GPU on the rank's node; backend, the name of the one that the program chose for them;
-    same, {word: value} that must agree among the ranks; rank, number and rendezvous where it is made; ready, the
-    picosecond at which it may begin.
+    The rest is filled in on the way. on_host: whether the tensors are the host's own; device: otherwise, the index of
+    their GPU on the rank's node; backend: the name of the one that the program chose for them; same: {word: value} that
+    must agree among the ranks; line: where the program makes it; rank, number and rendezvous where it meets the others;
+    ready: the picosecond at which it may begin.
     """
 
     name = ""
@@ -25,7 +25,7 @@ class Call:
         self.sent, self.received, self.root, self.op = unwrap(sent), unwrap(received), root, op
         self.results = self.received if results is None else unwrap(results)
         self.schedule, self.on_host, self.device, self.backend, self.same = schedule, False, None, None, {}
-        self.rank, self.number, self.rendezvous, self.ready = -1, 0, None, 0
+        self.rank, self.number, self.rendezvous, self.ready, self.line = -1, 0, None, 0, ""
 
     def __str__(self):
         return f"{self.name} #{self.number} of {self.where}"
@@ -109,7 +109,8 @@ def fit(call, ours, other, theirs):
     """Raise MismatchError unless a piece has as many elements, of the same type, as the rank that receives it wants."""
     if ours.numel() != theirs.numel() or ours.dtype != theirs.dtype:
         raise MismatchError(
-            f"{call.name}: rank {call.rank} expects {_text(ours)} from rank {other.rank}, which sends {_text(theirs)}"
+            f"{call.name}{call.rendezvous.made}: rank {call.rank} expects {_text(ours)} from rank {other.rank}"
+            f"{call.line}, which sends {_text(theirs)}{other.line}"
         )
 
 

@@ -1,4 +1,4 @@
-"""What a deadlock's message says: who waits for what, and in which line of the program."""
+"""What errors between ranks say: who waits for what, and in which line of the program."""
 
 import sys
 import threading
@@ -9,7 +9,8 @@ import torch
 
 from simgpu.ranks.errors import in_words
 
-_LIBRARIES = (*(str(Path(module.__file__).parent) for module in (torch, threading)), str(Path(__file__).parents[1]))
+_OURS = tuple(str(Path(file).parent) for file in (torch.__file__, threading.__file__, Path(__file__).parent))
+_LIBRARIES = (*_OURS, str(Path(torch.__file__).parents[1]))  # whatever is installed beside torch
 
 
 def stuck(world, works):
@@ -21,8 +22,7 @@ def stuck(world, works):
 
 def asleep(world, rank):
     """Return why `rank`, which does nothing but sleep while all others wait or have returned, will never go on."""
-    frame = program_frame(sys._current_frames().get(rank.thread))
-    line = f" (in {frame.f_code.co_name}, line {frame.f_lineno})" if frame else ""
+    line = place(sys._current_frames().get(rank.thread))
     return (
         f"no rank can go on: rank {rank.number} has slept for {rank.slept:.0f} simulated seconds{line}; "
         f"{waits(world, world.scheduler.waiting())}"
@@ -33,9 +33,9 @@ def waits(world, works):
     """Return what ranks wait for; those that wait for the same share a clause."""
     clauses, frames = defaultdict(list), sys._current_frames()
     for work in sorted(works, key=lambda work: work.rank):
-        frame = program_frame(frames.get(work.owner.thread))
-        line = f" (in {frame.f_code.co_name}, line {frame.f_lineno})" if frame else ""
-        clauses[f"{work.call}{line}, {work.lacks()}"].append(work.rank)
+        line = place(frames.get(work.owner.thread))
+        where = getattr(getattr(work.call, "rendezvous", None), "made", "")
+        clauses[f"{work.call}{where}{line}, {work.lacks()}"].append(work.rank)
     told = "; ".join(f"{in_words(ranks)} in {clause}" for clause, ranks in clauses.items())
     return f"{told}; {left_out(world)}" if world.new_groups.lacking() else told
 
@@ -50,7 +50,25 @@ def left_out(world):
 
 
 def program_frame(frame):
-    """Return the innermost frame of the program's own code."""
-    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
+    """Return the innermost frame of the program's own code, or of a library that it uses; None where there is none."""
+    return _outside(_LIBRARIES, frame) or _outside(_OURS, frame)
+
+
+def _outside(folders, frame):
+    while frame is not None and frame.f_code.co_filename.startswith(folders):
         frame = frame.f_back
     return frame
+
+
+def place(frame=None):
+    """Return in words where the program is: `` (in step, train.py:12)``, for a notebook's cell `` (in step, line 12)``.
+
+    frame: the calling thread's by default.
+    """
+    frame = program_frame(frame or sys._getframe(1))
+    if frame is None:
+        return ""
+    code = frame.f_code
+    cell = code.co_filename.startswith("<") or "ipykernel" in code.co_filename
+    line = f"line {frame.f_lineno}" if cell else f"{Path(code.co_filename).name}:{frame.f_lineno}"
+    return f" (in {code.co_name}, {line})"

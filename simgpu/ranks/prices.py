@@ -55,7 +55,7 @@ class Prices:
             return self._by_memory(call, max(call.ready for call in calls), passes, _whole(nbytes))
         key = call.name, devices, nbytes, call.root or 0, call.schedule
         plan = self._known.get(key) or self._known.setdefault(key, self._plan(*key))
-        streams = [owner.stream(call.where, gpu) for owner, gpu in zip(owners, devices, strict=True)]
+        streams = [owner.stream(call.rendezvous, gpu) for owner, gpu in zip(owners, devices, strict=True)]
         name = f"{call}, {_size(_whole(nbytes))}{plan.how}"
         return self._occupy(plan, streams, max(call.ready for call in calls), name, call)
 
@@ -88,7 +88,8 @@ class Prices:
         if self._in_memory(sending, ends):
             return self._by_memory(sending, ready, passes=1, nbytes=sending.nbytes)
         both = sending.batched and receiving.batched
-        pair = f"{sending.where} " + ("{}→{}".format(*ends) if both else "{}–{}".format(*sorted(ends)))
+        pair = "{}→{}".format(*ends) if both else "{}–{}".format(*sorted(ends))
+        pair = sending.rendezvous, pair
         streams = [owner.stream(pair, gpu) for owner, gpu in zip((sender, receiver), ends, strict=True)]
         name = f"send {sending.rank}→{receiving.rank} in {sending.where}"
         return self._occupy(Plan("", [self._step([(*ends, sending.nbytes)])]), streams, ready, name, sending)

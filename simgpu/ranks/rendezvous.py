@@ -14,6 +14,7 @@ from torch.distributed import DistBackendError
 
 from simgpu.ranks.backend_rules import shown
 from simgpu.ranks.call import Message
+from simgpu.ranks.diagnosis import place as line
 from simgpu.ranks.errors import MismatchError
 from simgpu.ranks.work import Work
 
@@ -22,10 +23,11 @@ class Rendezvous:
     """One group of ranks.
 
     ranks: their numbers among all; where: the group in words; prices: `prices.Prices`, which sets when a call is over.
+    made: in words, the line of the program that makes the group; for error messages.
     """
 
-    def __init__(self, ranks, where, prices):
-        self.ranks, self.where, self._prices = tuple(ranks), where, prices
+    def __init__(self, ranks, where, prices, made=""):
+        self.ranks, self.where, self._prices, self.made = tuple(ranks), where, prices, made
         self._numbers = [0] * len(self.ranks)
         self._meetings, self._posts = {}, {}  # works by number and place; works by target, tag and side
         self._lines = {}  # of messages in order: for a pair, {place: its works that are not done}
@@ -35,6 +37,7 @@ class Rendezvous:
         """Add the call of the rank at `place` of the group; return its Work."""
         self._numbers[place] += 1
         call.rank, call.number, call.rendezvous = self.ranks[place], self._numbers[place], self
+        call.line = line()
         try:
             return self._add(place, call, owner)
         except MismatchError as error:
@@ -62,7 +65,7 @@ class Rendezvous:
 
     def post(self, place, call, owner):
         """Add a message's sending or receiving side; return its Work."""
-        call.rank, call.rendezvous = self.ranks[place], self
+        call.rank, call.rendezvous, call.line = self.ranks[place], self, line()
         call.ready = owner.depart(call)
         work = Work(call, owner)
         if call.backend == "nccl" and not call.batched:
@@ -154,15 +157,17 @@ def _act(calls):
 
 def _compare(call, first):
     """Raise MismatchError unless two ranks' calls fit together."""
+    made = call.rendezvous.made
     if call.number and call.name != first.name:
         raise MismatchError(
-            f"call #{call.number} of {call.where}: rank {call.rank} calls {call.name}, "
-            f"rank {first.rank} called {first.name}"
+            f"call #{call.number} of {call.where}{made}: rank {call.rank} calls {call.name}{call.line}, "
+            f"rank {first.rank} called {first.name}{first.line}"
         )
     for word, value in call.same.items():
         if value != first.same.get(word):
             raise MismatchError(
-                f"{call}: rank {call.rank} has {word} {value}, rank {first.rank} has {first.same.get(word)}"
+                f"{call}{made}: rank {call.rank} has {word} {value}{call.line}, "
+                f"rank {first.rank} has {first.same.get(word)}{first.line}"
             )
 
 

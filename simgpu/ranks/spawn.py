@@ -112,7 +112,7 @@ class World:
         self.began = 0 if state.clock is None else state.clock.now_ps()  # past the ends of an earlier call's ranks
         self.ended = self.began  # the last moment of any rank that has ended
         self.schedule = cache(allreduce) if callable(allreduce) else lambda size: allreduce
-        self.size, self.results, self._rendezvouss, self._errors = size, [None] * size, {}, []
+        self.size, self.results, self._rendezvous, self._errors = size, [None] * size, {}, []
         self.scheduler, self._prices = Scheduler(size, lambda works: diagnosis.stuck(self, works)), Prices(state.clock)
         self.ranks = [
             Rank(first + i, i, self, state.clock, gpus)
@@ -121,6 +121,7 @@ class World:
         ]
         self.store, self.shardings, self.works = Store(), {}, WeakSet()
         self.new_groups, self.compiling = NewGroups(size), RankLock("torch.compile")
+        self.compared, self.replicas = [0] * size, {}  # by `replicas.ReplicasEqual`
         self.profiling = None  # the profiler that one of the ranks has started
 
     def run(self, fn, args):
@@ -148,8 +149,9 @@ class World:
         key = options.group_id, ranks
         owner.groups[key] += 1  # a name may come again once a group is destroyed
         where = f"group {list(ranks)}" if ranks else "the default group"
-        new = Rendezvous(ranks or range(self.size), where, self._prices)
-        rendezvous = self._rendezvouss.setdefault((key, owner.groups[key]), new)
+        made = f" made {diagnosis.place()[2:-1]}" if ranks else ""
+        new = Rendezvous(ranks or range(self.size), where, self._prices, made)
+        rendezvous = self._rendezvous.setdefault((key, owner.groups[key]), new)
         return SimGroup(options.group_rank, options.group_size, rendezvous, owner)
 
     def _body(self, rank, fn, args):
@@ -213,10 +215,10 @@ class World:
 
     def _end(self):
         """Return the results or raise an error, and keep neither: torch keeps a Work that nobody waits for, and us."""
-        works = [work for rendezvous in self._rendezvouss.values() for work in rendezvous.open()]
+        works = [work for rendezvous in self._rendezvous.values() for work in rendezvous.open()]
         for work in self.works:
             work.forget()
-        results, errors, self.results, self._errors, self._rendezvouss = self.results, self._errors, None, [], {}
+        results, errors, self.results, self._errors, self._rendezvous = self.results, self._errors, None, [], {}
         if errors:
             number, error = errors[0]
             if isinstance(error, (DeadlockError, MismatchError)):

@@ -13,6 +13,7 @@ from torch.nn.parallel.distributed import DistributedDataParallel, _MixedPrecisi
 
 import simgpu
 from simgpu import DeadlockError, MismatchError, RankError
+from simgpu.testing import replicas_equal
 
 pytestmark = pytest.mark.usefixtures("gpus")
 
@@ -72,7 +73,7 @@ def caught(*calls):
                 "ranks 0, 1, 3",
                 "all_reduce #2 of the default group",
                 "rank 2 returned",
-                "in once_more_but_for_rank_2, line",
+                "in once_more_but_for_rank_2, test_diagnosis.py:",
             ),
         ),
         (
@@ -92,7 +93,7 @@ def caught(*calls):
             (
                 "ranks 0, 2, 3 in all_reduce #1 of group [0, 1, 2, 3]",
                 "rank 1 in all_reduce #1 of",
-                "group [0, 1] (in two_groups",
+                "group [0, 1] made in two_groups",
             ),
         ),
         (lambda rank: rank == 1 and dist.isend(tensor(2), 0), ("returned", "rank 1 in send", "not called by rank 0")),
@@ -101,7 +102,7 @@ def caught(*calls):
             ("ranks 0, 1, 2 in store.wait for", "word (in", "which no rank sets", "rank 3 returned"),
         ),
         (lambda rank: rank != 3 and dist.monitored_barrier(), ("monitored_barrier", "by rank 3")),
-        (one_more_step_on_rank_0, ("in one_more_step_on_rank_0, line", "not called by ranks 1, 2, 3")),
+        (one_more_step_on_rank_0, ("in one_more_step_on_rank_0, test_diagnosis.py:", "not called by ranks 1, 2, 3")),
         (
             caught(lambda: dist.all_reduce(tensor(2)), lambda: dist.all_reduce(tensor(3))),
             ("rank 0 in all_reduce #1 of the default group", "which failed", "rank 1 has shapes [[3]]"),
@@ -239,3 +240,63 @@ def profiled():
 )
 def test_what_is_wrong_or_cannot_be_is_told_by_the_rank_that_does_it(call, words):
     failing(RankError, lambda rank: call(), *words)
+
+
+def test_each_ranks_line_and_where_a_group_was_made_are_told():
+    def other_shapes(rank):
+        group = dist.new_group([0, 1])
+        if rank == 0:
+            dist.all_reduce(tensor(2), group=group)
+        if rank == 1:
+            dist.all_reduce(tensor(3), group=group)
+
+    here = other_shapes.__code__.co_firstlineno
+    failing(MismatchError, other_shapes, *(f"test_diagnosis.py:{here + line}" for line in (1, 3, 5)))
+
+
+def test_groups_of_equal_ranks_are_told_apart():
+    def twice(rank):
+        first, second = dist.new_group([0, 1]), dist.new_group([0, 1])
+        if rank < 2:
+            dist.all_reduce(tensor(1), group=[first, second][rank])
+
+    failing(DeadlockError, twice, "rank 0 in all_reduce #1 of group [0, 1] made", "rank 1 in all_reduce #1")
+
+    def at_once(rank):
+        works = [dist.all_reduce(tensor(10**7), group=group, async_op=True) for group in groups(rank)]
+        for work in works:
+            work.wait()
+
+    def groups(rank):
+        return [dist.new_group(list(range(4))) for _ in range(2)]
+
+    with simgpu.trace() as trace:
+        simgpu.spawn(at_once)
+    rows = {(span.place, span.row) for span in trace.spans if span.kind == "communication"}
+    assert len(rows) == 2 * 4  # each group has a stream of its own on each GPU
+
+
+@pytest.mark.parametrize("fault", ["weights", "a gradient", None])
+def test_replicas_that_differ_are_found(fault):
+    def train(rank):
+        torch.manual_seed(rank if fault == "weights" else 0)
+        net = torch.nn.Linear(3, 2).to("sim")
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        other = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+        with replicas_equal(net):
+            for step in range(3):
+                net(torch.ones(1, 3, device="sim") * (rank + 1)).sum().backward()
+                for parameter in net.parameters():
+                    if not (fault == "a gradient" and parameter is net.weight and step == 1):
+                        dist.all_reduce(parameter.grad)
+                optimizer.step()
+                other.step()
+                optimizer.zero_grad()
+        return simgpu.now()
+
+    if fault is None:
+        assert len(set(simgpu.spawn(train))) == 1
+    else:
+        failing(
+            RankError, train, "AssertionError", "replicas differ", "weight on rank 1", "in train, test_diagnosis.py"
+        )
