@@ -298,5 +298,5 @@ def test_replicas_that_differ_are_found(fault):
         assert len(set(simgpu.spawn(train))) == 1
     else:
         failing(
-            RankError, train, "AssertionError", "replicas differ", "weight on rank 1", "in train, test_diagnosis.py"
+            RankError, train, "AssertionError", "replicas differ", "on rank 1 is off", "in train, test_diagnosis.py"
         )
