@@ -104,6 +104,7 @@ def settings(port, token):
         jpserver_extensions={"jupyterlab": True, "jupyter_server_terminals": True},
     )  # fmt: skip
     config.Application.log_level = "CRITICAL"  # it calls a page that leaves while its kernel starts an error
+    config.LabApp.news_url = None  # it would ask whether to look for news; the book is at home without a network
     config.IdentityProvider.token = token
     notebooks = BUILD / "notebooks"
     config.FileContentsManager.preferred_dir = str(notebooks if notebooks.is_dir() else ROOT / "chapters")
