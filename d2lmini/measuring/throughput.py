@@ -32,7 +32,7 @@ def measure_sweep(prepare, batches, device="cpu"):
 def training_step(model, X, y, lr=0.01):
     """Return a function that trains `model` for one step on a batch.
 
-    It is plain SGD, and nobody looks at the loss: the host need not wait.
+    It is plain SGD. Nothing reads the loss, so the host need not wait.
     """
     optimizer = torch.optim.SGD(model.parameters(), lr)
 

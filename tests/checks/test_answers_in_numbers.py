@@ -202,6 +202,7 @@ def by_bands(rows):
         (checks.random_cycle, lambda *given: dict(enumerate(cycle_of_visits(*given))).values()),
         (checks.random_cycle, lambda *given: torch.tensor(cycle_of_visits(*given))),
         (checks.batch_for, searched),
+        (checks.batch_for, lambda b, t, s: float(searched(b, t, s))),
         (checks.batch_for, middle_slope),
         (checks.worker_plan, counted),
         (checks.worker_plan, lambda *given: np.array(counted(*given))),
@@ -227,7 +228,7 @@ def test_other_right_answers_pass(check, answer):
         (checks.hiding_batch, lambda f, w, p, g: math.ceil(g * f / (2 * w)), "expected 3000, got 4000 (int)"),
         (checks.hiding_batch, lambda *given: math.ceil(2 * exact_batch(*given)), "4 operations for each weight"),
         (checks.batch_for, lambda b, t, s: 16, "t0 = 100 µs, t1 = 7 µs, share 0.5: expected a batch of 15, got 16"),
-        (checks.batch_for, lambda b, t, s: 15.0, "expected a batch of 15, an int, got 15 (float)"),
+        (checks.batch_for, lambda b, t, s: 14.6, "expected a batch of 15, a whole number, got 14.6"),
         (
             checks.zero_bytes,
             lambda n, p, z, b: 2 * n * (p - 1) / p * (3 if z == 3 else 2),

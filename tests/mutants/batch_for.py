@@ -1,7 +1,6 @@
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("rounded down", "math.ceil(", "math.floor("),
     ("not a whole number", "math.ceil(share / (1 - share) * t0 / t1)", "share / (1 - share) * t0 / t1"),
-    ("a float", "math.ceil(share / (1 - share) * t0 / t1)", "float(math.ceil(share / (1 - share) * t0 / t1))"),
     ("nothing is returned", "return math", "math"),
 ]
 
