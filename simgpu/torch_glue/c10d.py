@@ -264,8 +264,8 @@ def awaited(tensor):
     )
     if sharded and isinstance(tensor, sharded.DTensor):
         raise TypeError("expected a rank's own tensor, got a DTensor: send its to_local() or take its full_tensor()")
-    late = functional and isinstance(tensor, functional.AsyncCollectiveTensor)
-    return tensor.trigger_wait() if late else tensor
+    late = getattr(functional, "AsyncCollectiveTensor", ())  # see the feature's row: without it there are none
+    return tensor.trigger_wait() if isinstance(tensor, late) else tensor
 
 
 def parts_of_sparse(tensor):

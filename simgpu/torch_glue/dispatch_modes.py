@@ -7,7 +7,9 @@ groups are called by Python and by torch's C++ code directly. What a group does 
 import functools
 
 import torch
-from torch.utils._python_dispatch import _pop_mode_temporarily
+
+# A torch without it refuses modes on ranks: see the row in `features`.
+_open_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
 
 def as_operation(name):
@@ -16,7 +18,7 @@ def as_operation(name):
     def decorate(method):
         @functools.wraps(method)
         def called(group, *args, **options):
-            if not torch._C._len_torch_dispatch_stack():
+            if not _open_modes():
                 return method(group, *args, **options)
             run = functools.partial(method, group, *args, **options)
             return _Operation(getattr(torch.ops.c10d, name).default, run)(*args)
@@ -49,7 +51,9 @@ class _Operation:
         return hash(self._operation)
 
     def __call__(self, *args, **options):
-        if not torch._C._len_torch_dispatch_stack():
+        from torch.utils._python_dispatch import _pop_mode_temporarily
+
+        if not _open_modes():
             return self._run()
         with _pop_mode_temporarily() as mode:
             traces = getattr(mode, "_mode_key", None) is not None  # one of torch's own, for tensors of its own

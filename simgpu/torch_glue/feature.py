@@ -23,19 +23,22 @@ NUMBERS = tuple(int(part) for part in VERSION.split(".")[:2])
 class Feature:
     """A row of the table `features.FEATURES`.
 
-    name: as error messages say it. where: "GPUs" or "ranks", on which simulated ones the feature is meant.
-    trigger: the module of torch whose loading installs the feature; those that torch loads itself, with `enable`.
-    core: "enable" or "spawn", which cannot do without the feature; "" where everything else goes on without it.
-    needs: names of torch that the feature's code uses, apart from those below.
-    always, in_spawn: {name of torch: "file.function"}; the function, in that file of `torch_glue`, is given what has
-    the name and returns what takes its place, from `enable` to `disable` or while simulated ranks run.
-    own: {name of torch: "file.function"}: variables that each rank has for itself, as a process would; the function is
-    given the value at the start and returns that of a rank.
-    asked: {function of torch that gets what each rank has for itself: the one that sets it}.
-    once: "file.function", called once a process, for what torch cannot take back.
-    around_spawn: "file.function", a context manager that is open while ranks run. in_rank: "file.function", called in
-    the thread of each rank.
-    entries: names by which programs use the feature; where a need is missing they raise, and say which.
+    Args:
+        name: As error messages say it.
+        where: "GPUs" or "ranks": on which simulated ones the feature is meant.
+        trigger: The module of torch whose loading installs the feature; `enable` does where torch has loaded it.
+        core: "enable" or "spawn", which cannot do without the feature; "" where everything else goes on without it.
+        needs: Names of torch that the feature's code uses, besides those of the fields below.
+        always: {name of torch: "file.function"}, from `enable` to `disable`; of core rows for good. The function, in
+            that file of `torch_glue`, is given what has the name and returns what takes its place.
+        in_spawn: The same, while simulated ranks run.
+        own: {name of torch: "file.function"}, variables that each rank has for itself, as a process would. The function
+            is given the value outside of ranks and returns a new rank's.
+        asked: {function of torch that gets what each rank has for itself: the one that sets it}.
+        once: "file.function", called once a process, for what torch cannot take back.
+        around_spawn: "file.function", a context manager that is open while ranks run.
+        in_rank: "file.function", called in the thread of each rank.
+        entries: Names by which programs use the feature. Where a need is missing they raise, and say which.
     """
 
     name: str

@@ -35,7 +35,9 @@ CORE = (
             torch.Tensor._make_wrapper_subclass {_C}_disabled_torch_function_impl {_C}_set_throw_on_mutable_data_ptr
             {_C}_dispatch_has_kernel_for_dispatch_key {_C}_set_conj {_C}_set_neg {_C}Generator
             {_C}_autograd.DeviceType.PrivateUse1 torch._utils._rebuild_parameter torch._utils._rebuild_tensor_v2
-            torch._tensor_str._str torch.serialization._validate_device
+            torch._tensor_str._str torch.serialization._validate_device torch.Tensor._reduce_ex_internal
+            torch.UntypedStorage._cdata torch.ops.aten.add.Tensor._schema torch.ops.aten.add.Tensor._op_dk
+            torch.utils._pytree.tree_map_only torch._higher_order_ops.flex_attention torch.library.Library._destroy
             torch._subclasses.FakeTensor torch._subclasses.functional_tensor.FunctionalTensor
             torch.jit._builtins._find_builtin torch.jit._builtins._register_builtin""",
         always={
@@ -60,7 +62,7 @@ CORE = (
     Feature(  # torch's guard for Python devices tells autograd's engine of one device only
         "backward",
         core="enable",
-        needs=f"{_C}_current_graph_task_id",
+        needs=f"{_C}_current_graph_task_id torch.autograd.graph.Node._input_metadata",
         always={
             "torch.autograd.graph._engine_run_backward*": "autograd.on_one_thread",
             "torch.autograd.function.BackwardCFunction.apply": "autograd.checking",
@@ -99,7 +101,8 @@ CORE = (
         "ranks",
         f"{_DIST}distributed_c10d",
         core="spawn",
-        needs=f"{_DIST}Backend.register_backend {_C10D}_World {_C}_distributed_c10d._set_thread_isolation_mode",
+        needs=f"""{_DIST}Backend.register_backend {_C10D}_World {_C}_dispatch_get_all_op_names
+            {_C}_distributed_c10d._set_thread_isolation_mode""",
         always={f"{_DIST}Backend.backend_capability": "c10d.with_gloo"},
         in_spawn={
             **_each(
@@ -266,6 +269,20 @@ OTHERS = (
             torch._subclasses.FakeTensor._normalize_fake_device
             torch.utils._device._device_constructors""",
         entries="simgpu.control.as_cuda",
+    ),
+    Feature(
+        "functional collectives",
+        "ranks",
+        f"{_DIST}_functional_collectives",
+        needs=f"{_DIST}_functional_collectives.AsyncCollectiveTensor",
+        entries=f"{_DIST}_functional_collectives.all_reduce {_DIST}_functional_collectives.wait_tensor",
+    ),
+    Feature(
+        "dispatch modes",
+        "ranks",
+        "torch.utils._python_dispatch",
+        needs=f"{_C}_len_torch_dispatch_stack torch.utils._python_dispatch._pop_mode_temporarily torch._ops.OpOverload",
+        entries="torch.utils._python_dispatch.TorchDispatchMode.__enter__",
     ),
     Feature(
         "objects between ranks",
