@@ -36,6 +36,11 @@ FLAGS = [
 ]
 
 
+def pytest_make_parametrize_id(val):
+    """Name a lambda of a table by its line, so that a failure says which one it was."""
+    return f"line {val.__code__.co_firstlineno}" if getattr(val, "__name__", "") == "<lambda>" else None
+
+
 def pytest_collection_modifyitems(items):
     """Let files that take long come first, so that at the end no worker waits for another."""
     kinds = {}
