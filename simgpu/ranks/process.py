@@ -5,6 +5,8 @@ program's own modules: see `modules`. What else a process has, ranks share: the 
 variables of all other installed modules.
 """
 
+import logging
+import multiprocessing.context
 import os
 import random
 import sys
@@ -15,6 +17,7 @@ from torch.nn import functional
 
 from simgpu.accounting import allocator
 from simgpu.device.state import state
+from simgpu.ranks import logs
 from simgpu.ranks.modules import Modules
 from simgpu.torch_glue.install import ASKED, IN_RANK, OWN
 
@@ -42,6 +45,8 @@ _HELD = (
     (functional, "scaled_dot_product_attention", _same),
     (sys, "excepthook", _same),
     (sys, "argv", list),
+    (logging.root.manager, "disable", _same),
+    (multiprocessing.context._default_context, "_actual_context", _same),  # the start method
     (os, "environ", _same),  # a program may put a copy in its place
     (sys, "stdout", _same),
     (sys, "stderr", _same),
@@ -97,6 +102,7 @@ class Process:
         self._environment = _texts.copy()
         self._shared = {owner: owner._shared_state for owner in _shared_by_instances()}
         self._modules.leave()
+        self._logs = logs.leave()
 
     def enter(self):
         """Put them back."""
@@ -124,6 +130,7 @@ class Process:
         for owner in _shared_by_instances():
             owner._shared_state = self._shared.setdefault(owner, {})
         self._modules.enter()
+        logs.enter(self._logs)
 
 
 def _set_environment(pairs):

@@ -16,7 +16,7 @@ from simgpu.device import signals
 from simgpu.device.gpu_list import new
 from simgpu.device.state import set_device, state
 from simgpu.hardware.topology import Cluster
-from simgpu.ranks import diagnosis, seeds
+from simgpu.ranks import diagnosis, logs, seeds
 from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
 from simgpu.ranks.modules import Modules
 from simgpu.ranks.prices import Prices
@@ -74,10 +74,11 @@ def start(fn, args=(), nprocs=None, allreduce=None, joined=True):
             process, handler = Process(), signals.in_use(signals.SIGINT)
             signals.install()  # which the ranks' threads cannot, and would try before every operation
             try:
-                with in_spawn(), replaced([(time, "sleep", sleep)]):
+                with in_spawn(), replaced([(time, "sleep", sleep), *logs.entries()]):
                     return World(size, allreduce, joined).run(fn, args)
             finally:
                 process.enter()
+                logs.forget()
                 signals.restore(handler)
     finally:
         _one_call.release()
@@ -170,6 +171,7 @@ class World:
             for _ in range(2):  # an interrupt may strike here, once
                 with contextlib.suppress(Stopped):
                     self.scheduler.leave(rank.number)
+            rank.process = None  # torch may keep the rank, by a Work, and with it all of the program's variables
 
     def _fail(self, rank, error):
         self._errors.append((rank.number, error))

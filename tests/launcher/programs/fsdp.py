@@ -12,7 +12,8 @@ from torch.distributed.fsdp import fully_shard
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--folder", required=True)
-parser.add_argument("--resume", action="store_true")
+parser.add_argument("--first", type=int, default=0)
+parser.add_argument("--last", type=int, default=2)
 options = parser.parse_args()
 
 kind = "cuda" if torch.cuda.is_available() else "cpu"
@@ -27,11 +28,11 @@ for block in model:
     fully_shard(block, mesh=mesh)
 fully_shard(model, mesh=mesh)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-if options.resume:
+if options.first:
     state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
     dcp.load(state, checkpoint_id=options.folder)
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
-for step in range(2, 4) if options.resume else range(2):
+for step in range(options.first, options.last):
     x = torch.sin(torch.arange(24 * 12.0) * (step + 1)).view(24, 12).chunk(size)[rank].to(kind)
     loss = model(x).square().mean()
     optimizer.zero_grad()
@@ -41,7 +42,6 @@ for step in range(2, 4) if options.resume else range(2):
     dist.all_reduce(total)
     if rank == 0:
         print(f"step {step} loss {total.item() / size:.6f}")
-if not options.resume:
-    model_state, optimizer_state = get_state_dict(model, optimizer)
-    dcp.save({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=options.folder)
+model_state, optimizer_state = get_state_dict(model, optimizer)
+dcp.save({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=options.folder)
 dist.destroy_process_group()

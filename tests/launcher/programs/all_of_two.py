@@ -1,0 +1,22 @@
+"""Several programs for two ranks, one after the other in the same processes: what starts real ones takes seconds."""
+
+import contextlib
+import os
+import runpy
+import sys
+
+folder = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, folder)
+out = sys.argv[1]
+for name, arguments in (
+    ("ddp", []),
+    ("train", [f"--out_dir={out}"]),
+    ("pipeline", []),
+    ("fsdp", [f"--folder={out}/checkpoint"]),
+):
+    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"  # it still has what the program before has left there
+    os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)
+    sys.argv = [f"{name}.py", *arguments]
+    with contextlib.suppress(SystemExit):
+        runpy.run_path(os.path.join(folder, f"{name}.py"), run_name="__main__")
+    print(f"{name} ended", flush=True)
