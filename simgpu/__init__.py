@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # for type checkers and editors, the names of `_HOMES` below
     )
     from simgpu.device.state import to_sim
     from simgpu.device.streams import memory_streams
+    from simgpu.launcher.smi import smi
     from simgpu.ranks.errors import DeadlockError, MismatchError, RankError
 
 _HOMES = {

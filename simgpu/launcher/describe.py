@@ -4,11 +4,12 @@ import platform
 import sys
 from importlib.util import find_spec
 
+_LIBRARIES = ("numpy", "safetensors", "transformers", "accelerate", "lightning")
+
 
 def machines():
     """Return the machines and the cards as text, a line each."""
-    from simgpu.hardware.gpus import GPUS
-    from simgpu.hardware.machines import MACHINES
+    from simgpu.hardware import GPUS, MACHINES
 
     lines = ["machines, for --machine; with --nnodes N a cluster of N:"]
     for name, machine in MACHINES.items():
@@ -20,36 +21,26 @@ def machines():
 
 
 def doctor():
-    """Return what this torch supports, as text, and whether simulated GPUs can be enabled."""
+    """Return what this torch supports, as text, and whether simulated GPUs and ranks run with it."""
     import torch
 
-    from simgpu.torch_glue.register import missing
+    import simgpu
 
-    lacking = missing()
+    try:
+        simgpu.enable(2)
+        simgpu.spawn(lambda rank: rank)
+        fault = None
+    except RuntimeError as error:
+        fault = str(error)
+    finally:
+        simgpu.disable()
+    found = [name for name in _LIBRARIES if find_spec(name)]
     lines = [
         f"Python {platform.python_version()} on {sys.platform}, torch {torch.__version__}",
-        f"simulated GPUs: {'yes' if lacking is None else f'no, this torch lacks {lacking}; 2.11 or later is needed'}",
+        f"simulated GPUs and ranks: {fault or 'yes'}",
         f"real CUDA GPUs: {torch.cuda.device_count()}",
+        f"libraries beside it: {', '.join(found) or 'none'}",
+        "",
+        str(simgpu.features()),
     ]
-    if lacking is None:
-        gone = [f"{patch.owner}.{patch.name}" for patch in _patches() if _absent(patch)]
-        lines.append(f"names that this torch lacks, and what needs them does without: {', '.join(gone) or 'none'}")
-    found = [name for name in ("numpy", "transformers", "accelerate", "lightning", "safetensors") if find_spec(name)]
-    lines.append(f"libraries beside it: {', '.join(found) or 'none'}")
-    return "\n".join(lines), lacking is None
-
-
-def _patches():
-    from simgpu.torch_glue.table import PATCHES
-
-    return [patch for patch in PATCHES if "/" not in patch.owner and patch.since]
-
-
-def _absent(patch):
-    owner = patch.owner
-    while owner and owner not in sys.modules:
-        owner = owner.rpartition(".")[0]
-    thing = sys.modules[owner]
-    for name in patch.owner[len(owner) :].strip(".").split("."):
-        thing = getattr(thing, name, None) if name else thing
-    return not hasattr(thing, patch.name)
+    return "\n".join(lines), fault is None

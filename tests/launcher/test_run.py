@@ -202,12 +202,11 @@ def test_options_that_mean_nothing_are_refused_in_one_line(run, options, says):
 
 
 @pytest.mark.process
-def test_ctrl_c_ends_a_run():
-    text = "import sys\nprint('begun', flush=True)\nwhile True:\n    pass\n"
-    command = [sys.executable, "-m", "simgpu", "run", "--nproc-per-node", "2", "/dev/stdin"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        process.stdin.write(text)
-        process.stdin.close()
+def test_ctrl_c_ends_a_run(tmp_path):
+    program = tmp_path / "endless.py"
+    program.write_text("print('begun', flush=True)\nwhile True:\n    pass\n")
+    command = [sys.executable, "-m", "simgpu", "run", "--nproc-per-node", "2", str(program)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "[rank0]: begun\n"
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(60) == 130
