@@ -3,9 +3,11 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from conftest import PROGRAMS
+
+PROGRAMS = Path(__file__).parent / "programs"
 
 
 def test_spawn_on_ranks(run):

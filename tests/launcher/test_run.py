@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
-from conftest import PROGRAMS
 
 from simgpu.__main__ import main
+
+PROGRAMS = Path(__file__).parent / "programs"
 
 
 def lines(text, rank):
