@@ -3,7 +3,7 @@
 import sys
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     """Run one command; return its exit code."""
     from simgpu.launcher.commands import run_command
 

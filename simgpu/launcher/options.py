@@ -75,17 +75,16 @@ def machine_of(options, nodes=1):
     """Return the `machines.Machine` or `machines.Cluster` that is simulated. Raises ValueError for unknown names."""
     if options.machine and (options.gpu or options.link or options.gpus):
         raise ValueError("expected --machine, or --gpu, --link and --gpus, which put one together, not both")
-    asked = getattr(options, "nproc_per_node", None)
-    wanted = int(asked) if str(asked).isdigit() else None
+    asked = str(getattr(options, "nproc_per_node", None) or 1)
+    ranks = int(asked) if asked.isdigit() else 0  # as many as there are GPUs
     if options.machine:
         node = find(machines.MACHINES, options.machine, "machine")
-        if nodes > 1 and wanted and wanted < node.count:
-            node = _part(node, wanted)
     else:
-        node = machines.build(
-            options.gpus or (wanted if wanted and wanted > 1 else _OF_A_NODE), options.gpu or GPU, options.link
-        )
-    return machines.cluster(node if node.adapters else _networked(node), nodes) if nodes > 1 else node
+        node = machines.build(options.gpus or (ranks if ranks > 1 else _OF_A_NODE), options.gpu or GPU, options.link)
+    if nodes == 1:
+        return node
+    node = _part(node, ranks) if 0 < ranks < node.count else node
+    return machines.cluster(node if node.adapters else _networked(node), nodes)
 
 
 def _part(node, gpus):

@@ -27,7 +27,7 @@ class _Meter:
         return {place: min(1.0, took / passed) if passed else 1.0 for place, took in busy.items()}
 
 
-def smi():
+def smi() -> str:
     """Return the table as text: each GPU's memory and utilisation, and which ranks hold memory there.
 
     Utilisation is the share of simulated time since the last call, on any rank, in which the GPU computed; before the

@@ -160,6 +160,24 @@ def test_a_report_and_a_trace(run, tmp_path):
     assert f"{report['seconds']:.6g} simulated seconds" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("options", "gpus", "places"),
+    [
+        (["--nnodes=3", "--machine=DGX-A100"], 1, ["0 0", "1 0", "2 0"]),
+        (["--nnodes=1:2", "--nproc-per-node=2", "--machine=DGX-1-V100"], 2, ["0 0", "0 1", "1 0", "1 1"]),
+        (["--machine=desktop-2020", "--nproc-per-node=gpu"], 2, ["0 0", "0 1"]),
+        ([], 8, ["0 0"]),
+    ],
+)
+def test_nodes_and_their_gpus(run, options, gpus, places):
+    text = """
+import os, torch
+print(os.environ["GROUP_RANK"], os.environ["LOCAL_RANK"], torch.cuda.device_count())
+"""
+    ran = run(text, options=options)
+    assert [lines(ran.out, rank) for rank in range(len(places))] == [[f"{place} {gpus}"] for place in places]
+
+
 def test_full_size_with_shapes_only(run, tmp_path):
     text = f"""
 import os, torch
