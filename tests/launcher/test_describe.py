@@ -27,7 +27,9 @@ def test_smi_shows_memory_ranks_and_utilisation():
     def run(rank):
         y = torch.ones(2**20 * (rank + 1), device="sim")
         dist.barrier()
-        return simgpu.smi(), y.sum().item()
+        told = simgpu.smi()
+        dist.barrier()  # so that no rank has ended
+        return told, y.sum().item()
 
     told = simgpu.spawn(run)[0][0]
     assert "GPU 0  rank 0  4MiB" in told
