@@ -18,6 +18,7 @@ class Call:
     """
 
     name = ""
+    told = staticmethod(lambda: "")  # returns, in words, what else is known of a call that is to be told
     equal_shapes = False  # whether the shapes of what ranks send must be equal
     single = False
 

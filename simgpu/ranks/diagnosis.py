@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from simgpu.ranks.call import Call
 from simgpu.ranks.errors import in_words
 
 _OURS = tuple(str(Path(file).parent) for file in (torch.__file__, threading.__file__, Path(__file__).parent))
@@ -34,7 +35,7 @@ def waits(world, works):
     clauses, frames = defaultdict(list), sys._current_frames()
     for work in sorted(works, key=lambda work: work.rank):
         line = place(frames.get(work.owner.thread))
-        where = getattr(getattr(work.call, "rendezvous", None), "made", "")
+        where = work.call.told() + work.call.rendezvous.made if isinstance(work.call, Call) else ""
         clauses[f"{work.call}{where}{line}, {work.lacks()}"].append(work.rank)
     told = "; ".join(f"{in_words(ranks)} in {clause}" for clause, ranks in clauses.items())
     return f"{told}; {left_out(world)}" if world.new_groups.lacking() else told

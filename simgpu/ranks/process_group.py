@@ -25,6 +25,7 @@ class SimGroup(dist.ProcessGroup):
 
     supports_splitting = supports_coalescing = supports_time_estimate = False
     supports_tensor_alloc = staticmethod(lambda device: False)
+    reducer = staticmethod(lambda: None)  # returns DDP's, after its forward pass
 
     def __init__(self, place, size, rendezvous, owner):
         super().__init__(place, size)
@@ -78,7 +79,10 @@ class SimGroup(dist.ProcessGroup):
     def allreduce(self, tensors, opts=None, op=None):
         """Reduce each tensor over the ranks, in place."""
         tensors, schedule = listed(tensors), self._owner.world.schedule(self._size) if self._size > 1 else None
-        return self._join(collectives.AllReduce(tensors, tensors, op=_op(opts, op), schedule=schedule))
+        call, reducer = collectives.AllReduce(tensors, tensors, op=_op(opts, op), schedule=schedule), self.reducer()
+        if reducer is not None and len(tensors) == 1 and tensors[0].dim() == 1:
+            call.told = reducer.bucket(tensors[0].numel())
+        return self._join(call)
 
     @as_operation("allreduce_coalesced_")
     def allreduce_coalesced(self, tensors, opts=None):

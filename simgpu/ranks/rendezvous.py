@@ -160,13 +160,13 @@ def _compare(call, first):
     made = call.rendezvous.made
     if call.number and call.name != first.name:
         raise MismatchError(
-            f"call #{call.number} of {call.where}{made}: rank {call.rank} calls {call.name}{call.line}, "
-            f"rank {first.rank} called {first.name}{first.line}"
+            f"call #{call.number} of {call.where}{made}: rank {call.rank} calls "
+            f"{call.name}{call.told()}{call.line}, rank {first.rank} called {first.name}{first.told()}{first.line}"
         )
     for word, value in call.same.items():
         if value != first.same.get(word):
             raise MismatchError(
-                f"{call}{made}: rank {call.rank} has {word} {value}{call.line}, "
+                f"{call}{call.told()}{made}: rank {call.rank} has {word} {value}{call.line}, "
                 f"rank {first.rank} has {first.same.get(word)}{first.line}"
             )
 

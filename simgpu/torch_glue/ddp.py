@@ -10,7 +10,10 @@ rank's own order stands for it.
 """
 
 import contextlib
+import functools
 import warnings
+import weakref
+from collections import Counter
 
 import torch
 import torch.distributed as dist
@@ -28,8 +31,40 @@ class _Reducer(dist.Reducer):
     def __init__(self, *args):
         super().__init__(*args)
         self.group, self._ours = args[3], any(type(parameter) is SimTensor for parameter in args[0])
+        self._sizes = [(parameter.numel(), parameter.dtype) for parameter in args[0]]
+        self._first, self._caps, self._names = args[1], (args[9], args[5]), args[8]
+        self._sent = Counter()  # in this backward pass, the buckets by their number of elements
         if self._ours and args[6]:  # find_unused_parameters
             _provide()
+
+    def prepare_for_backward(self, outputs):
+        """Begin a backward pass."""
+        self._sent.clear()
+        if hasattr(self.group, "reducer"):  # one of ours
+            self.group.reducer = weakref.ref(self)
+        super().prepare_for_backward(outputs)
+
+    def bucket(self, numel):
+        """Return a function that tells the parameters of the bucket which is reduced now, of `numel` elements."""
+        number, self._sent[numel] = self._sent[numel], self._sent[numel] + 1
+        return functools.partial(self._in_words, numel, number)
+
+    def _in_words(self, numel, number):
+        """Return the names of a bucket's parameters; "" where none of that size is known.
+
+        At first buckets are those that DDP made; from the second step on, of the gradients in the order in which they
+        come, which is taken to be the reverse one.
+        """
+        backward = [torch.empty(size, dtype=dtype, device="meta") for size, dtype in reversed(self._sizes)]
+        again, _ = dist._compute_bucket_assignment_by_size(backward, list(self._caps))
+        last = len(backward) - 1
+        for buckets in (self._first, [[last - i for i in bucket] for bucket in again]):
+            found = [bucket for bucket in buckets if sum(self._sizes[i][0] for i in bucket) == numel]
+            if found:
+                names = [self._names.get(i, f"parameter {i}") for i in found[min(number, len(found) - 1)]]
+                more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+                return f", DDP's bucket of {', '.join(names[:3])}{more},"
+        return ""
 
     def _rebuild_buckets(self):
         state.keep_host_values = _shapes_only()

@@ -315,7 +315,8 @@ OTHERS = (
         "DDP",
         "ranks",
         f"{_DP}distributed",
-        needs=f"""{_DIST}_register_comm_hook {_DIST}Reducer._rebuild_buckets {_DIST}Reducer._set_static_graph
+        needs=f"""{_DIST}_register_comm_hook {_DIST}_compute_bucket_assignment_by_size
+            {_DIST}Reducer.prepare_for_backward {_DIST}Reducer._rebuild_buckets {_DIST}Reducer._set_static_graph
             {_DIST}Reducer._set_mixed_precision_param_dtype {_DIST}Reducer._set_forward_pass_work_handle""",
         always={f"{_DIST}Reducer": "ddp.reducer", f"{_DIST}Logger": "ddp.logger"},
         in_spawn={

@@ -300,3 +300,14 @@ def test_replicas_that_differ_are_found(fault):
         failing(
             RankError, train, "AssertionError", "replicas differ", "on rank 1 is off", "in train, test_diagnosis.py"
         )
+
+
+def test_a_bucket_of_ddp_is_told_by_its_parameters():
+    def step_on_rank_0(rank):
+        net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1)).to("sim")
+        net = DistributedDataParallel(net)
+        loss = net(torch.ones(1, 2, device="sim")).sum()
+        if rank == 0:
+            loss.backward()
+
+    failing(DeadlockError, step_on_rank_0, "rank 0 in all_reduce", "DDP's bucket of 0.weight, 0.bias", "step_on_rank_0")
