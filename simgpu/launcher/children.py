@@ -7,6 +7,7 @@ processes. The ranks must start together, so they do when the program first wait
 import atexit
 import contextlib
 import functools
+import signal
 import sys
 import traceback
 from multiprocessing import process, queues
@@ -22,7 +23,7 @@ from simgpu.ranks.spawn import start
 from simgpu.torch_glue.here import here
 
 _START, _JOIN, _ALIVE = process.BaseProcess.start, process.BaseProcess.join, process.BaseProcess.is_alive
-_CODE, _REGISTER = process.BaseProcess.exitcode, atexit.register
+_CODE, _REGISTER, _SIGNAL = process.BaseProcess.exitcode, atexit.register, signal.signal
 
 
 def entries(recorder):
@@ -39,13 +40,14 @@ def entries(recorder):
     for kind in (queues.Queue, queues.SimpleQueue):
         yield kind, "get", _turning(kind.get, run)
     yield atexit, "register", _register
+    yield signal, "signal", _signal
 
 
 @contextlib.contextmanager
 def exits(recorder):
     """At the end of a rank's program do what Python does there: wait for its processes, call what it registered."""
     rank = here()
-    rank.children, rank.at_exit = [], []
+    rank.children, rank.at_exit, rank.handlers = [], [], {}
     try:
         yield
         _run_all(recorder, rank)
@@ -59,6 +61,15 @@ def _register(function, *args, **options):
         return _REGISTER(function, *args, **options)
     here().at_exit.append((function, args, options))
     return function
+
+
+def _signal(number, handler):
+    """As ``signal.signal``, which Python allows in its main thread alone; no signal comes to a rank."""
+    if here() is None:
+        return _SIGNAL(number, handler)
+    before = here().handlers.get(number, signal.getsignal(number))
+    here().handlers[number] = handler
+    return before
 
 
 # -- torch.multiprocessing.spawn --------------------------------------------------------------------------------------

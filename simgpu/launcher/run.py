@@ -13,13 +13,12 @@ from simgpu.accounting.allocator import human
 from simgpu.device.state import state
 from simgpu.launcher import children, host_time
 from simgpu.launcher.options import bytes_of, machine_of, nodes_of, ranks_of
-from simgpu.launcher.output import Dropped, of_rank
+from simgpu.launcher.output import of_rank
 from simgpu.launcher.program import Program
 from simgpu.launcher.recorder import Recorder
 from simgpu.launcher.stand_ins import StandIns
 from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
 from simgpu.ranks.spawn import start
-from simgpu.torch_glue.here import here
 from simgpu.torch_glue.install import replaced
 
 _SEED = 67280421310721  # of what the program does not seed: the same in every run
@@ -125,8 +124,7 @@ def _shown(text):
 
 
 def _say(line):
-    stream = sys.stderr if here() is None or not isinstance(sys.stderr, Dropped) else sys.__stderr__
-    print(f"simgpu: {line}", file=stream, flush=True)
+    print(f"simgpu: {line}", file=sys.__stderr__, flush=True)
 
 
 def _close(code, size, recorder, stand_ins):

@@ -89,3 +89,19 @@ if __name__ == "__main__":
     assert "[rank0]: [0, 1, 4, 9, 16, 25] False\n" in ran.out
     assert ran.code == 1
     assert "Cannot re-initialize CUDA in forked subprocess" in ran.err
+
+
+def test_what_a_program_leaves_for_its_end_and_for_signals(run):
+    text = """
+import atexit, os, signal, torch.distributed as dist
+rank = os.environ["RANK"]
+dist.init_process_group("nccl")
+atexit.register(dist.destroy_process_group)
+atexit.register(print, "last words of", rank)
+before = signal.signal(signal.SIGTERM, lambda *_: None)
+print(before == signal.SIG_DFL, signal.signal(signal.SIGTERM, before) == before)
+"""
+    ran = run(text, options=["--nproc-per-node=2"])
+    assert ran.code == 0, ran.err
+    assert ran.out.count("True False") == 2
+    assert "[rank1]: last words of 1" in ran.out
