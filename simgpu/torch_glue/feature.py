@@ -25,7 +25,7 @@ class Feature:
 
     Args:
         name: As error messages say it.
-        where: "GPUs" or "ranks": on which simulated ones the feature is meant.
+        where: "GPUs", "GPUs under CUDA's name" or "ranks": on which simulated ones the feature is meant.
         trigger: The module of torch whose loading installs the feature; `enable` does where torch has loaded it.
         core: "enable" or "spawn", which cannot do without the feature; "" where everything else goes on without it.
         needs: Names of torch that the feature's code uses, besides those of the fields below.

@@ -250,6 +250,13 @@ OTHERS = (
         in_rank="compile.each_for_itself",
         entries="torch._dynamo.optimize",
     ),
+    Feature(  # before, autograd in C++ ends the process over a traced tensor on cuda
+        "torch.compile inside simgpu.as_cuda",
+        "GPUs under CUDA's name",
+        "torch._dynamo",
+        needs="torch._subclasses.FakeTensor._normalize_fake_device",
+        entries=f"{_DYNAMO}optimize",
+    ),
     Feature(
         'the clock of torch.compile(backend="aot_eager")',
         trigger="torch._dynamo.backends.debugging",
@@ -266,7 +273,6 @@ OTHERS = (
         "simgpu.as_cuda",
         needs=f"""{_DP}_functions._get_stream {_C}_get_accelerator {_C}_is_autocast_available
             torch.cuda._initialized torch.cuda._lazy_init
-            torch._subclasses.FakeTensor._normalize_fake_device
             torch.utils._device._device_constructors""",
         entries="simgpu.control.as_cuda",
     ),

@@ -221,10 +221,16 @@ def _put_back(owner, name, old):
     delattr(owner, name) if old is _INHERITED else setattr(owner, name, old)
 
 
+def _concerns(where):
+    if where == "ranks":
+        return here() is not None
+    return state.as_cuda if where == "GPUs under CUDA's name" else state.gpus
+
+
 def _refusing(feature, sentence, own):
     @functools.wraps(own)
     def refuse(*args, **options):
-        if state.gpus if feature.where == "GPUs" else here() is not None:
+        if _concerns(feature.where):
             raise RuntimeError(sentence)
         return own(*args, **options)
 
@@ -286,7 +292,7 @@ def _status(feature):
     lacking = missing(feature)
     if lacking:
         return f"no: {refusal(feature, lacking).partition(': ')[2]}"
-    since = [name.partition("@") for name in feature.names() if bare(name) is None]
+    since = [name.rstrip("?*").partition("@") for name in feature.names() if bare(name) is None]
     return "yes" + "".join(f", without {name} of torch {number}" for name, _, number in since)
 
 

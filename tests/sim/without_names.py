@@ -54,7 +54,13 @@ def problem(feature, name):
         return "another sum"
     entries = [names.bare(entry) for entry in feature.entries.split()]
     entries = [entry for entry in entries if entry != name and names.is_there(entry)]
-    said = simgpu.spawn(lambda rank: raised(entries))[0] if feature.where == "ranks" else raised(entries)
+    if feature.where == "ranks":
+        said = simgpu.spawn(lambda rank: raised(entries))[0]
+    elif feature.where == "GPUs":
+        said = raised(entries)
+    else:
+        with simgpu.as_cuda():
+            said = raised(entries)
     wanted = f"{feature.name} is not available on simulated {feature.where}: torch {names.VERSION} has no {name}"
     return next((text for text in said if text != wanted), None if entries else "no entry")
 
