@@ -25,7 +25,7 @@ DEVICE = set(
     _utils""".split()  # noqa: SIM905 read as a list of words
 )
 ACCOUNTING = {"_schema", "_ops"}  # an operation's arguments and its class, of which torch has no public names
-PYTHONS = {"_replace"}  # of named tuples
+PYTHONS = {"_replace", "_bootstrap", "_clear_cache"}  # of named tuples, importlib and logging
 
 
 def total(rank):

@@ -410,9 +410,13 @@ def deep(layers=8):
 
 
 def messages(n, stages_each=1):
-    """Outputs forward and their gradients backward, between neighbouring stages, which agree in 4 or 8 bytes first."""
-    agree = 4 if TORCH >= (2, 15) else 8  # the answer is an all-reduce from then on
-    return {"send": (STEPS * 2 * SAMPLES * WIDTH * 4 + agree) * (n * stages_each - 1)}
+    """Outputs forward and their gradients backward, between neighbouring stages, which agree on shapes first.
+
+    They ask and answer in 4 bytes each; from torch 2.15 on each pair of ranks asks once, and an all-reduce answers.
+    """
+    stages = n * stages_each - 1
+    ranks = n if stages_each > 1 and n > 2 else n - 1
+    return {"send": STEPS * 2 * SAMPLES * WIDTH * 4 * stages + (4 * ranks if TORCH >= (2, 15) else 8 * stages)}
 
 
 @case(alone(deep), messages, name="pipelining, GPipe", schedule=ScheduleGPipe)
