@@ -235,7 +235,7 @@ def test_ctrl_c_ends_a_run(tmp_path):
 @pytest.mark.process
 def test_losses_are_those_of_real_processes(run, tmp_path):
     program = PROGRAMS / "all_of_two.py"
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     ended = subprocess.run([*command, program, tmp_path / "a"], env=env, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
@@ -261,7 +261,7 @@ def test_a_checkpoint_is_resumed_on_another_number_of_ranks(run, tmp_path):
 
 @pytest.mark.long
 def test_tensor_parallel_losses_are_those_of_real_processes(run):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=4", "--master-port=0"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=4", "--standalone"]
     ended = subprocess.run([*command, PROGRAMS / "tensor_parallel.py"], capture_output=True, text=True, timeout=300)
     ran = run("tensor_parallel", options=["--nproc-per-node=4"])
     assert ran.code == ended.returncode == 0, ran.err + ended.stderr
