@@ -62,7 +62,8 @@ class State:
 
     def index(self, device):
         """Return the index that a torch.device of type ``sim`` means, the current device's when it has none."""
-        return self.check(self.current if device.index is None else device.index)
+        # torch keeps the number in a signed byte: of sim:130 it has -126.
+        return self.check(self.current if device.index is None else device.index % 256)
 
 
 state = State()
@@ -72,10 +73,14 @@ def index_of(which: Device = None) -> int:
     """Return the index of a device given in any way; raises ValueError for a device of another type."""
     if which is None or isinstance(which, int):
         return state.check(state.current if which is None else which)
-    given = torch.device(to_sim(which))
+    which = to_sim(which)
+    given = torch.device(which)
     if given.type != "sim":
         raise ValueError(f"Expected a sim device, but got: {given}")
-    return state.index(given)
+    named = (
+        which.partition(":")[2] if isinstance(which, str) else ""
+    )  # torch keeps a byte of it: sim:256 is sim:0 there
+    return state.check(int(named)) if named else state.index(given)
 
 
 def real_cuda() -> bool:

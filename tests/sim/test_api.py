@@ -1,9 +1,11 @@
 """torch.sim and what torch asks of a device: streams, random numbers, autocast, pinned memory, torch.accelerator."""
 
+import ast
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +15,17 @@ from torch.utils.data import DataLoader, TensorDataset
 import simgpu
 
 pytestmark = pytest.mark.usefixtures("gpus")
+
+
+@pytest.mark.parametrize("name", ["sim:2", "sim:130", "sim:256", "sim:99999"])
+def test_a_number_that_no_gpu_has_is_refused_though_torch_keeps_a_byte_of_it(name):
+    simgpu.enable(2)
+    for call in (torch.sim.set_device, torch.sim.memory_allocated, torch.sim.Stream, torch.sim.get_device_name):
+        with pytest.raises(torch.AcceleratorError, match=f"got {name}"):
+            call(name)
+    if name == "sim:130":  # torch itself takes sim:256 for sim:0, as it takes cuda:256 for cuda:0
+        with pytest.raises(torch.AcceleratorError, match=f"got {name}"):
+            torch.ones(1, device=name)
 
 
 def test_devices():
@@ -391,3 +404,9 @@ def test_in_a_process_of_its_own(program, says):
     assert program == ABORTS or not done.stderr  # an interrupt may meet a function whose errors Python only prints
     lines = done.stdout.splitlines()[: len(says)]
     assert all(line.startswith(words) for line, words in zip(lines, says, strict=True)), lines
+
+
+def test_type_checkers_see_the_names_that_there_are():
+    block = next(node for node in ast.parse(Path(simgpu.__file__).read_text()).body if isinstance(node, ast.If))
+    seen = {alias.name: node.module for node in block.body for alias in node.names}
+    assert seen == {name: f"simgpu.{home}" for name, home in simgpu._HOME.items()}
