@@ -42,7 +42,7 @@ def split_batch(X, y, devices):
 
 
 def sgd(params, lr, batch_size):
-    """Step against gradients that were summed over `batch_size` examples, then set them to zero; d2l's signature."""
+    """Take a step with gradients that are sums over `batch_size` examples."""
     with torch.no_grad():
         for p in params:
             p -= lr * p.grad / batch_size
