@@ -29,7 +29,7 @@ def separable_macs(function):
 @check
 def largest_batch(function):
     """``function(capacity, parameters, per_image, optimizer)``: the most images that fit beside a network's memory."""
-    copies = {"sgd": 2, "momentum": 3, "adam": 4}  # weights, gradients, and one or two numbers of the optimiser
+    copies = {"sgd": 2, "momentum": 3, "adam": 4}  # weights, gradients, and one or two numbers of the optimizer
     cases = (
         (1000, 20, 7),
         (3 * 2**30, 60_965_224, 12_466_848),
@@ -49,7 +49,7 @@ def largest_batch(function):
                 raise Wrong(
                     f"{given}: the network takes {4 * count * parameters} bytes, so expected {told} images, got {found}"
                 )
-    return "what the network and its optimiser leave, in whole images, and none where they leave nothing"
+    return "what the network and its optimizer leave, in whole images, and none where they leave nothing"
 
 
 @check
