@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from api_reference import inline
+from api_docs import inline
 from docutils import nodes
 from docutils.parsers.rst import Directive
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
-import api_reference
+import api_docs
 import glossary_links
 import launch
 import nbformat
@@ -196,23 +196,35 @@ def test_mathjax_is_completed_in_a_folder_that_lacks_a_file(tmp_path):
     assert sorted(script.parent.rglob("*.woff")) == fonts
 
 
-def test_docstrings_are_read_as_paragraphs_code_and_drawings():
-    text = "Return `x`, a ``y``.\n\n    a ──▶ b\n      │\n\nRaises ValueError\nfor less.\n\n>>> f(`1`)\n1\n"
-    first, drawing, last, example = api_reference.blocks(text)
-    assert [node.astext() for node in first.findall(nodes.literal)] == ["x", "y"]
-    assert (type(drawing), type(example), example["language"]) == (nodes.literal_block, nodes.literal_block, "pycon")
-    assert "b\n" in drawing.astext()
-    assert (last.astext(), example.astext()) == ("Raises ValueError for less.", ">>> f(`1`)\n1")
-    _, drawing = api_reference.blocks("A room.\n\n    a ──▶ b\n      │\n")  # the drawing alone is indented
-    assert drawing.astext() == "a ──▶ b\n  │"
-    assert api_reference.blocks(None) == []
+DOCSTRING = """\
+Return `x`s, a ``y`` of *all*, no_.
+
+    a ──▶ b
+      │
+
+Raises:
+    ValueError: For less.
+
+>>> f(`1`)
+"""
+RESTRUCTURED = r"""Return ``x``\ s, a ``y`` of \*all\*, no\_.
+
+::
+
+    a ──▶ b
+      │
+
+Raises:
+    ValueError: For less.
+
+>>> f(`1`)
+"""
 
 
-def test_a_signature_has_defaults_and_neither_types_nor_addresses():
-    def call(self, a: int, *, b: str = "x", c=object()) -> int: ...  # noqa: B008
-
-    assert api_reference.signature("call", call) == "call(a, *, b='x', c=<object object>)"
-    assert api_reference.signature("TABLE", {}) == "TABLE"
+def test_docstrings_become_restructured_text_whose_drawings_and_examples_stay():
+    lines = DOCSTRING.splitlines()
+    api_docs.prepare(None, "function", "f", None, None, lines)
+    assert "\n".join(lines) == RESTRUCTURED
 
 
 def test_first_uses_of_terms_become_links():
