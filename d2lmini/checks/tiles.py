@@ -24,6 +24,7 @@ def tile_reads(function):
         (6, 5, 4, 1, 1),
         (4, 6, 0, 2, 2),
         (0, 6, 4, 2, 2),
+        (129, 257, 3, 128, 256),  # one row and one column beyond a tile: less than rounding sees
     ):
         m, n, k, tile_m, tile_n = shape
         A, B, C = CountedMatrix(np.ones((m, k))), CountedMatrix(np.ones((k, n))), CountedMatrix(np.zeros((m, n)))

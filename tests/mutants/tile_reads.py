@@ -1,5 +1,6 @@
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("the last, narrow column of tiles is forgotten", "math.ceil(n / tile_n)", "(n // tile_n)"),
+    ("a narrow rest is rounded away", "math.ceil(n / tile_n)", "round(n / tile_n + 0.49)"),
     ("no remainders", "math.ceil(n / tile_n)", "n / tile_n"),
     ("a list of a number", "return of_A + of_B", "return [of_A + of_B]"),
     ("a number as text", "return of_A + of_B", "return str(of_A + of_B)"),
