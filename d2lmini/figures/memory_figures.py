@@ -1,4 +1,4 @@
-"""Figures of the memory hierarchy: curves over the working set with the caches drawn in, ladders of dots, rooflines.
+"""Figures of the memory hierarchy: curves over the working set with the caches drawn in, rooflines.
 
 What a line or a mark stands for is written beside it. All are narrow enough to be read on a telephone without zooming.
 """
@@ -74,24 +74,6 @@ def nanoseconds(seconds):
 def gigabytes_per_s(seconds):
     """Return the GB/s of so many seconds a byte, for the bandwidths of `curves`."""
     return 1e-9 / seconds
-
-
-def ladder(rungs, xlabel, written):
-    """Return a figure of dots on an axis that grows by factors, a name at the left of each, its value at the right.
-
-    rungs: (name, value), the first at the top. written: what turns a value into text. Bars would need a zero.
-    """
-    figure, ax = axes(xlabel, None, None, (4.8, 0.6 + 0.27 * len(rungs)))
-    with rc_context(STYLE):
-        for height, (_, value) in enumerate(rungs):
-            ax.plot([value], [height], "o", color="C0", markersize=7)
-            ax.annotate(written(value), (value, height), xytext=(7, -3), textcoords="offset points", fontsize=SMALL)
-        ax.set_yticks(range(len(rungs)), [name for name, _ in rungs], fontsize=SMALL)
-        ax.set(xscale="log", ylim=(len(rungs) - 0.4, -0.6))
-        least, most = (end(value for _, value in rungs) for end in (min, max))
-        ax.set_xlim(least / 2, most * (most / least) ** 0.35)  # with room for the last value
-        _readable(ax.xaxis, *ax.get_xlim(), written, most=5)
-    return figure
 
 
 def roofline(roofs, marks=(), title=None, ylim=None):

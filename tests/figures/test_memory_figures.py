@@ -54,15 +54,6 @@ def test_of_two_curves_each_is_named_where_they_are_farthest_apart():
     assert low.xyann[1] < 0 < top.xyann[1]
 
 
-def test_a_ladder_has_a_dot_a_name_and_a_value_for_each_rung():
-    (ax,) = figures.ladder([("near", 1e-9), ("far", 1e-3)], "time", lambda s: f"{s * 1e9:g} ns").axes
-    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in ax.lines] == [(1e-9, 0), (1e-3, 1)]
-    assert [text.get_text() for text in ax.texts] == ["1 ns", "1e+06 ns"]
-    assert written(ax.yaxis) == ["near", "far"]
-    assert "1 ns" in written(ax.xaxis)
-    assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first at the top
-
-
 @pytest.mark.parametrize("height", [0.5, 1])  # below the roof, and on it
 def test_names_of_marks_do_not_lie_on_one_another_and_stay_in_the_figure(height):
     marks = [(f"product {n}", 100 * 1.8**n, height * 1e12 * 1.05**-n) for n in range(4)]
