@@ -220,7 +220,7 @@ def test_a_page_with_outputs_can_be_read_and_fits_a_phone(live, cell, theme):
 def test_pages_have_kernels_of_their_own_which_end_with_them(live, context, cell, served):
     live.run(cell, "mine = 1")
     before = kernels(served)
-    for _ in range(3):
+    for _ in range(10):
         page = LivePage(context, served, CHAPTER)
         assert "NameError" in page.run(page.cell(STARTER), "mine")[1]
         assert len(kernels(served)) > len(before)
