@@ -61,7 +61,8 @@ class _Reducer(dist.Reducer):
         for buckets in (self._first, [[last - i for i in bucket] for bucket in again]):
             found = [bucket for bucket in buckets if sum(self._sizes[i][0] for i in bucket) == numel]
             if found:
-                names = [self._names.get(i, f"parameter {i}") for i in found[min(number, len(found) - 1)]]
+                bucket = found[min(number, len(found) - 1)]
+                names = [self._names.get(i, f"parameter {i}").removeprefix(".") for i in bucket]
                 more = f" and {len(names) - 3} more" if len(names) > 3 else ""
                 return f", DDP's bucket of {', '.join(names[:3])}{more},"
         return ""

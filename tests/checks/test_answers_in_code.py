@@ -124,7 +124,7 @@ def stepped(whole, parameters, gradients, velocities, lr, beta):
 
 
 def aliased(replicas):
-    storages = [[t.untyped_storage().data_ptr() for t in replica] for replica in replicas]
+    storages = [[t.untyped_storage().data_ptr() for t in replica if t.numel()] for replica in replicas]
     return np.any([a == b for one, other in combinations(storages, 2) for a, b in product(one, other)])
 
 

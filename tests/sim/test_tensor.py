@@ -282,7 +282,7 @@ def test_state_dict_deepcopy_and_pickle():
     net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).to("sim:2")
     net(six("sim:2")).sum().backward()
     twin = copy.deepcopy(net)
-    assert torch.equal(twin[0].weight.grad, net[0].weight.grad)
+    assert twin[0].weight.grad is None  # torch's own copies of parameters leave their gradients behind
     twin[0].weight.data.zero_()
     assert (net[0].weight.any().item(), isinstance(twin[0].weight, nn.Parameter)) == (True, True)
     net.load_state_dict(twin.state_dict())
