@@ -217,10 +217,11 @@ def test_a_page_with_outputs_can_be_read_and_fits_a_phone(live, cell, theme):
     assert width <= 390
 
 
-def test_pages_have_kernels_of_their_own_which_end_with_them(live, context, cell, served):
+@pytest.mark.parametrize("pages", [2, pytest.param(10, marks=pytest.mark.long)])
+def test_pages_have_kernels_of_their_own_which_end_with_them(live, context, cell, served, pages):
     live.run(cell, "mine = 1")
     before = kernels(served)
-    for _ in range(10):
+    for _ in range(pages):
         page = LivePage(context, served, CHAPTER)
         assert "NameError" in page.run(page.cell(STARTER), "mine")[1]
         assert len(kernels(served)) > len(before)

@@ -211,7 +211,9 @@ def test_ctrl_c_ends_all_ranks(where):
             simgpu.spawn(run)
     finally:
         signal.signal(signal.SIGINT, handler)
-    assert left() == before
+    threads, *rest = left()
+    assert threads <= before[0]  # one of an earlier test may have ended meanwhile
+    assert rest == list(before[1:])
 
 
 def test_each_rank_has_its_own_random_numbers_as_a_process_has():
