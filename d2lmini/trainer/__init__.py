@@ -7,7 +7,7 @@ trainer                        one loop of epochs
  ├── replicas                  a step: shards, losses, gradients, update; over a comm
  │    ├── comm                 the devices of one process, or a process for each of torch.distributed
  │    └── ddp_reducer          gradients summed by torch's DistributedDataParallel
- ├── history, losses           what a run recorded
+ ├── history                   what a run recorded; losses, read many at a time
  ├── state ── rng              what a checkpoint holds, and whether a run may have left it
  │    └── fingerprint          what decides a run: the same in a checkpoint and on all ranks
  └── checkpoint ── files       the file: whole, or not there

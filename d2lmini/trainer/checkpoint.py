@@ -30,7 +30,6 @@ class Checkpoint:
     def __init__(self, path):
         self.name, self.path = printable(path), files.real(path)
         self.previous = self.path.with_name(self.path.name + ".previous")
-        self._whole = False  # whether this object has found or made it whole: it need not be read again
 
     def write(self, state: dict) -> None:
         """Write `state` and keep the file before it.
@@ -49,7 +48,6 @@ class Checkpoint:
         with self._writing(), files.replacing(self.path, before=self._keep) as file:
             _save(content, file)
             self._load(file.name, "meta")  # what cannot be loaded never takes the place of what can
-        self._whole = True
 
     def read(self) -> dict:
         """Return the state that `write` wrote, its tensors on the CPU.
@@ -61,7 +59,7 @@ class Checkpoint:
         flaw = _flaw(self.path)
         if flaw:
             raise CheckpointError(f"{self.name}: {flaw}{self._advice()}")
-        state, self._whole = self._load(self.path), True
+        state = self._load(self.path)
         if not _is_ours(state):
             raise CheckpointError(f"{self.name}: is no checkpoint of the trainer{self._advice()}")
         return {name: value for name, value in state.items() if name != "format"}
@@ -145,7 +143,7 @@ class Checkpoint:
 
     def _keep(self):
         """Give a whole checkpoint its second name; it keeps the first one until the new file takes it."""
-        if not self.path.exists() or (not self._whole and _flaw(self.path)):
+        if not self.path.exists() or _flaw(self.path):
             return  # a damaged one must not push out a whole one
         spare = files.hidden_beside(self.path, "previous")
         spare.unlink(missing_ok=True)

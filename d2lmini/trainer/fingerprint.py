@@ -10,6 +10,8 @@ import zlib
 
 import torch
 
+from d2lmini.distributed.errors import CheckpointError
+
 NOISE = re.compile(r" at 0x[0-9a-f]+|(?<=\d)\.0\b")  # an address is another in every process; 1.0 is 1
 SAMPLES = 4096  # entries of a tensor, evenly spaced, that a checksum is of
 DATA = ("seed", "batch_size", "num_examples", "shuffle", "drop_last")  # what an iterator over batches may have
@@ -70,18 +72,21 @@ def checksum(tensor: torch.Tensor) -> int:
 
 
 def different(there: Fingerprint, here: Fingerprint) -> tuple | None:
-    """Return (kind, name, value there, value here) of the first value that differs, or None.
-
-    Raises TypeError or AttributeError where those there are no texts.
-    """
-    if not all(isinstance(text, str) for texts in there.values() for text in texts.values()):
-        raise TypeError("a fingerprint that is no texts")
+    """Return (kind, name, value there, value here) of the first value that differs, or None."""
     for kind in {**here, **there}:
         mine, theirs = here.get(kind, {}), there.get(kind, {})
         for name in {**theirs, **mine}:
             if mine.get(name) != theirs.get(name):
                 return kind, name, theirs.get(name), mine.get(name)
     return None
+
+
+def check(there: Fingerprint, here: Fingerprint, name: str) -> None:
+    """Raise CheckpointError unless the run that wrote the checkpoint `name` has the fingerprint of this one."""
+    found = different(there, here)
+    if found:
+        kind, value, old, new = found
+        raise CheckpointError(f"{name}: saved with other {kind}: {value} is {old} there, {new} here")
 
 
 def _of_tensors(tensors):

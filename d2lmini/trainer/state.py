@@ -10,12 +10,14 @@ import math
 from dataclasses import asdict
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from d2lmini.distributed.errors import CheckpointError
 from d2lmini.trainer import fingerprint, rng
 from d2lmini.trainer.history import History
 from d2lmini.wording import first_line
+
+ANY = -math.inf  # in an example: a number of any size
 
 
 def get(replicas, history, data) -> dict:
@@ -38,12 +40,8 @@ def take(replicas, state, name: str) -> tuple[History, dict]:
     """
     before, numbers = copy.deepcopy(_of(replicas)), rng.get_state(replicas.comm.devices)
     try:
-        check_fingerprint(state["engine"]["fingerprint"], replicas.fingerprint, name)
-        _check_values(state["engine"], replicas, before)
-        data, history = {**state["data"]}, History(**state["history"])
-        history.check()
-        fingerprint.different(data["fingerprint"], {})  # raises where this is none
-        _check_count(data["epoch"], "the number of the next epoch")
+        fingerprint.check(state["engine"]["fingerprint"], replicas.fingerprint, name)
+        _check(state, before)
         _load(replicas, state["engine"])
         rng.set_state(state["rng"], replicas.comm.devices)
     except Exception as error:
@@ -53,56 +51,48 @@ def take(replicas, state, name: str) -> tuple[History, dict]:
             raise
         what = f"is no checkpoint of a trainer ({type(error).__name__}: {first_line(error)})"
         raise CheckpointError(f"{name}: {what}") from error
-    return history, data
+    return History(**state["history"]), {**state["data"]}
 
 
-def check_fingerprint(there, here, name: str) -> None:
-    """Raise CheckpointError unless what decided the run that wrote a checkpoint is what decides this one."""
-    found = fingerprint.different(there, here)
-    if found:
-        kind, value, old, new = found
-        raise CheckpointError(f"{name}: saved with other {kind}: {value} is {old} there, {new} here")
+def _check(state, ours):
+    """Raise an error unless a run of the trainer whose engine is `ours` may have left a state."""
+    engine, history, data = state["engine"], state["history"], state["data"]
+    for part in ("model", "scaler"):
+        _alike(engine[part], ours[part], part)
+    _alike(engine["optimizer"]["param_groups"], ours["optimizer"]["param_groups"], "optimizer")
+    if any(isinstance(leaf, torch.Tensor) and leaf.isnan().any() for leaf in tree_leaves(engine["optimizer"]["state"])):
+        raise ValueError("the optimiser's state has a NaN")
+    signed = tree_map(lambda value: ANY if isinstance(value, float) else value, ours["schedule"])
+    _alike(engine["schedule"], signed, "schedule")
+    epochs, tested = len(history["loss"]), min(len(history["loss"]), len(history["accuracy"]))
+    floats = {"loss": [-1.0] * epochs, "accuracy": [0.0] * tested, "seconds": [0.0] * epochs}
+    _alike(history, {**floats, "provenance": ""}, "history")
+    if any(fraction > 1 for fraction in history["accuracy"]):
+        raise ValueError(f"the accuracies are {history['accuracy']}")
+    texts = {kind: dict.fromkeys(names, "") for kind, names in data["fingerprint"].items()}
+    _alike(data, {"fingerprint": texts, "epoch": 0 if isinstance(data["epoch"], int) else None}, "data")
 
 
-def _check_values(state, replicas, before):
-    """Refuse what no run of the trainer would have left: numbers that are none, or negative where they never are."""
-    for name, _ in replicas.modules[0].named_parameters():
-        if not state["model"][name].isfinite().all():
-            raise ValueError(f"{name} has numbers that are not finite")
-    if any(isinstance(value, torch.Tensor) and value.isnan().any() for value in _leaves(state["optimizer"]["state"])):
-        raise ValueError("the optimiser's state is not a number")
-    for theirs, ours in zip(state["optimizer"]["param_groups"], before["optimizer"]["param_groups"], strict=True):
-        for name in ours.keys() - {"params"}:
-            if not all(_is_like(*pair) for pair in zip(_leaves(theirs[name]), _leaves(ours[name]), strict=True)):
-                raise ValueError(f"the optimiser's {name} is {theirs[name]!r}")
-    for part in ("schedule", "scaler"):
-        if tree_map(_is_number, state[part]) != tree_map(_is_number, before[part]):
-            raise TypeError(f"a {part} with values of another kind")
-        if any(_is_number(value) and math.isnan(value) for value in _leaves(state[part])):
-            raise ValueError(f"a number of the {part} is none")
-    if any(value < 0 for value in _leaves(state["scaler"])):
-        raise ValueError("a scaler below 0")
-    _check_count((state["schedule"] or {}).get("last_epoch"), "the schedule's epoch")
+def _alike(there, here, name):
+    """Raise ValueError unless `there` has the form of the example `here`: keys, lengths, shapes, and kinds of values.
 
-
-def _is_like(there, here):
-    """Return whether a value can stand where another does: a number for a number, finite, and not below 0."""
-    if not _is_number(here):
-        return not _is_number(there)
-    return _is_number(there) and (there >= 0 or here < 0) and (math.isfinite(there) or not math.isfinite(here))
-
-
-def _check_count(value, what):
-    if value is not None and (not isinstance(value, int) or value < 0):
-        raise ValueError(f"{what} is {value!r}")
-
-
-def _is_number(value):
-    return isinstance(value, int | float)
-
-
-def _leaves(values):
-    return tree_flatten(values)[0]
+    A number may be infinite or negative, and a tensor have entries that are not finite, only where the example does.
+    """
+    if isinstance(here, dict | list | tuple):
+        mine, theirs = (dict(enumerate(v)) if isinstance(v, list | tuple) else v for v in (here, there))
+        fits = isinstance(theirs, dict) and theirs.keys() == mine.keys()
+        for key in mine if fits else ():
+            _alike(theirs[key], mine[key], f"{name}.{key}")
+    elif isinstance(here, torch.Tensor):
+        fits = isinstance(there, torch.Tensor) and there.shape == here.shape
+        fits = fits and bool(there.isfinite().all() or not here.isfinite().all())
+    elif isinstance(here, int | float):  # of either kind: a learning rate of 1 may become 0.5
+        fits = isinstance(there, int | float) and not math.isnan(there)
+        fits = fits and (there >= 0 or here < 0) and (math.isfinite(there) or math.isinf(here))
+    else:
+        fits = type(there) is type(here)
+    if not fits:
+        raise ValueError(f"{name} is {there!r}")
 
 
 def _of(replicas):

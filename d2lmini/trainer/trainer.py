@@ -22,8 +22,7 @@ from d2lmini.trainer import fingerprint, state
 from d2lmini.trainer.by_cells import HyperParameters
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.comm import Comm
-from d2lmini.trainer.history import History
-from d2lmini.trainer.losses import LossLog, finite
+from d2lmini.trainer.history import History, LossLog, finite
 from d2lmini.trainer.replicas import Replicas
 from d2lmini.trainer.settings import Settings, check
 
@@ -187,7 +186,7 @@ class Trainer(HyperParameters):
         """Load a checkpoint and let `train_iter`, whose fingerprint is `here`, begin its next epoch."""
         self._load(file)
         if self._data["fingerprint"]:
-            state.check_fingerprint(self._data["fingerprint"], here, file.name)
+            fingerprint.check(self._data["fingerprint"], here, file.name)
         if self._data["epoch"] is not None:
             train_iter.epoch = self._data["epoch"]
 

@@ -14,8 +14,7 @@ from torch import nn
 import simgpu
 from d2lmini.distributed.errors import DivergedError
 from d2lmini.figures import plots
-from d2lmini.trainer.history import History
-from d2lmini.trainer.losses import LossLog, finite
+from d2lmini.trainer.history import History, LossLog, finite
 from d2lmini.trainer.trainer import Trainer
 
 SGD = partial(torch.optim.SGD, lr=0.1)

@@ -30,7 +30,7 @@ from torch.nn.functional import dropout
 
 import simgpu
 from d2lmini.trainer import Trainer
-from d2lmini.trainer.losses import LossLog
+from d2lmini.trainer.history import LossLog
 from simgpu.torch_glue.fsdp import Chunks
 
 
