@@ -5,10 +5,10 @@ cell takes from an earlier one, which cell gave it last.
 """
 
 import json
-import symtable
 from pathlib import Path
 
 from docutils import nodes
+from needed import binds, parsed, reads
 
 NOTE = """<p class="live-note">The code on this page can be edited and run in the page: get the book's files, run
 <code>make serve</code> there, and open the address that it prints.</p>"""
@@ -16,20 +16,12 @@ CELLS = '<script type="application/json" id="live-cells">{}</script>'
 
 
 def names(source):
-    """Return (the names that a cell binds, those that it uses without binding them)."""
+    """Return (the names that a cell binds, those that it takes from elsewhere)."""
     try:
-        top = symtable.symtable(source, "cell", "exec")
-    except SyntaxError:  # such as a line that IPython alone understands
+        statements = parsed(source)
+    except SyntaxError:  # a cell that shows one
         return set(), set()
-    symbols = top.get_symbols()
-    bound = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
-    used = {symbol.get_name() for symbol in symbols if symbol.is_referenced()}
-    scopes = top.get_children()
-    while scopes:
-        scope = scopes.pop()
-        used |= {symbol.get_name() for symbol in scope.get_symbols() if symbol.is_referenced() and symbol.is_global()}
-        scopes += scope.get_children()
-    return bound, used - bound
+    return set().union(*map(binds, statements)), reads(statements)
 
 
 def code_cells(notebook, shown):

@@ -8,7 +8,6 @@ on_devices ── ledger                              the same, with a record of
 buckets                                           many small tensors in few messages
 """
 
-from d2lmini.collectives.buckets import allreduce_buckets
 from d2lmini.collectives.on_devices import allreduce, run
 
-__all__ = ["allreduce", "allreduce_buckets", "run"]
+__all__ = ["allreduce", "run"]

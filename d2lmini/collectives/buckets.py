@@ -10,9 +10,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from d2lmini.collectives.ledger import Ledger
-from d2lmini.collectives.on_devices import allreduce
-
 
 def plan_buckets(tensors: Sequence[torch.Tensor], bucket_bytes: float) -> list[list[int]]:
     """Return the buckets as lists of indices into `tensors`.
@@ -69,30 +66,6 @@ def reduce_bucket(replicas: Sequence[Sequence[torch.Tensor]], allreduce: Callabl
     for params, flat in zip(replicas, flats):
         for p, part in zip(params, flat.split([p.numel() for p in params])):
             p.grad = part if p.dim() == 1 else part.view_as(p)
-
-
-@torch.no_grad()
-def allreduce_buckets(
-    replicas: Sequence[Sequence[torch.Tensor]], bucket_bytes: int = 25 * 2**20, algorithm: str = "ring", **options
-) -> list[Ledger]:
-    """All-reduce ``replicas[rank][i]`` over the ranks for every i, in place; return a ledger for each bucket.
-
-    bucket_bytes: 25 MiB is the default of PyTorch's DistributedDataParallel. The rest is as in `on_devices.allreduce`.
-    Raises ValueError where the ranks' lists differ, and then changes nothing.
-    """
-    alike = [[(tensor.shape, tensor.dtype) for tensor in tensors] for tensors in replicas]
-    wrong = [rank for rank, found in enumerate(alike) if found != alike[0]]
-    if wrong or not replicas:
-        raise ValueError(f"rank {wrong[0]}: expected tensors like rank 0's" if wrong else "expected a rank, got none")
-    ledgers = []
-    for bucket in plan_buckets(replicas[0], bucket_bytes):
-        flat = [torch.cat([tensors[i].reshape(-1) for i in bucket]) for tensors in replicas]
-        ledgers.append(allreduce(flat, algorithm, **options))
-        for tensors, result in zip(replicas, flat):
-            parts = result.split([tensors[i].numel() for i in bucket])
-            for i, part in zip(bucket, parts):
-                tensors[i].copy_(part.view_as(tensors[i]))
-    return ledgers
 
 
 def _vector(tensor):

@@ -1,7 +1,5 @@
 """Figures about copies: their rate against their size, and how well a line describes their times."""
 
-import numpy as np
-from matplotlib import rc_context
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from d2lmini.figures import plots
@@ -31,34 +29,6 @@ def rates(curves, marks=(), title=None, limits=None):
     ax.margins(y=0.12)
     ax.set_ylim(limits)
     _values_along(ax)
-    return figure
-
-
-def line_and_residuals(copies, line):
-    """Return a figure of measured `Copies` and the `Fit`; below it, what the fit leaves over; both with intervals.
-
-    A residual is (measured − predicted) ÷ measured, and so are both ends of its interval.
-    """
-    with rc_context(plots.STYLE):
-        figure, top = plots.axes(None, "µs", figsize=(5.5, 4.4))
-        grid = figure.add_gridspec(2, 1, height_ratios=(2, 1))
-        top.set_subplotspec(grid[0])
-        below = figure.add_subplot(grid[1], sharex=top)
-    predicted = line.predict(copies.sizes)
-    low, high = np.array([m.interval for m in copies.measurements]).T
-    top.loglog(copies.sizes, 1e6 * predicted, color="tab:orange")
-    top.vlines(copies.sizes, 1e6 * low, 1e6 * high, color="grey")
-    top.plot(copies.sizes, [1e6 * t for t in copies.seconds], "o", markersize=4)
-    place = 2 * len(copies.sizes) // 3
-    point = copies.sizes[place], 1e6 * line.predict(copies.sizes[place])
-    top.annotate("α + n/β", point, (8, -14), textcoords="offset points", color=plots.ink("tab:orange"))
-    below.axhline(0, color="tab:orange")
-    below.vlines(copies.sizes, 100 * (1 - predicted / low), 100 * (1 - predicted / high), color="grey")
-    below.plot(copies.sizes, [100 * r for r in line.residuals], "o", markersize=4)
-    below.set(xlabel="bytes in one copy", ylabel="residual (%)")
-    _sizes_along(top, [copies.sizes[0]], [copies.sizes[-1]])
-    _values_along(top)
-    top.tick_params(labelbottom=False)
     return figure
 
 

@@ -27,58 +27,33 @@ def _on_a_plateau(points):
     return _largest(rising if len(rising) == 1 else flat)
 
 
-def by_level(points, caches=None, pick=_largest):
-    """Return name -> `Point`: one for each cache and the largest one, "main memory" if it must be there.
+def answered(points, caches=None):
+    """Return which point stands for each level of the memory hierarchy: how long a load from there takes.
 
-    A cache's is what `pick` takes of those up to the geometric mean of its size and that of the cache before, the
-    middle of its step on an axis that grows by factors: nearer to the end a part of the loads goes to the next level.
-    For the first cache they go up to half of it. A level is left out where no point can stand for it. The largest
-    working set is "largest set" where it is not ROOM times the last cache. `caches` are this machine's unless given.
+    A cache answers a working set that fits. Nearer to its size a part of the loads goes to the next level, so that only
+    sets up to the geometric mean of its size and that of the cache before count, for the first cache up to half of it.
+    Sets do not count in which a load takes more than half of the time of the largest set: too many of the loads went to
+    main memory, whatever size the system gives the cache. Nor do those that are much slower than the next smaller set.
+    The shortest runs are compared, for what disturbs a run only lengthens it.
+
+    Args:
+        points: Those of `memory_hierarchy.latency`.
+        caches: This machine's unless given.
+
+    Returns:
+        Name of the level -> `Point`. A cache is left out where no point can stand for it. The largest set is "main
+        memory" where it is at least ROOM times the last cache, else "largest set".
     """
-    caches, found, before = host.caches() if caches is None else caches, {}, 0
+    caches, found, before, largest = host.caches() if caches is None else caches, {}, 0, _largest(points)
     for cache in caches:
         middle = math.sqrt(before * cache.nbytes) or cache.nbytes / 2
-        fitting = pick([point for point in points if before < point.nbytes <= middle])
+        fits = [point for point in points if before < point.nbytes <= middle]
+        fitting = _on_a_plateau([point for point in fits if _shortest(point) <= _shortest(largest) / 2])
         if fitting:
             found[f"L{cache.level}"] = fitting
         before = cache.nbytes
-    largest = _largest(points)
     certain = caches and largest.nbytes >= ROOM * caches[-1].nbytes
     return found | {"main memory" if certain else "largest set": largest}
-
-
-def answered(points, caches=None):
-    """Return what `by_level` finds in the points of `latency`, of each cache only what it answered itself.
-
-    Those points do not count where a load takes more than half of the time of the largest set. Too many of the loads
-    then went to main memory, whatever size the system gives the cache: others use it too, or addresses are slow to
-    translate. Nor do those that are much slower than the next smaller set: they mix this level's loads with those of
-    the next. The shortest runs are compared, for what disturbs a run only lengthens it.
-    """
-    largest = _largest(points)
-    near = [point for point in points if _shortest(point) <= _shortest(largest) / 2]
-    return by_level([*near, largest], caches, _on_a_plateau)
-
-
-def contrast(points, caches=None):
-    """Say in a sentence how many times the bandwidth of main memory the first cache has, or why that can't be told."""
-    caches = host.caches() if caches is None else caches
-    if not caches:
-        return "can't tell: the system says nothing of its caches"
-    first, last, found = f"L{caches[0].level}", caches[-1], by_level(points, caches)
-    if first not in found:
-        return f"can't tell: no working set fits into half of {first}, {size(caches[0].nbytes)}"
-    near, far = found[first], found.get("main memory") or found["largest set"]
-    if far.nbytes <= last.nbytes:
-        return (
-            f"can't tell: the largest working set, {size(far.nbytes)}, is not over L{last.level}, {size(last.nbytes)}"
-        )
-    rates = f"{near.bytes_per_s / 1e9:.1f} against {far.bytes_per_s / 1e9:.1f} GB/s"
-    if "main memory" not in found:
-        rates += f", though L{last.level}, {size(last.nbytes)}, may hold a part of {size(far.nbytes)}"
-    if near.seconds.interval[1] >= far.seconds.interval[0]:
-        return f"no difference was measurable between {first} and main memory: {rates}"
-    return f"{first} moves {near.bytes_per_s / far.bytes_per_s:.1f} times as many bytes a second as memory: {rates}"
 
 
 def doubts(points, caches=None):

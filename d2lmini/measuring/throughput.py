@@ -11,9 +11,8 @@ single processor approach to achieving large scale computing capabilities", AFIP
 
 import torch
 
-from d2lmini.devices import threads
 from d2lmini.measuring import line_fit
-from d2lmini.timing import Measurement, Timer, measure, simulated
+from d2lmini.timing import measure, simulated
 
 
 def measure_sweep(prepare, batches, device="cpu"):
@@ -48,23 +47,6 @@ def training_step(model, X, y, lr=0.01):
 def host_seconds(trace):
     """Return the seconds that the host spent launching operations in a `timeline.Trace`."""
     return sum(span.seconds for span in trace.spans if span.kind == "launch")
-
-
-def measure_threads(function, counts, repeat=7):
-    """Return count -> `Measurement` of ``function()`` with so many threads.
-
-    The counts take turns, so that a machine that others use too is as slow for all. Each turn begins with an unmeasured
-    call: a change of their number stops threads and starts others, which takes longer than many an operation.
-    """
-    timers = {count: Timer(["cpu"]) for count in counts}
-    for _ in range(repeat):
-        for count, timer in timers.items():
-            with threads(count):
-                function()
-                timer.start()
-                function()
-                timer.stop()
-    return {count: Measurement(tuple(sorted(timer.times))) for count, timer in timers.items()}
 
 
 def amdahl(serial, workers):

@@ -1,16 +1,13 @@
 """Figures about copies and timelines: what stands on the axes, where the dots lie, and who is named in the legend."""
 
-import dataclasses
 import re
 
-import numpy as np
 import pytest
 import torch
 
 import simgpu
 from d2lmini.figures import copy_figures, plots, timeline_figures
-from d2lmini.measuring import line_fit, transfers
-from d2lmini.timing import Measurement
+from d2lmini.measuring import transfers
 
 
 def labels(axis):
@@ -49,27 +46,11 @@ def test_rates_of_two_and_a_half_powers_of_ten_can_be_read_off():
     assert {"0.5", "1", "2", "5", "10", "20"} <= set(labels(ax.yaxis))
 
 
-def test_residuals_stand_below_the_line(copies):
-    line = line_fit.fit(copies.sizes, [t * (1.1 if n == 2**12 else 1) for n, t in zip(copies.sizes, copies.seconds)])
-    top, below = copy_figures.line_and_residuals(copies, line).axes
-    assert list(top.lines[0].get_ydata()) == pytest.approx([1e6 * t for t in line.predict(copies.sizes)])
-    assert list(below.lines[1].get_ydata()) == pytest.approx([100 * r for r in line.residuals])
-
-
-def test_both_panels_show_the_interval_of_every_point(copies):
-    laps = tuple(Measurement((0.8 * t, t, t, t, t, 1.25 * t)) for t in copies.seconds)  # six: the ends are the interval
-    noisy = dataclasses.replace(copies, measurements=laps)
-    bars = [ax.collections[0].get_segments() for ax in copy_figures.line_and_residuals(noisy, copies.fit()).axes]
-    for nbytes, t, above, below in zip(copies.sizes, copies.seconds, *bars, strict=True):
-        assert above == pytest.approx(np.array([(nbytes, 0.8e6 * t), (nbytes, 1.25e6 * t)]))
-        assert below == pytest.approx(np.array([(nbytes, -25), (nbytes, 20)]))  # of what was measured, as the dots
-
-
 def test_names_beside_lines_are_dark_enough_to_read(copies):
     curves = dict.fromkeys(("one", "two", "three"), (copies.sizes, copies.seconds))
-    figures = copy_figures.rates(curves, [(2**15, 2e9, "half")]), copy_figures.line_and_residuals(copies, copies.fit())
-    colors = [text.get_color() for figure in figures for ax in figure.axes for text in ax.texts]
-    assert len(colors) == 5
+    (ax,) = copy_figures.rates(curves, [(2**15, 2e9, "half")]).axes
+    colors = [text.get_color() for text in ax.texts]
+    assert len(colors) == 4
     assert [plots.ink(color) for color in colors] == colors
 
 

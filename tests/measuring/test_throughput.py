@@ -74,13 +74,6 @@ def test_seconds_of_the_host_are_those_of_its_calls(gpu):
     assert trace.seconds > throughput.host_seconds(trace)
 
 
-def test_counts_of_threads_take_turns():
-    seen = []
-    found = throughput.measure_threads(lambda: seen.append(torch.get_num_threads()), [2, 1], repeat=6)
-    assert seen == [2, 2, 1, 1] * 6  # once unmeasured, once measured
-    assert {count: len(m.seconds) for count, m in found.items()} == {2: 6, 1: 6}
-
-
 @pytest.mark.parametrize(
     ("serial", "workers", "times"),
     [
