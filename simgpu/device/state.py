@@ -24,6 +24,12 @@ class Gpu:
     generator: torch.Generator
 
 
+class _Thread(threading.local):
+    """A thread's current device, and whether the program has set one there."""
+
+    current, chosen = 0, False
+
+
 class State:
     """The simulated GPUs, the clock or None, whether memory is counted, and the hardware they stand for."""
 
@@ -37,16 +43,16 @@ class State:
         )
         self.stand_in = None  # shapes only: what returns a tensor of numbers for the host in place of an error
         self.backward_ended = None  # called after each backward pass, where ranks are simulated
-        self._thread = threading.local()
+        self.thread = _Thread()
 
     @property
     def current(self):
         """The index of the calling thread's current device, 0 unless it was set."""
-        return getattr(self._thread, "current", 0)
+        return self.thread.current
 
     @current.setter
     def current(self, index):
-        self._thread.current = index
+        self.thread.current = index
 
     def check(self, index):
         """Return `index` if there is such a device; raises torch.AcceleratorError with CUDA's sentence if not."""
@@ -109,7 +115,7 @@ def current_device() -> int:
 def set_device(device: Device) -> None:
     """Make a device the calling thread's current one; a negative index changes nothing."""
     if not (isinstance(device, int) and device < 0):
-        state.current = index_of(device)
+        state.current, state.thread.chosen = index_of(device), True
 
 
 class device(contextlib.ContextDecorator):  # the name that torch.cuda has

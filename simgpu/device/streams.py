@@ -12,7 +12,7 @@ import torch
 
 from simgpu.accounting.allocator import Block
 from simgpu.accounting.queues import PS, Queue
-from simgpu.device.state import Device, device, index_of, set_device, state
+from simgpu.device.state import Device, device, index_of, state
 from simgpu.device.tensor import SimTensor
 
 
@@ -204,7 +204,7 @@ def set_stream(stream: Stream | None) -> None:
     if stream is None:
         return
     queue = _live(stream._queue)
-    set_device(stream.device_index)
+    state.current = state.check(stream.device_index)
     if queue is not None:
         state.clock.set_stream(queue)
 

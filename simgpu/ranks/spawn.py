@@ -14,7 +14,7 @@ import torch.distributed as dist
 from simgpu.accounting.allocator import Running
 from simgpu.device import signals
 from simgpu.device.gpu_list import new
-from simgpu.device.state import set_device, state
+from simgpu.device.state import state
 from simgpu.hardware.topology import Cluster
 from simgpu.ranks import diagnosis, logs, seeds
 from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
@@ -41,8 +41,8 @@ def spawn(fn, args=(), nprocs=None, allreduce=None):
     nprocs: by default one rank for each simulated GPU. Rank r's current device is ``sim:r``; on a cluster of nodes of 8
     it is GPU r % 8 of node r // 8, and ``sim:k`` means its own node's. Its default process group, of the backend
     ``simccl``, is there already, and so are torchrun's environment variables; a program's own ``init_process_group``,
-    with whatever backend, is content with it. Inside `simgpu.as_cuda` its current device is ``cuda:0``, as in any new
-    process, until the program sets it. The ranks are threads that take turns; each has for itself what a process would
+    with whatever backend, is content with it. Inside `simgpu.as_cuda` that
+    call makes ``cuda:0`` the current device, as in any new process, unless the program has set one. The ranks are threads that take turns; each has for itself what a process would
     have: its process groups, its environment, the program's modules and their variables, sys.argv, sys.stdout, torch's
     default dtype, the filters of warnings, and random numbers: other ones on each rank unless the program seeds them
     there. ``sys.exit(0)`` ends a rank well; ``time.sleep`` takes simulated time. The results are the same in every run.
@@ -179,7 +179,7 @@ class World:
 
     def _inside(self, rank, fn, args):
         rank.begin()
-        set_device(0 if state.as_cuda else rank.device)  # a program for CUDA finds what a new process has
+        state.current = rank.device if self.joined or not state.as_cuda else 0
         try:
             if self.joined:
                 dist.init_process_group(NAME, store=self.store, rank=rank.number, world_size=self.size)
@@ -187,7 +187,7 @@ class World:
         finally:
             with contextlib.suppress(Exception):
                 dist.destroy_process_group()
-            set_device(0)
+            state.current = 0
             for gpu in state.gpus:
                 gpu.allocator.end(Running.process)
             if rank.clock is not None:

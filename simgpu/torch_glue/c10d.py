@@ -99,6 +99,8 @@ def init_process_group(own):
         if options.get("store") is not rank.world.store:  # else it was `ranks` that called
             dist.group.WORLD.declare(args[0] if args else options.get("backend"))
             rank.program_joined = True
+            if state.as_cuda and not state.thread.chosen:
+                state.current = 0  # as a new process of torchrun's has it
         return None
 
     return init_process_group

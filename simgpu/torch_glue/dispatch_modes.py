@@ -8,6 +8,8 @@ import functools
 
 import torch
 
+from simgpu.torch_glue import not_differentiable
+
 # A torch without it refuses modes on ranks: see the row in `features`.
 _open_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
@@ -19,6 +21,7 @@ def as_operation(name):
         @functools.wraps(method)
         def called(group, *args, **options):
             if not _open_modes():
+                not_differentiable.note(name, args)
                 return method(group, *args, **options)
             run = functools.partial(method, group, *args, **options)
             return _Operation(getattr(torch.ops.c10d, name).default, run)(*args)

@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import warnings
 from importlib import import_module
 
 import pytest
@@ -119,3 +120,55 @@ def test_gpus_stay_while_ranks_run(change):
 def test_a_number_of_ranks_is_a_whole_number(wrong):
     with pytest.raises(ValueError, match="ranks"):
         simgpu.spawn(print, nprocs=wrong)
+
+
+def in_a_graph(collective, *received):
+    """Return the names of operations that torch warns about in backward, and the gradient."""
+    y = (x := torch.ones(2, requires_grad=True)) * 2
+    collective(*received, y)
+    loss = sum(tensor.sum() for tensor in [*received, y] if tensor.requires_grad)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loss.backward()
+    told = [str(warning.message) for warning in caught]
+    assert all("autograd kernel was not registered" in text for text in told)
+    return [text.partition(":: ")[0].partition(": ")[0] for text in told], x.grad.tolist()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_collective_inside_a_graph_warns_as_torchs(tmp_path):
+    cases = [
+        lambda y: dist.all_reduce(y),
+        lambda y: dist.all_reduce(y.detach()),
+        lambda y: dist.broadcast(y, 0),
+        lambda y: dist.reduce(y, 0),
+        lambda y: dist.all_reduce(y[0]),
+        lambda out, y: dist.all_gather_into_tensor(out, y),
+        lambda out, y: dist.all_to_all_single(out, y),
+    ]
+
+    def run():
+        out = [[]] * 5 + [[torch.zeros(2)], [torch.zeros(2)]]
+        return [in_a_graph(case, *given) for case, given in zip(cases, out)]
+
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    real = run()
+    dist.destroy_process_group()
+    assert simgpu.spawn(lambda rank: run(), nprocs=1) == [real]
+    assert [len(told) for told, _ in real] == [1, 0, 1, 0, 0, 1, 0]
+
+
+def test_the_current_device_is_a_new_processs_once_the_program_joins():
+    def joins(rank):
+        before = str(torch.ones(1).cuda().device)
+        init_process_group("nccl")
+        return before, str(torch.ones(1).cuda().device)
+
+    def sets(rank):
+        set_device(1 - rank)
+        init_process_group("nccl")
+        return which()
+
+    with simgpu.as_cuda():
+        assert simgpu.spawn(joins, nprocs=2) == [("cuda:0", "cuda:0"), ("cuda:1", "cuda:0")]
+        assert simgpu.spawn(sets, nprocs=2) == [1, 0]
