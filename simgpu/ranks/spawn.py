@@ -41,11 +41,12 @@ def spawn(fn, args=(), nprocs=None, allreduce=None):
     nprocs: by default one rank for each simulated GPU. Rank r's current device is ``sim:r``; on a cluster of nodes of 8
     it is GPU r % 8 of node r // 8, and ``sim:k`` means its own node's. Its default process group, of the backend
     ``simccl``, is there already, and so are torchrun's environment variables; a program's own ``init_process_group``,
-    with whatever backend, is content with it. Inside `simgpu.as_cuda` that
-    call makes ``cuda:0`` the current device, as in any new process, unless the program has set one. The ranks are threads that take turns; each has for itself what a process would
-    have: its process groups, its environment, the program's modules and their variables, sys.argv, sys.stdout, torch's
-    default dtype, the filters of warnings, and random numbers: other ones on each rank unless the program seeds them
-    there. ``sys.exit(0)`` ends a rank well; ``time.sleep`` takes simulated time. The results are the same in every run.
+    with whatever backend, is content with it. Inside `simgpu.as_cuda` that call makes ``cuda:0`` the current device, as
+    in any new process, unless the program has set one. The ranks are threads that take turns; each has for itself what
+    a process would have: its process groups, its environment, the program's modules and their variables, sys.argv,
+    sys.stdout, torch's default dtype, the filters of warnings, and random numbers: other ones on each rank unless the
+    program seeds them there. ``sys.exit(0)`` ends a rank well; ``time.sleep`` takes simulated time. The results are the
+    same in every run.
 
     allreduce: what carries every all-reduce, those of DDP's buckets too: the name of an algorithm, "ring", "tree" or
     "sharp", or a function ``allreduce(n)`` that returns the schedule for n ranks; see `schedules`. By default what a
