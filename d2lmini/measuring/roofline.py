@@ -65,7 +65,8 @@ def count(name, function, *args):
     found = []  # (work, FLOPs) of each call that costs something
 
     def note(func, args, keywords, out):
-        work, formula = simgpu.op_work(func, args, keywords, out), flop_registry.get(func._overloadpacket)
+        made = args[0] if out is None else out
+        work, formula = simgpu.op_work(func, args, keywords, made), flop_registry.get(func._overloadpacket)
         if work is not None:  # its FLOPs are the simulated GPU's, which rounds up to whole tiles
             largest = max(tensor.numel() for tensor in tensors((args, out)))
             found.append((work, formula(*args, **keywords, out_val=out) if formula else largest))

@@ -59,7 +59,7 @@ class Clock:
     def operation(self, device, func, args, kwargs, out):
         """Queue one operation on the device's current stream; views and other changes of metadata are free.
 
-        func: a `torch._ops.OpOverload`. args, kwargs, out: the real tensors, or tensors on the meta device.
+        The arguments are those of `op_work`.
         """
         self.queue(device, self.price(func, args, kwargs, out), (func, args, kwargs, out))
 

@@ -65,7 +65,7 @@ class Kernel:
 
         cost: what `Clock.price` tells of it; the others are its call's values.
         """
-        read, written = read_and_written(func, args, kwargs, out)
+        read, written = read_and_written(args, kwargs, out)
         fuses = torch.Tag.pointwise in func.tags or name_of(func) in _FUSED
         size = max((tensor.numel() for tensor in read + written), default=0)
         alike = fuses and place == self.place and size == self.size and len(self.names) < MOST

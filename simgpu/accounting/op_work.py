@@ -7,12 +7,22 @@ written, each once, as if caches kept nothing between operations.
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
+from torch.fx.operator_schemas import get_signature_for_torch_op
 from torch.utils.flop_counter import flop_registry
 
 from simgpu.hardware.gemm import Gemm
+
+
+class Operation(Protocol):
+    """What is asked of an operation of torch: an overload, as ``torch.ops.aten.mm.default``."""
+
+    __name__: str
+    namespace: str
+    tags: list[torch.Tag]
+    is_view: bool
 
 
 class OpWork(NamedTuple):
@@ -92,14 +102,14 @@ def signature(func, args, kwargs, out):
     return tuple(key)
 
 
-def op_work(func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> OpWork | None:
+def op_work(func: Operation, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> OpWork | None:
     """Return what one call of an operation computes and moves; None for one that costs the device nothing.
 
     Args:
         func: The operation, as ``torch.ops.aten.mm.default``.
         args: The call's arguments; tensors may be on the meta device.
         kwargs: Its keyword arguments.
-        out: What it returned.
+        out: What it returned, or, where it returns nothing, the tensors that it wrote.
     """
     return None if signature(func, args, kwargs, out) is None else measure(func, args, kwargs, out)
 
@@ -114,7 +124,7 @@ def measure(func, args, kwargs, out):
     name = name_of(func)
     packet = getattr(getattr(torch.ops, func.namespace), name)
     gemms = gemms_of(name, args, out)
-    read, written = read_and_written(func, args, kwargs, out)
+    read, written = read_and_written(args, kwargs, out)
     floats = (t.dtype for t in (*read, *written) if t.dtype.is_floating_point)
     dtype = read[0].dtype if gemms else next(floats, torch.int64)
     kind = _kind(name, gemms)
@@ -127,9 +137,9 @@ def measure(func, args, kwargs, out):
     return OpWork(name.replace("_for_cpu", ""), kind, flops, traffic, _type(dtype, kind), gemms)
 
 
-def read_and_written(func, args, kwargs, out):
+def read_and_written(args, kwargs, out):
     """Return the tensors that a call reads and those that it writes, two lists."""
-    return _tensors((args, kwargs)), _tensors(out) or _changed(func, args)
+    return _tensors((args, kwargs)), _tensors(out)
 
 
 def circumstances(func):
@@ -182,8 +192,8 @@ def _type(dtype, kind):
 
 
 def _causal(func, args, kwargs):
-    given = dict(zip((argument.name for argument in func._schema.arguments), args)) | kwargs
-    return given.get("is_causal", False)
+    (signature,) = get_signature_for_torch_op(func)
+    return (dict(zip(signature.parameters, args)) | kwargs).get("is_causal", False)
 
 
 def _traffic(name, read, written):
@@ -201,15 +211,6 @@ def _traffic(name, read, written):
     if name in ("embedding", "index_select", "gather", "index"):  # reads the chosen rows, not the table
         return 2 * result + moved(*(t for t in read if not t.dtype.is_floating_point))
     return result + moved(*read)
-
-
-def _changed(func, args):
-    """Return the tensors that an operation without a result writes to, as those on lists of tensors do.
-
-    Fused optimizers may also write to the gradients, but only to undo a scaling.
-    """
-    pairs = [(a, value) for a, value in zip(func._schema.arguments, args) if a.alias_info is not None]
-    return _tensors([value for a, value in pairs if a.alias_info.is_write and a.name != "grads"])
 
 
 def _tensors(value):

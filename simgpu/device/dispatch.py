@@ -80,6 +80,9 @@ class Plan:
         self.each = placement_rules.name(func).startswith("_foreach_")
         written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
         self.changed = [argument.name for argument in written]
+        # What an operation without a result writes. Fused optimizers write gradients only to undo a scaling.
+        places = enumerate(schema.arguments)
+        self.writes = [place for place, a in places if a.name in self.changed and a.name != "grads"]
         self.aliases = [_source(schema, r) for r in schema.returns]
         self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
         self.reshapes = (
@@ -129,9 +132,10 @@ class Plan:
         if counting and record.needs is None:
             record.needs = fresh_bytes(out, reals, named)
         if clock is not None:
+            made = out if self.aliases else [reals[place] for place in self.writes if place < len(reals)]
             if record.clock is not clock:
-                record.cost, record.clock = clock.price(func, reals, named, out), clock
-            clock.queue(index, record.cost, (func, reals, named, out) if clock.fuses else None)
+                record.cost, record.clock = clock.price(func, reals, named, made), clock
+            clock.queue(index, record.cost, (func, reals, named, made) if clock.fuses else None)
             if self.waits and (not self.indexes or placement_rules.masks_are_counted(func, reals)):
                 clock.wait_until(clock.current_stream(index).end, "stream synchronize")
         if not self.single:

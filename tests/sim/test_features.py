@@ -24,7 +24,6 @@ DEVICE = set(
     _set_conj _set_neg _set_throw_on_mutable_data_ptr _str _subclasses _swap_tensor_impl _tensor_str
     _utils""".split()  # noqa: SIM905 read as a list of words
 )
-ACCOUNTING = {"_schema", "_ops"}  # an operation's arguments and its class, of which torch has no public names
 PYTHONS = {"_replace", "_bootstrap", "_clear_cache"}  # of named tuples, importlib and logging
 
 
@@ -278,7 +277,7 @@ def private():
 
 
 def test_private_names_of_torch_stand_in_one_room(private):
-    allowed = {"device": DEVICE, "accounting": ACCOUNTING, "torch_glue": private["torch_glue"]}
+    allowed = {"device": DEVICE, "torch_glue": private["torch_glue"]}
     assert {room: more for room, names in private.items() if (more := names - allowed.get(room, set()))} == {}
     assert DEVICE - private["device"] == set(), "names that nobody uses any more"
 
