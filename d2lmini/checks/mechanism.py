@@ -152,6 +152,8 @@ def brief(value, digits=10):
         return numbers(value.tolist()) if few else f"a tensor of shape {list(value.shape)}"
     if isinstance(value, (list, tuple)) and len(value) <= 6:
         return f"[{', '.join(brief(item, digits) for item in value)}]"
+    if isinstance(value, (list, tuple)):
+        value = value[:30]  # no more is shown, and what a generator without end yields takes minutes to write out
     text = in_digits(value, digits) if isinstance(value, float) else " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "…"
 
