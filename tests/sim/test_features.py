@@ -149,8 +149,9 @@ def test_a_clock_asks_for_values_only_while_a_mode_fuses():
 
 
 @pytest.mark.process
-def test_a_name_that_torch_renames_costs_its_feature_alone():
-    program = [sys.executable, str(Path(__file__).with_name("without_names.py"))]
+@pytest.mark.parametrize("which", ["first", pytest.param("all", marks=pytest.mark.long)])
+def test_a_name_that_torch_renames_costs_its_feature_alone(which):
+    program = [sys.executable, str(Path(__file__).with_name("without_names.py")), which]
     done = subprocess.run(program, capture_output=True, text=True, timeout=300)
     assert re.fullmatch(r"\d{2,} names, 0 failed\n", done.stdout), done.stdout + done.stderr
 

@@ -35,7 +35,7 @@ from simgpu.torch_glue.fsdp import Chunks
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize("ranks", [2, 4, pytest.param(8, marks=pytest.mark.long)])
 @pytest.mark.parametrize("case", cases.CASES, ids=[case.name for case in cases.CASES])
 def test_ranks_equal_one_process(case, ranks):
     results, sent, *times = cases.ran(case, ranks)
