@@ -110,34 +110,16 @@ def test_what_a_new_process_cannot_import_is_said_in_one_line(monkeypatch):
             run(*arguments)
 
 
-SCRIPT = """
-from d2lmini.distributed import run
-from rank_functions import misbehave
-
-def double(rank):
-    return 2 * rank
-
-if __name__ == "__main__":
-    print(run(double, 2), flush=True)
-    try:
-        run(misbehave, 2, 1, "hangs")
-    except KeyboardInterrupt:
-        print("interrupted", flush=True)
-        run(misbehave, 2, 1, "hangs")
-"""
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="there the ranks end with their parent")
-def test_no_rank_outlives_an_interrupt_and_no_process_a_script_that_is_killed(tmp_path):
-    path, paths = tmp_path / "script.py", os.pathsep.join(map(str, (ROOT, Path(__file__).parent)))
-    path.write_text(SCRIPT)
+def test_no_rank_outlives_an_interrupt_and_no_process_a_script_that_is_killed():
+    path = Path(__file__).with_name("interrupted_runs.py")
     with tempfile.TemporaryDirectory() as folder:  # whose name leaves room for that of a socket in it
         process = subprocess.Popen(
             [sys.executable, path],
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": paths, "TMPDIR": folder},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": folder},
         )
         assert process.stdout.readline() == "[0, 2]\n"
         interrupted = two_ranks(process.pid, folder)

@@ -303,105 +303,22 @@ def test_storages_made_by_hand():
         torch.ones(2).set_(torch.ones(2, device="sim:1"))
 
 
-ABORTS = """
-import gc, os, signal, threading, time, torch
-import simgpu
-from simgpu.device import gpu_list
-simgpu.enable(2, clock=False)
-x = torch.ones(50, 50, device="sim:1", requires_grad=True)
-caught, wanted, end = 0, threading.Event(), time.monotonic() + 60
-
-
-def interrupt():  # one at a time, at any place of the loop below: most of it is backward
-    while True:
-        if wanted.wait(5):  # else the last one was lost, in a function whose errors Python ignores
-            wanted.clear()
-        if over:
-            return
-        time.sleep(0.004)
-        os.kill(os.getpid(), signal.SIGINT)
-
-
-over, thread = False, threading.Thread(target=interrupt)
-thread.start()
-while caught < 50 and time.monotonic() < end:
-    try:
-        wanted.set()
-        while True:
-            y = x
-            for _ in range(20):
-                y = (y @ x).tanh()
-            y.sum().backward()
-            x.grad = None
-    except KeyboardInterrupt:
-        caught += 1
-over = True
-wanted.set()
-thread.join()
-there = {
-    storage._cdata: -(-storage.nbytes() // 512) * 512
-    for storage in (tensor._real.untyped_storage() for tensor in gpu_list.tensors())
-}
-counted = torch.sim.memory_allocated(1)
-del y
-x.grad = None
-gc.collect()
-left = torch.sim.memory_allocated(1)  # x alone: no interrupt left a frame behind, and with it its tensors
-right = caught > 30 and counted == sum(there.values()) and left == 10240
-print("interrupted" if right else f"{caught} interrupts, {counted} bytes counted, there are {there}, {left} stay")
-"""
-IMPORTS = """
-import random, sys
-import numpy, torch, torch.cuda.nccl
-
-def state():
-    return (dict(torch.__dict__), dict(torch._C.__dict__), dict(torch.Tensor.__dict__), torch.get_rng_state().tolist(),
-            random.getstate(), numpy.random.get_state()[1].tolist(), torch.get_default_dtype(), torch.is_grad_enabled(),
-            torch.get_default_device(), torch.get_num_threads(), torch.get_num_interop_threads(),
-            torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision(),
-            torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic,
-            torch._C._get_privateuse1_backend_name())
-
-before, loaded = state(), set(sys.modules)
-import d2lmini, simgpu
-assert state() == before, "importing d2lmini changed something"
-simgpu.enable(2)
-new = set(sys.modules) - loaded
-heavy = {"matplotlib", "psutil", "sklearn", "IPython", "ipywidgets", "torchvision"} & new
-rooms = {name for name in new if name.startswith("d2lmini.")}
-print(f"rooms: {sorted(rooms)}, heavy: {sorted(heavy)}")
-if not torch.cuda.is_available():  # where it is, test_with_cuda asks CUDA itself
-    torch.cuda.is_available = lambda: True  # CUDA's own words say that it was asked
-    x = torch.ones(3)
-    assert not x.is_pinned()
-    try:  # torch ends the process when a kernel is called under a key for which it has none
-        raise SystemExit(f"pinned without CUDA: {x.pin_memory()}")
-    except RuntimeError as error:
-        assert "CUDA" in str(error) or "NVIDIA" in str(error)
-"""
-# Nothing has loaded dynamo before the call, and nothing may break the graph.
-COMPILES = """
-import torch
-import simgpu
-
-simgpu.enable(1)
-print(torch.compile(lambda x: x + 1, backend="eager", fullgraph=True)(torch.ones(2, device="sim")).tolist())
-"""
-
-
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("program", "says"),
     [
-        (ABORTS, ["interrupted"]),
-        (COMPILES, ["[2.0, 2.0]"]),
-        (IMPORTS, ["rooms: [], heavy: []"]),
+        ("interrupted", ["interrupted"]),
+        ("first_compile", ["[2.0, 2.0]"]),
+        ("bare_imports", ["rooms: [], heavy: []"]),
     ],
 )
 def test_in_a_process_of_its_own(program, says):
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    path = Path(__file__).with_name("programs") / f"{program}.py"
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert program == ABORTS or not done.stderr  # an interrupt may meet a function whose errors Python only prints
+    assert (
+        program == "interrupted" or not done.stderr
+    )  # an interrupt may meet a function whose errors Python only prints
     lines = done.stdout.splitlines()[: len(says)]
     assert all(line.startswith(words) for line, words in zip(lines, says, strict=True)), lines
 

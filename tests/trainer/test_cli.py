@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -349,22 +350,10 @@ def test_interrupts_of_a_run_are_one_line_that_says_how_to_go_on(tmp_path, secon
         assert not {path.suffix for path in tmp_path.iterdir()} - {".pt", ".previous"}  # neither half a file nor a lock
 
 
-TWICE = """
-import os, signal, sys
-from d2lmini import train
-signal.signal(signal.SIGINT, train._interrupt)
-try:
-    os.kill(os.getpid(), signal.SIGINT)
-except KeyboardInterrupt:
-    print("interrupted", file=sys.stderr)
-    os.kill(os.getpid(), signal.SIGINT)
-    print("goes on", file=sys.stderr)
-"""
-
-
 @pytest.mark.process
 def test_a_second_interrupt_ends_it_wherever_it_is_without_another_word():
-    found = subprocess.run([sys.executable, "-c", TWICE], stderr=subprocess.PIPE, text=True, check=False)
+    path = Path(__file__).with_name("interrupted_twice.py")
+    found = subprocess.run([sys.executable, path], stderr=subprocess.PIPE, text=True, check=False)
     assert (found.returncode, found.stderr) == (130, "interrupted\n")
 
 
