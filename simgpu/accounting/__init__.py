@@ -3,6 +3,6 @@
 clock ── queues, trace    when work on a device begins and ends, and what happened
   ├── messages            what communication between GPUs occupies, and when
   └── fusion              what a compiled step does in one kernel
-op_work                   what an operation computes and moves
+op_work ── gemms          what an operation computes and moves; the matrix multiplications in it
 allocator                 what is allocated on a device, and its limit
 """

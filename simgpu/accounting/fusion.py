@@ -15,7 +15,8 @@ step is priced too high by that. It is priced too low where only a copy or a col
 
 import torch
 
-from simgpu.accounting.op_work import moved, name_of, read_and_written
+from simgpu.accounting.gemms import moved
+from simgpu.accounting.op_work import name_of, read_and_written
 from simgpu.accounting.queues import PS
 from simgpu.accounting.trace import Span
 from simgpu.hardware.op_costs import memory_share

@@ -4,9 +4,7 @@ A device is given as an index, a string, a torch.device, or None for the current
 raises torch.AcceleratorError with CUDA's sentence.
 """
 
-import contextlib
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -18,8 +16,8 @@ from torch.nn.parallel import comm  # noqa: F401 part of torch.sim
 from simgpu.accounting import messages
 from simgpu.accounting.allocator import Allocator, human
 from simgpu.accounting.queues import PS
+from simgpu.device import nvtx, unsupported  # noqa: F401 part of torch.sim
 from simgpu.device import state as current
-from simgpu.device import unsupported
 from simgpu.device.forked import is_forked
 from simgpu.device.random import (  # noqa: F401 part of torch.sim
     get_rng_state,
@@ -262,22 +260,4 @@ amp = SimpleNamespace(
     GradScaler=partial(torch.amp.GradScaler, "sim"),
     custom_fwd=partial(torch.amp.custom_fwd, device_type="sim"),
     custom_bwd=partial(torch.amp.custom_bwd, device_type="sim"),
-)
-
-
-# -- NVTX -------------------------------------------------------------------------------------------------------------
-
-
-def _nothing(*args: object, **kwargs: object) -> int:
-    """Do nothing, as NVTX does where no profiler of NVIDIA's listens."""
-    return 0
-
-
-@contextlib.contextmanager
-def _range(message: str, *args: object, **kwargs: object) -> Iterator[None]:
-    yield
-
-
-nvtx = SimpleNamespace(
-    mark=_nothing, range=_range, range_push=_nothing, range_pop=_nothing, range_start=_nothing, range_end=_nothing
 )

@@ -1,5 +1,7 @@
 """What one rank asks of its group: the base of all collectives, and the two sides of a message."""
 
+import torch.distributed as dist
+
 from simgpu.ranks.errors import MismatchError
 from simgpu.ranks.reductions import name as name_of
 from simgpu.ranks.tensor_lists import dtypes, flat, nbytes, real, shapes, unwrap
@@ -117,3 +119,15 @@ def fit(call, ours, other, theirs):
 
 def _text(tensor):
     return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
+def reduction_of(opts, op=None):
+    """Return the reduction that a call names itself or in its options, by default the sum."""
+    asked = opts if op is None else op
+    return dist.ReduceOp.SUM if asked is None else getattr(asked, "reduceOp", asked)
+
+
+def root_of(opts, root=None):
+    """Return the root's place that a call names itself or in its options, by default 0."""
+    asked = opts if root is None else root
+    return 0 if asked is None else getattr(asked, "rootRank", asked)

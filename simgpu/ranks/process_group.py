@@ -10,7 +10,7 @@ import torch.distributed as dist
 from simgpu.device.state import state
 from simgpu.device.tensor import SimTensor
 from simgpu.ranks import backend_rules, collectives, reductions
-from simgpu.ranks.call import Recv, Send
+from simgpu.ranks.call import Recv, Send, reduction_of, root_of
 from simgpu.ranks.tensor_lists import listed
 from simgpu.ranks.work import Together
 from simgpu.torch_glue.c10d import NAME
@@ -79,7 +79,10 @@ class SimGroup(dist.ProcessGroup):
     def allreduce(self, tensors, opts=None, op=None):
         """Reduce each tensor over the ranks, in place."""
         tensors, schedule = listed(tensors), self._owner.world.schedule(self._size) if self._size > 1 else None
-        call, reducer = collectives.AllReduce(tensors, tensors, op=_op(opts, op), schedule=schedule), self.reducer()
+        call, reducer = (
+            collectives.AllReduce(tensors, tensors, op=reduction_of(opts, op), schedule=schedule),
+            self.reducer(),
+        )
         if reducer is not None and len(tensors) == 1 and tensors[0].dim() == 1:
             call.told = reducer.bucket(tensors[0].numel())
         return self._join(call)
@@ -92,14 +95,14 @@ class SimGroup(dist.ProcessGroup):
     @as_operation("reduce_")
     def reduce(self, tensors, opts=None, op=None, root=None):
         """Reduce into the root's tensors."""
-        tensors, op = listed(tensors), _op(None if isinstance(opts, int) else opts, op)
-        return self._join(collectives.Reduce(tensors, tensors, _root(opts, root), op))
+        tensors, op = listed(tensors), reduction_of(None if isinstance(opts, int) else opts, op)
+        return self._join(collectives.Reduce(tensors, tensors, root_of(opts, root), op))
 
     @as_operation("broadcast_")
     def broadcast(self, tensors, opts=None, root=None):
         """Fill the tensors of all with the root's."""
         tensors = listed(tensors)
-        return self._join(collectives.Broadcast(tensors, tensors, _root(opts, root)))
+        return self._join(collectives.Broadcast(tensors, tensors, root_of(opts, root)))
 
     @as_operation("allgather_")
     def allgather(self, outputs, inputs, opts=None):
@@ -127,22 +130,22 @@ class SimGroup(dist.ProcessGroup):
     @as_operation("gather_")
     def gather(self, outputs, inputs, opts=None):
         """Fill the root's list of outputs with the inputs of all ranks."""
-        if self._place == _root(opts):
+        if self._place == root_of(opts):
             self._check_lists(outputs)
-        return self._join(collectives.Gather(inputs, outputs, _root(opts)))
+        return self._join(collectives.Gather(inputs, outputs, root_of(opts)))
 
     @as_operation("scatter_")
     def scatter(self, outputs, inputs, opts=None):
         """Fill each rank's output with its tensor of the root's list."""
-        if self._place == _root(opts):
+        if self._place == root_of(opts):
             self._check_lists(inputs)
-        return self._join(collectives.Scatter(inputs[0] if inputs else [], outputs, _root(opts)))
+        return self._join(collectives.Scatter(inputs[0] if inputs else [], outputs, root_of(opts)))
 
     @as_operation("reduce_scatter_")
     def reduce_scatter(self, outputs, inputs, opts=None):
         """Reduce the lists over the ranks; each keeps its place's tensor."""
         self._check_lists(inputs)
-        return self._join(collectives.ReduceScatter(inputs, outputs, op=_op(opts)))
+        return self._join(collectives.ReduceScatter(inputs, outputs, op=reduction_of(opts)))
 
     @as_operation("_reduce_scatter_base_")
     def reduce_scatter_single(self, output, tensor, opts=None):
@@ -153,7 +156,7 @@ class SimGroup(dist.ProcessGroup):
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
         """As `reduce_scatter_single`, for several tensors in one go."""
         self._check_shares("reduce_scatter", inputs, outputs)
-        return self._join(collectives.ReduceScatterSingle(inputs, outputs, op=_op(opts)))
+        return self._join(collectives.ReduceScatterSingle(inputs, outputs, op=reduction_of(opts)))
 
     @as_operation("alltoall_")
     def alltoall(self, outputs, inputs, opts=None):
@@ -281,15 +284,3 @@ class SimGroup(dist.ProcessGroup):
                 f"got shape {list(tensor.shape)}"
             )
         return list(tensor.detach().split(sizes or [tensor.shape[0] // self._size] * self._size))
-
-
-def _op(opts, op=None):
-    """Return the reduction that a call names itself or in its options, by default the sum."""
-    asked = opts if op is None else op
-    return dist.ReduceOp.SUM if asked is None else getattr(asked, "reduceOp", asked)
-
-
-def _root(opts, root=None):
-    """Return the root's place that a call names itself or in its options, by default 0."""
-    asked = opts if root is None else root
-    return 0 if asked is None else getattr(asked, "rootRank", asked)

@@ -129,8 +129,8 @@ def _entries():
         for owner in (torch.cuda, torch.cuda.memory):
             if callable(getattr(owner, name, None)):
                 yield owner, name, unsupported.unavailable_class(name)
-    for name, function in vars(api.nvtx).items():
-        yield torch.cuda.nvtx, name, function
+    for name in torch.cuda.nvtx.__all__:
+        yield torch.cuda.nvtx, name, getattr(api.nvtx, name)
     yield torch.cuda.nccl, "version", lambda: _NCCL
     yield distributed_c10d, "_NCCL_AVAILABLE", True
     for owner in (distributed_c10d, torch.distributed):

@@ -14,8 +14,9 @@ import d2lmini
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tuple(FLOORS)
 ROOT_FILES = {"d2lmini": {"__init__", "sim"}, "simgpu": {"__init__", "__main__"}}  # besides rooms of a single file
-LONGEST_FILE, LONGEST_FUNCTION = 320, 90
+LONGEST_FILE, LONGEST_FUNCTION = 275, 45  # lines without docstrings
 TABLES = {"features.py"}  # as long as what they list
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 MACHINE_PATH = re.compile(r"(?<![\w.$}/~-])/(?:work|root|home/\w+)(?:/|\b)")
 
 
@@ -78,15 +79,22 @@ def test_the_root_holds_rooms_and_a_few_files(package):
     assert rooms | files - ROOT_FILES[package] == set().union(*FLOORS[package])
 
 
+def lines_of_docstring(node):
+    """Return how many lines the docstring of a module, a class or a function has, 0 for another node."""
+    if not isinstance(node, ast.Module | ast.ClassDef | FUNCTIONS) or ast.get_docstring(node) is None:
+        return 0
+    return node.body[0].end_lineno - node.body[0].lineno + 1
+
+
 def test_files_and_functions_are_short():
     wrong = []
     for path, tree, text in trees():
-        if len(text.splitlines()) > LONGEST_FILE and path.name not in TABLES:
-            wrong.append(f"{path} has more than {LONGEST_FILE} lines: split it")
+        if len(text.splitlines()) - sum(map(lines_of_docstring, ast.walk(tree))) > LONGEST_FILE:
+            wrong += [] if path.name in TABLES else [f"{path} has more than {LONGEST_FILE} lines: split it"]
         for node in ast.walk(tree):
-            function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            if function and node.end_lineno - node.lineno >= LONGEST_FUNCTION:
-                wrong.append(f"{path}: {node.name} has more than {LONGEST_FUNCTION} lines")
+            if isinstance(node, FUNCTIONS):
+                lines = node.end_lineno - node.lineno + 1 - lines_of_docstring(node)
+                wrong += [f"{path}: {node.name} has {lines} lines"] if lines > LONGEST_FUNCTION else []
     assert not wrong, "\n".join(wrong)
 
 
