@@ -5,7 +5,6 @@ that does what torch's does.
 """
 
 import contextlib
-import pickle
 import sys
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -13,7 +12,6 @@ from types import SimpleNamespace
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
-from torch.storage import TypedStorage, UntypedStorage
 from torch.utils._pytree import tree_map_only  # noqa: F401 for `ranks`, which knows no private names of torch
 
 from simgpu.device.state import state
@@ -21,7 +19,6 @@ from simgpu.torch_glue.here import here
 
 NAME = "simccl"
 _SPACES = "_c10d_functional", "c10d"
-_DIGITS = 15  # of the largest address, on processors that we know
 
 
 # -- while ranks run -------------------------------------------------------------------------------------------------
@@ -273,28 +270,3 @@ def awaited(tensor):
 def parts_of_sparse(tensor):
     """Return the tensors that hold a sparse tensor's places and values."""
     return [tensor._indices(), tensor._values()]
-
-
-# -- objects on their way between ranks ------------------------------------------------------------------------------
-
-
-def pickler(own):
-    """Return the class that pickles objects, with the same number of bytes in every run.
-
-    torch names a storage by its address, twice, and that has 14 digits in one run and 15 in the next.
-    """
-    return _Pickler
-
-
-class _Pickler(pickle.Pickler):
-    def reducer_override(self, thing):
-        """Return how a storage is to be pickled: as torch says, with a name of a fixed length."""
-        if not isinstance(thing, (TypedStorage, UntypedStorage)):
-            return NotImplemented
-        load, (content,) = thing.__reduce__()
-        name = str(thing._cdata)
-        return load, (content.replace(_pickled(name), _pickled(name.zfill(_DIGITS)), 2),)
-
-
-def _pickled(text):
-    return pickle.BINUNICODE + len(text).to_bytes(4, "little") + text.encode()

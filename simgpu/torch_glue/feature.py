@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import torch
 
 OLDEST, NEWEST = (2, 11), (2, 15)  # the versions of torch that were tried
+TRIED = " to ".join(".".join(map(str, numbers)) for numbers in (OLDEST, NEWEST))
 VERSION = torch.__version__.partition("+")[0]
 NUMBERS = tuple(int(part) for part in VERSION.split(".")[:2])
 

@@ -294,7 +294,7 @@ OTHERS = (
         "objects between ranks",
         "ranks",
         f"{_DIST}distributed_c10d",
-        in_spawn={f"{_C10D}_pickler": "c10d.pickler"},
+        in_spawn={f"{_C10D}_pickler": "object_pickler.pickler"},
         entries=" ".join(
             f"{_C10D}{name}*"
             for name in ("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from simgpu.device.state import state
-from simgpu.torch_glue.feature import NEWEST, NUMBERS, OLDEST, VERSION, bare, find, is_there, missing, refusal
+from simgpu.torch_glue.feature import NEWEST, NUMBERS, TRIED, VERSION, bare, find, is_there, missing, refusal
 from simgpu.torch_glue.features import CORE, FEATURES
 from simgpu.torch_glue.here import here
 from simgpu.torch_glue.redirect import is_function_of, original, redirect
@@ -50,12 +50,8 @@ class _Installed:
 
     def __init__(self):
         self.always = self.in_spawn = None
-        self.on, self.off, self.once, self.warned = (
-            [],
-            {},
-            set(),
-            False,
-        )  # off: {name of a feature: name that is missing}
+        self.on, self.off = [], {}  # off: {name of a feature: name that is missing}
+        self.once, self.warned = set(), False
 
 
 _installed = _Installed()
@@ -84,8 +80,7 @@ def enable():
     if NUMBERS > NEWEST and not _installed.warned:
         _installed.warned = True
         warnings.warn(
-            f"simgpu has been tried with torch {_words(OLDEST)} to {_words(NEWEST)}, and this is {VERSION}: "
-            "simgpu.features() tells what it found",
+            f"simgpu has been tried with torch {TRIED}, and this is {VERSION}: simgpu.features() tells what it found",
             stacklevel=4,
         )
     _installed.always = contextlib.ExitStack()
@@ -267,34 +262,3 @@ def _load(own, module):
 
 
 _FINDER = _Finder()
-
-
-# -- what there is ---------------------------------------------------------------------------------------------------
-
-
-class Report:
-    """The table of features with what this torch has of them; its text is the table."""
-
-    def __init__(self):
-        self.rows = [(feature.name, _status(feature)) for feature in FEATURES]
-
-    def __repr__(self):
-        width = max(len(name) for name, _ in self.rows)
-        lines = [f"{name:<{width}}  {status}" for name, status in self.rows]
-        return "\n".join([f"torch {VERSION}, tried with {_words(OLDEST)} to {_words(NEWEST)}", *lines])
-
-
-def _status(feature):
-    with contextlib.suppress(ImportError):  # a library that is not installed, a room that this torch has not
-        import_module(feature.trigger)
-    if feature.trigger not in sys.modules:
-        return f"no: there is no {feature.trigger}"
-    lacking = missing(feature)
-    if lacking:
-        return f"no: {refusal(feature, lacking).partition(': ')[2]}"
-    since = [name.rstrip("?*").partition("@") for name in feature.names() if bare(name) is None]
-    return "yes" + "".join(f", without {name} of torch {number}" for name, _, number in since)
-
-
-def _words(numbers):
-    return ".".join(map(str, numbers))
