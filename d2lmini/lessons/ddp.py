@@ -31,8 +31,8 @@ def train_digits(rank, device, digits, epochs=2):
         for number, (X, y) in enumerate(loader, start=1):
             complete = number % 2 == 0 or number == len(loader)
             with nullcontext() if complete else model.no_sync():
-                scores = model(X.to(device))
-                (F.cross_entropy(scores, y.to(device)) / 2).backward()
+                logits = model(X.to(device))
+                (F.cross_entropy(logits, y.to(device)) / 2).backward()
             if complete:  # two batches make one update
                 optimizer.step()
                 optimizer.zero_grad()

@@ -163,7 +163,9 @@ def _provide():
     global _kernel
     if _kernel is None:
         _kernel = torch.library.Library("aten", "IMPL", "CPU")
-        _kernel.impl("empty_strided", _empty)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch says once a process that a kernel of its own is overridden
+            _kernel.impl("empty_strided", _empty)
 
 
 @contextlib.contextmanager
