@@ -52,7 +52,10 @@ def num_gpus() -> int:
 
 
 def try_gpu(i: int = 0) -> torch.device:
-    """Return the i-th accelerator if there is one, else the CPU. Raises ValueError as `gpu` does.
+    """Return the i-th accelerator if there is one, else the CPU.
+
+    Raises:
+        ValueError: As `gpu` does.
 
     >>> simgpu.enable(2)
     >>> d2l.try_gpu(1), d2l.try_gpu(2)
@@ -181,7 +184,11 @@ def _check_count(value, what, least):
 
 
 def choice() -> str | None:
-    """Return what D2LMINI_DEVICES says, None when it says nothing. Raises ValueError for what is none of `CHOICES`."""
+    """Return what D2LMINI_DEVICES says, None when it says nothing.
+
+    Raises:
+        ValueError: For what is none of `CHOICES`.
+    """
     forced = os.environ.get("D2LMINI_DEVICES") or None
     if forced not in (None, *CHOICES):
         raise ValueError(f"D2LMINI_DEVICES must be one of {', '.join(CHOICES)}, got {forced!r}")

@@ -60,7 +60,11 @@ class Timer:
         return sum(self.times)
 
     def avg(self):
-        """Return the mean of the laps, in seconds. Raises RuntimeError when there is none."""
+        """Return the mean of the laps, in seconds.
+
+        Raises:
+            RuntimeError: When there is none.
+        """
         if not self.times:
             raise RuntimeError("no lap was recorded: call start() and stop() before avg()")
         return self.sum() / len(self.times)
@@ -114,18 +118,32 @@ class Benchmark:
 
 
 def measure(function, repeat=11, warmup=2, devices=()):
-    """Call `function` `warmup` times unmeasured, then `repeat` times measured, and return the `Measurement`.
+    """Measure how long a function takes, the devices being synchronised before each reading of the clock.
 
-    Warming up keeps one-off costs out: memory is allocated, code is loaded, caches fill. The devices are synchronised
-    before each reading of the clock. Raises ValueError for fewer than 6 repeats, too few for a 95 % interval.
+    Args:
+        function: A function without arguments.
+        repeat: How many calls are measured, 6 or more: fewer give no 95 % interval.
+        warmup: How many calls come first, unmeasured: memory is allocated, code is loaded, caches fill.
+        devices: Those that the function uses; all accelerators when none are given.
+
+    Returns:
+        The `Measurement`.
+
+    Raises:
+        ValueError: Fewer than 6 repeats.
     """
     return take_turns({"": function}, repeat, warmup, devices)[""]
 
 
 def take_turns(functions, repeat=11, warmup=2, devices=()):
-    """Measure each of `functions`, name -> function, as `measure` does; return name -> `Measurement`.
+    """Measure several functions in turns, so that a machine whose speed drifts drifts for all.
 
-    They take turns, so that a machine whose speed drifts drifts for all.
+    Args:
+        functions: Name -> function without arguments.
+        repeat, warmup, devices: As `measure` takes them.
+
+    Returns:
+        Name -> `Measurement`.
     """
     if repeat < 6:
         raise ValueError(f"a 95 % interval of the median needs at least 6 repeats, got {repeat}")
@@ -156,9 +174,12 @@ def compare(name_a, a, name_b, b):
 
 
 def within(seconds, function, *args):
-    """Return what a function returns, or raise what it raises; TimeoutError when that takes longer.
+    """Return what a function returns, or raise what it raises, but wait no longer than so many seconds.
 
     It runs in a thread of its own, so that an interrupt is heard whatever it waits for; given up, it is left to itself.
+
+    Raises:
+        TimeoutError: It took longer.
     """
     found = Future()
 
@@ -179,7 +200,8 @@ def within(seconds, function, *args):
 def simulated(devices=()):
     """Return whether time on these devices, or all accelerators if none are given, is read from the simulated clock.
 
-    Raises ValueError for a mixture of simulated and real accelerators, for which no clock is right.
+    Raises:
+        ValueError: A mixture of simulated and real accelerators, for which no clock is right.
     """
     kinds = {torch.device(simgpu.to_sim(device)).type for device in devices or try_all_gpus()} - {"cpu"}
     if "sim" in kinds and len(kinds) > 1:

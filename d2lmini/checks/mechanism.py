@@ -82,7 +82,16 @@ def _usual_torch():
 
 
 def attempt(function, *inputs, given):
-    """Return ``function(*inputs)``; raise Wrong, told with `given`, if it fails, returns None or changes an input."""
+    """Return ``function(*inputs)``.
+
+    Args:
+        function: The reader's.
+        inputs: What it is given.
+        given: The same in words.
+
+    Raises:
+        Wrong: It fails, returns None or changes an input.
+    """
     before = copy.deepcopy(inputs)
     try:
         result = called(function, *inputs, given=given)
@@ -98,7 +107,15 @@ def attempt(function, *inputs, given):
 def ask(function, *inputs, given, what, read=None):
     """Return the number that ``function(*inputs)`` is, or what `read` makes of it.
 
-    Raises Wrong as `attempt` does, and where that is None: it is not `what` was expected.
+    Args:
+        function: The reader's.
+        inputs: What it is given.
+        given: The same in words.
+        what: What is expected, in words.
+        read: A function of the answer that returns None where it is something else; by default `number`.
+
+    Raises:
+        Wrong: As `attempt`, and where the answer is not `what` was expected.
     """
     answer = attempt(function, *inputs, given=given)
     found = (read or number)(answer)
@@ -119,7 +136,14 @@ def called(function, *inputs, given=None):
 
 
 def must_refuse(function, *inputs, given, naming=("",)):
-    """Raise Wrong, told with `given`, unless ``function(*inputs)`` raises a ValueError that names one of `naming`."""
+    """Raise Wrong unless ``function(*inputs)`` raises a ValueError that says something.
+
+    Args:
+        function: The reader's.
+        inputs: What it is given.
+        given: The same in words.
+        naming: Words, of which the error's text must contain one.
+    """
     try:
         result = called(function, *inputs, given=given)
     except ValueError as error:
@@ -133,9 +157,14 @@ def must_refuse(function, *inputs, given, naming=("",)):
 
 
 def need_gpus(count=2, clock=True):
-    """Have `count` simulated GPUs or more that compute, with a clock if it is needed: the reader's own, or new ones.
+    """Have simulated GPUs that compute: the reader's own, or new ones.
 
-    Raises Wrong where new ones cannot take the place of the reader's, as tensors are left there.
+    Args:
+        count: How many at least.
+        clock: Whether they need a clock.
+
+    Raises:
+        Wrong: New ones cannot take the place of the reader's, as tensors are left there.
     """
     if not simgpu.has_numbers() or torch.sim.device_count() < count or (clock and not simgpu.has_clock()):
         try:
@@ -168,7 +197,10 @@ def in_digits(value, digits=10):
 def apart(want, got, form="", first=".6g"):
     """Return two numbers as text, with as many digits as it takes to tell them apart: never "expected 15, got 15".
 
-    form: "," to group digits, "+" for a sign. first: the digits to begin with.
+    Args:
+        want, got: The numbers.
+        form: "," to group digits, "+" for a sign.
+        first: The digits to begin with, as a format.
     """
     for digits in (first, ".6g", ".10g", ".14g", ".17g"):
         texts = [_text(value, form, digits) for value in (want, got)]
@@ -193,9 +225,15 @@ def expected(want, answer, unit=""):
 
 
 def must_be(want, got, *, given, unit="", form="", rel_tol=1e-9, slips=()):
-    """Raise Wrong, told with `given`, unless the number `got` is `want`.
+    """Raise Wrong unless the number `got` is `want`.
 
-    unit: what follows both numbers. form: as in `apart`. slips: as in `usual_slip`.
+    Args:
+        want, got: What is right, and the reader's answer.
+        given: What the reader's function was given, in words.
+        unit: What follows both numbers.
+        form: As in `apart`.
+        rel_tol: How far the answer may be off, relative.
+        slips: As in `usual_slip`.
     """
     if not math.isclose(got, want, rel_tol=rel_tol):
         told, found = apart(want, got, form)
@@ -203,9 +241,11 @@ def must_be(want, got, *, given, unit="", form="", rel_tol=1e-9, slips=()):
 
 
 def usual_slip(got, slips):
-    """Return " (hint)" for the first of the usual slips that gives `got`, else "".
+    """Return " (hint)" for the first of the usual slips that gives an answer, else "".
 
-    slips: pairs (hint, what the slip gives), or a dictionary of them; numbers or tensors, as `got` is.
+    Args:
+        got: The answer, a number or a tensor.
+        slips: Pairs (hint, what the slip gives), or a dictionary of them.
     """
     same = torch.allclose if isinstance(got, torch.Tensor) else math.isclose
     pairs = slips.items() if isinstance(slips, Mapping) else slips

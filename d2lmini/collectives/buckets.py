@@ -15,7 +15,10 @@ def plan_buckets(tensors: Sequence[torch.Tensor], bucket_bytes: float) -> list[l
     """Return the buckets as lists of indices into `tensors`.
 
     A bucket holds tensors of one type, in their order, of at most `bucket_bytes` bytes together; a tensor that is
-    larger has a bucket of its own. Raises ValueError unless `bucket_bytes` is positive.
+    larger has a bucket of its own.
+
+    Raises:
+        ValueError: Unless `bucket_bytes` is positive.
     """
     if bucket_bytes <= 0:
         raise ValueError(f"a bucket needs at least 1 byte, got {bucket_bytes}")

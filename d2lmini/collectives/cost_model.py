@@ -18,7 +18,8 @@ from simgpu.hardware.topology import Machine
 def predict(schedule: Schedule, n: int, machine: Machine, itemsize: int = 4) -> float:
     """Return the seconds that `schedule` takes on buffers of n elements of `itemsize` bytes, rank r on GPU r.
 
-    Raises ValueError when the machine has fewer GPUs than the schedule has ranks.
+    Raises:
+        ValueError: When the machine has fewer GPUs than the schedule has ranks.
     """
     if schedule.world_size > machine.count:
         raise ValueError(f"{schedule.name} needs {schedule.world_size} GPUs, {machine.name} has {machine.count}")
@@ -97,7 +98,10 @@ def crossover(slow_start: Schedule, fast_end: Schedule, machine: Machine, itemsi
     """Return the n from which on schedule `fast_end` is predicted to take no longer than `slow_start`.
 
     At n − 1 it still loses. It is taken to win at longer buffers, where the lengths next to n may still go either way:
-    with a remainder, one chunk is longer than the others. Raises ValueError when it still loses at `most` elements.
+    with a remainder, one chunk is longer than the others.
+
+    Raises:
+        ValueError: When it still loses at `most` elements.
     """
 
     def wins(n):

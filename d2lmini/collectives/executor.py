@@ -63,7 +63,8 @@ def sum_tensors(tensors: Sequence[torch.Tensor], algorithm: str = "ring") -> Non
 class _Transfer(NamedTuple):
     """A message of some step: elements [first, last) from rank `src` to rank `dst`, which adds them if `adds`.
 
-    sent_there: dst sends from these elements in the same step.
+    Attributes:
+        sent_there: Whether `dst` sends from these elements in the same step.
     """
 
     src: int

@@ -6,10 +6,14 @@ from typing import NamedTuple
 
 
 class Message(NamedTuple):
-    """One message of step `step` from rank `src` to rank `dst`.
+    """One message of a collective.
 
-    link: the wires it went over, by name. start, end: seconds since the collective began, on the simulated clock;
-    None where there is none.
+    Attributes:
+        step: The schedule's step, from 0.
+        src, dst: The ranks that send and receive it.
+        nbytes: Its size.
+        link: The wires that it went over, by name.
+        start, end: Seconds since the collective began, on the simulated clock; None where there is none.
     """
 
     step: int
@@ -23,10 +27,13 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True)
 class Ledger:
-    """What a collective over buffers of `nbytes` bytes sent: `messages` in order of the schedule.
+    """What a collective over buffers of `nbytes` bytes sent.
 
-    seconds: from its beginning to the end of the last addition or message, simulated on the machine `clock` names;
-    both are None without a simulated clock. steps: those of the schedule, also when some had nothing to send.
+    Attributes:
+        messages: In order of the schedule.
+        seconds: From its beginning to the end of the last addition or message, simulated on the machine that `clock`
+            names; both are None without a simulated clock.
+        steps: Those of the schedule, also when some had nothing to send.
     """
 
     name: str

@@ -73,13 +73,20 @@ FASHION_MNIST = IdxFiles(
 class Batches:
     """An iterator over a data set in memory: yields X float32 [B, 1, H, W] in [0, 1] and y int64 [B].
 
-    `images`: uint8 [N, 1, H, W]; `labels`: [N]. Batches are made where these are; see `to`. The last one is short when
-    `batch_size` does not divide N. `shuffle` draws a new order for each epoch, from `seed` and the epoch's number
-    alone: the same on every device, and torch's global generator is left alone. `epoch` counts the epochs begun; set it
-    to repeat or to resume one.
+    Batches are made on the device where the images are; see `to`. The last one is short when the batch size does not
+    divide N. `epoch` counts the epochs begun; set it to repeat or to resume one.
 
-    Raises ValueError for a batch size that is not a positive int, images that are not uint8 or not 4-dimensional,
-    labels that are not integers or not as many as the images, and an empty data set.
+    Args:
+        images: uint8 [N, 1, H, W].
+        labels: Integers [N].
+        batch_size: B.
+        shuffle: Whether each epoch has a new order, drawn from `seed` and the epoch's number alone: the same on every
+            device, and torch's global generator is left alone.
+        seed: Of the orders.
+
+    Raises:
+        ValueError: A batch size that is no positive int, images that are not uint8 or not 4-dimensional, labels that
+            are no integers or not as many as the images, or an empty data set.
     """
 
     def __init__(self, images, labels, batch_size, shuffle=False, seed=0):
@@ -124,10 +131,18 @@ class Batches:
 def load_data_digits(batch_size, resize=28, seed=0):
     """Return (train_iter, test_iter) over 1,797 real handwritten digits, of which the first 1,500 are for training.
 
-    They come with scikit-learn, so nothing is downloaded: 8×8 images with values 0 to 16, here enlarged bilinearly to
-    [1, resize, resize] (None: left at 8×8) and scaled to 0 to 255. The source is "Optical Recognition of Handwritten
-    Digits" of the UCI repository (Alpaydin and Kaynak 1998), whose test part scikit-learn bundles.
-    Raises ValueError for a batch size or `resize` that is not a positive int, ModuleNotFoundError without scikit-learn.
+    They come with scikit-learn, so that nothing is downloaded: 8×8 images with values 0 to 16, scaled to 0 to 255.
+
+    Args:
+        batch_size: Examples in a batch.
+        resize: Pixels of an edge, enlarged bilinearly; None for 8.
+        seed: Of the order of training examples.
+
+    Raises:
+        ValueError: A batch size or `resize` that is no positive int.
+        ModuleNotFoundError: scikit-learn is missing.
+
+    Source: "Optical Recognition of Handwritten Digits" of the UCI repository (Alpaydin and Kaynak 1998), test part.
     """
     resize = 8 if resize is None else resize
     _check_sizes(batch_size=batch_size, resize=resize)
@@ -147,8 +162,18 @@ def load_data_mnist(batch_size, resize=None, seed=0):
     The folder that the environment variable D2LMINI_DATA names, or its subfolder ``mnist``, has the four IDX files,
     gzipped or unpacked, and is only read. Without it they are downloaded once to the cache folder,
     ``$XDG_CACHE_HOME/d2lmini/mnist`` (``~/.cache/d2lmini/mnist``).
-    Raises ValueError for bad arguments or files (see `d2lmini.data.idx`), FileNotFoundError when the folder lacks a
-    file, DownloadError when a download fails. Source: LeCun, Cortes and Burges.
+
+    Args:
+        batch_size: Examples in a batch.
+        resize: Pixels of an edge; None for 28.
+        seed: Of the order of training examples.
+
+    Raises:
+        ValueError: Bad arguments or files (see `d2lmini.data.idx`).
+        FileNotFoundError: The folder lacks a file.
+        DownloadError: A download fails.
+
+    Source: LeCun, Cortes and Burges.
     """
     return _load_idx(MNIST, batch_size, resize, seed)
 
@@ -156,8 +181,10 @@ def load_data_mnist(batch_size, resize=None, seed=0):
 def load_data_fashion_mnist(batch_size, resize=None, seed=0):
     """Return (train_iter, test_iter) over Fashion-MNIST: 60,000 and 10,000 images of clothes, like `load_data_mnist`.
 
-    Its subfolder is ``fashion_mnist``. The four files have the same names as MNIST's, so keep the two apart. Names of
-    the classes: `FASHION_MNIST_LABELS`. Source: Xiao, Rasul and Vollgraf 2017.
+    Its subfolder is ``fashion_mnist``: the four files have the same names as MNIST's. `FASHION_MNIST_LABELS` names the
+    classes.
+
+    Source: Xiao, Rasul and Vollgraf 2017.
     """
     return _load_idx(FASHION_MNIST, batch_size, resize, seed)
 

@@ -28,11 +28,20 @@ class DownloadError(RuntimeError):
 
 
 def fetch(name, mirrors, sha256, size, folder, limit=LIMIT_SECONDS):
-    """Return the path of the file `name` in `folder`, downloading it if it is not there or not right.
+    """Return the path of a file in a folder, downloading it if it is not there or not right.
 
-    `mirrors`: addresses of folders that hold the file, tried in order; `limit`: the seconds that each gets. `sha256`:
-    in hex; `size`: in bytes. A second process waits for the first. A wrong file stays until a right one has arrived.
-    Raises DownloadError when no mirror delivers, the disk is full, or the folder can't be written.
+    A second process waits for the first. A wrong file stays until a right one has arrived.
+
+    Args:
+        name: The file's name.
+        mirrors: Addresses of folders that hold it, tried in order.
+        sha256: In hex.
+        size: In bytes.
+        folder: Where it is kept.
+        limit: Seconds that each mirror gets.
+
+    Raises:
+        DownloadError: No mirror delivers, the disk is full, or the folder cannot be written.
     """
     target, part = Path(folder, name), Path(folder, f"{name}.part")
     try:

@@ -23,11 +23,17 @@ CLASSES = 10
 
 
 def read_idx(path, ndim):
-    """Return the values of one IDX file: a uint8 CPU tensor, images [N, H, W] for `ndim` 3 or labels [N] for 1.
+    """Return the values of one IDX file as a uint8 CPU tensor: images [N, H, W] or labels [N].
 
     Whether the file is gzipped is told from its content, not its name; no more is unpacked than its header announces.
-    Raises ValueError, naming the file, when it is not such an IDX file, is corrupted, or has fewer or more bytes than
-    its header announces; OSError when it can't be read.
+
+    Args:
+        path: The file.
+        ndim: 3 for images, 1 for labels.
+
+    Raises:
+        ValueError: It is no such IDX file, is corrupted, or has fewer or more bytes than its header announces.
+        OSError: It cannot be read.
     """
     name = printable(path)
     with open(path, "rb") as raw:
@@ -58,7 +64,8 @@ def _filled(file, values):
 def read_examples(images_path, labels_path):
     """Return images [N, 1, H, W] (uint8) and their labels [N] (int64) from a pair of IDX files.
 
-    Raises ValueError when the two files hold different counts, or a label is above 9, and as `read_idx` does.
+    Raises:
+        ValueError: The two files hold different counts, a label is above 9, or as `read_idx`.
     """
     images, labels = read_idx(images_path, ndim=3), read_idx(labels_path, ndim=1)
     images_path, labels_path = printable(images_path), printable(labels_path)

@@ -66,10 +66,15 @@ def train_batch(X, y, replicas, devices, lr):
 
 @torch.no_grad()
 def evaluate_accuracy_gpu(net, data_iter, device=None):
-    """Return the fraction of examples that `net` classifies correctly; with a device, batches are moved there first.
+    """Return the fraction of examples that a network classifies correctly.
 
-    `net` maps images [n, …] to scores [n, classes]. A module is evaluated in evaluation mode, and on the device of its
-    parameters when none is given. Raises ValueError when there is no example.
+    Args:
+        net: Maps images [n, …] to logits [n, classes]. A module is evaluated in evaluation mode.
+        data_iter: Yields X [n, …] and y [n].
+        device: Where batches are moved first; by default a module's own.
+
+    Raises:
+        ValueError: There is no example.
     """
     if isinstance(net, torch.nn.Module):
         net.eval()

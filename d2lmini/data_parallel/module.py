@@ -18,12 +18,18 @@ from d2lmini.data_parallel.rank_threads import together
 
 
 def split(inputs, devices):
-    """Return shards of `inputs`, one for each device that gets an example.
+    """Return shards of a batch, one for each device that gets an example.
 
-    inputs: tensors [n, …] in any nest of tuples, lists and dicts; shards
-    have the same nest. Every device gets a copy of tensors without
-    dimensions, and everything else as it is. Raises ValueError when the
-    tensors differ in n.
+    Args:
+        inputs: Tensors [n, …] in any nest of tuples, lists and dicts. Every device gets a copy of tensors without
+            dimensions, and everything else as it is.
+        devices: Where the shards go.
+
+    Returns:
+        A list of nests like `inputs`.
+
+    Raises:
+        ValueError: The tensors differ in n.
     """
 
     def part(leaf, rank):
@@ -57,20 +63,25 @@ def replicate(module, devices):
 
 
 def run_all(replicas, shards, devices):
-    """Return what each replica makes of its shard, (inputs, named inputs), in order of rank.
+    """Call each replica on its shard and return what they return, in order of rank.
 
     Each runs in a thread, its device being the current one, in the caller's modes of autograd and autocast; where they
     exchange something they wait for each other.
+
+    Args:
+        replicas: Modules.
+        shards: (inputs, named inputs) for each.
+        devices: Of each.
     """
     modes = _modes(devices)
     return together([partial(_call, modes, *each) for each in zip(replicas, shards, devices)])
 
 
 def gather(outputs, device):
-    """Return the replicas' outputs as one batch on `device`.
+    """Return the replicas' outputs as one batch on `device`; tensors without dimensions become a vector.
 
-    Tensors without dimensions become a vector. Raises TypeError for an
-    output that is not a tensor.
+    Raises:
+        TypeError: An output is no tensor.
     """
     leaves, nests = zip(*(tree_flatten(output) for output in outputs))
     wrong = next((leaf for leaf in leaves[0] if not torch.is_tensor(leaf)), None)
@@ -88,7 +99,11 @@ class DataParallel(nn.Module):
     """
 
     def __init__(self, module, devices):
-        """Move the module there. Raises ValueError without a device."""
+        """Move the module there.
+
+        Raises:
+            ValueError: Without a device.
+        """
         super().__init__()
         if not devices:
             raise ValueError("expected at least one device, got none")

@@ -53,10 +53,16 @@ class Lockstep:
 
 
 def together(functions):
-    """Call the functions, rank r's being functions[r], each in a thread of its own, and return their results in order.
+    """Call the functions, each in a thread of its own, and return their results in order.
 
-    They take turns: a function runs until it calls `exchange` or returns. Raises what the first of them that failed
-    raised, and RuntimeError when one returns while another waits in `exchange`: all must call it equally often.
+    They take turns: a function runs until it calls `exchange` or returns.
+
+    Args:
+        functions: One without arguments for each rank.
+
+    Raises:
+        RuntimeError: One returned while another waits in `exchange`: all must call it equally often.
+        Exception: What the first function that failed raised.
     """
     lockstep, results = Lockstep(len(functions)), [None] * len(functions)
     threads = [

@@ -24,14 +24,18 @@ class OverlappedAllreduce:
             loss.backward()       # the last of these starts the all-reduces
         reducer.finish()          # now p.grad is the sum, everywhere
 
-    Its hooks work as long as the object, or its `finish`, is kept somewhere, and go with it.
+    Its hooks work as long as the object, or its `finish`, is kept somewhere, and go with it. A parameter that has a
+    gradient in no replica is left alone.
 
-    replicas: lists of parameters, alike, one list a device. bucket_bytes: the most bytes of gradients in a bucket,
-    unless one alone has more. allreduce: a function that replaces each tensor of a list, one a device, by the sum.
-    always: whether every backward pass starts all-reduces, or only those in ``with reducer.sending():``. Where several
-    batches make one update, all but the last only add to the gradients.
-    A parameter that has a gradient in no replica is left alone. Raises RuntimeError when a replica has run backward
-    twice before `finish`.
+    Args:
+        replicas: Lists of parameters, alike, one list a device.
+        bucket_bytes: The most bytes of gradients in a bucket, unless one alone has more.
+        allreduce: A function that replaces each tensor of a list, one a device, by the sum.
+        always: Whether every backward pass starts all-reduces, or only those in ``with reducer.sending():``. Where
+            several batches make one update, all but the last only add to the gradients.
+
+    Raises:
+        RuntimeError: A replica has run backward twice before `finish`.
     """
 
     def __init__(self, replicas, bucket_bytes=25 * 2**20, allreduce=sum_tensors, always=True):

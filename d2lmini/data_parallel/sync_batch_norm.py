@@ -20,11 +20,13 @@ def all_reduce(x):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """`BatchNorm1d`, `2d` or `3d` over the batch of all replicas that run in step; `DataParallel` and,
-    in one process, `Trainer` run them so.
+    """Batch normalization over the batch of all replicas that run in step.
 
-    X: [n, C, …]. Arguments, parameters and buffers are those of ``torch.nn.BatchNorm2d``; in evaluation, and alone, it
-    does what that does. Raises ValueError for one value a channel in all, and for another number of channels.
+    `DataParallel` and, in one process, `Trainer` run them so. Arguments, parameters and buffers are those of
+    ``torch.nn.BatchNorm2d``; in evaluation, and alone, it does what that does. It takes X [n, C, …] of any dimension.
+
+    Raises:
+        ValueError: One value a channel in all, or another number of channels.
     """
 
     @classmethod

@@ -23,7 +23,8 @@ MOMENT_S = 1.0  # that a rank whose message did not come leaves the others to de
 class Handshake:
     """Compares the calls of the ranks. Made after joining, in the same order on every rank.
 
-    timeout: seconds to wait for another rank, by default as long as the group's own calls do.
+    Args:
+        timeout: Seconds to wait for another rank, by default as long as the group's own calls do.
     """
 
     def __init__(self, timeout=None):
@@ -35,9 +36,14 @@ class Handshake:
         self.number, self.description, self.call, self.known = -1, "", "", set()
 
     def begin(self, description):
-        """Begin the next call and return its key, 31 bits that no other call has; compare a description that is new.
+        """Begin the next call, and compare its description with the other ranks' if it is new.
 
-        Raises ValueError where the ranks differ, TimeoutError naming those that do not come.
+        Returns:
+            The call's key, 31 bits that no other call has.
+
+        Raises:
+            ValueError: The ranks differ.
+            TimeoutError: Some do not come; they are named.
         """
         self.number += 1
         self.description, self.call = description, f"call {self.number} ({description})"
@@ -50,7 +56,8 @@ class Handshake:
     def compare(self, seconds):
         """Return the ranks that leave no description of this call within so many seconds.
 
-        Raises ValueError where the descriptions differ.
+        Raises:
+            ValueError: The descriptions differ.
         """
         place, does = f"call{self.number}", {}
         missing = absent(self.store, place, self.rank, self.world_size, seconds, self.description)
@@ -64,7 +71,8 @@ class Handshake:
     def lost(self, peer, late):
         """Return the error for a rank that did not answer in this call, because it has ended or is `late`.
 
-        Raises ValueError where it is in another call.
+        Raises:
+            ValueError: It is in another call.
         """
         gone = ranks(self.compare(MOMENT_S) or [peer])
         how = f"timed out after {self.limit.total_seconds():g} s waiting for" if late else "lost"

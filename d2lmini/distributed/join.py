@@ -27,12 +27,20 @@ def launched():
 
 
 def rank():
-    """Return this process's rank; 0 where it is alone. Raises ValueError for a variable that is no number."""
+    """Return this process's rank; 0 where it is alone.
+
+    Raises:
+        ValueError: For a variable that is no number.
+    """
     return _number("RANK") if launched() else 0
 
 
 def world_size():
-    """Return the number of ranks. Raises ValueError for a variable that is no number."""
+    """Return the number of ranks.
+
+    Raises:
+        ValueError: For a variable that is no number.
+    """
     return _number("WORLD_SIZE")
 
 
@@ -46,7 +54,9 @@ def _number(name, default=None):
 def connect(seconds=CONNECT_S):
     """Return the store through which the ranks find one another, before they join; it is this attempt's own.
 
-    Raises ValueError for variables that make no sense, TimeoutError where no store answers.
+    Raises:
+        ValueError: Environment variables that make no sense.
+        TimeoutError: No store answers.
     """
     here, count = rank(), world_size()
     if not here < count:
@@ -77,8 +87,12 @@ def _must_count_alike():
 def device(kind="auto"):
     """Return this rank's device: the GPU with its local rank's number where all ranks here can have one, else the CPU.
 
-    kind: "cpu" or "real" for no choice; for "auto" D2LMINI_DEVICES decides where it is set, and "sim" means the CPU
-    there: simulated GPUs live in one process. Raises RuntimeError where there are too few GPUs.
+    Args:
+        kind: "cpu" or "real" for no choice. For "auto" D2LMINI_DEVICES decides where it is set, and "sim" means the CPU
+            there: simulated GPUs live in one process.
+
+    Raises:
+        RuntimeError: There are too few GPUs.
     """
     local, count = _number("LOCAL_RANK"), _number("LOCAL_WORLD_SIZE", "1")
     kind = choice() or kind if kind == "auto" else kind
@@ -92,10 +106,15 @@ def device(kind="auto"):
 
 
 def join(store, device, timeout):
-    """Join the others through gloo, and for tensors on a GPU through NCCL.
+    """Join the other ranks through gloo, and for tensors on a GPU through NCCL.
 
-    timeout: seconds that a rank waits for another, here and in every collective call; then that raises an error.
-    Raises TimeoutError naming the ranks that do not come.
+    Args:
+        store: What `connect` returned.
+        device: This rank's.
+        timeout: Seconds that a rank waits for another, here and in every collective call.
+
+    Raises:
+        TimeoutError: Some ranks do not come; they are named.
     """
     missing = absent(store, "joined", rank(), world_size(), timeout)
     if missing:

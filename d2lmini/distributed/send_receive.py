@@ -20,7 +20,9 @@ from d2lmini.distributed.handshake import Handshake
 class Move(NamedTuple):
     """A message that a rank sends to, or receives from, `peer`: elements [first, last) of the buffer.
 
-    number: its place among all of the schedule, the same on both sides. op: "reduce" where it is added, else "copy".
+    Attributes:
+        number: Its place among all of the schedule, the same on both sides.
+        op: "reduce" where it is added, else "copy".
     """
 
     peer: int
@@ -50,7 +52,8 @@ def plan(schedule: Schedule, rank: int, n: int) -> list[tuple[list[Move], list[M
 class Messages:
     """Collectives over messages between the ranks of the default group. Made after joining, in the same order by all.
 
-    timeout: seconds that a message may take, by default as long as for the group's own calls.
+    Args:
+        timeout: Seconds that a message may take, by default as long as for the group's own calls.
     """
 
     def __init__(self, timeout: float | None = None):
@@ -59,16 +62,26 @@ class Messages:
     def allreduce(self, tensor: torch.Tensor, algorithm: str = "ring") -> torch.Tensor:
         """Replace `tensor` on every rank by the sum over all ranks; return it.
 
-        algorithm: a name in `schedules.ALLREDUCE`. Raises as `execute` does.
+        Args:
+            tensor: On the CPU.
+            algorithm: A name in `schedules.ALLREDUCE`.
+
+        Raises:
+            ValueError, TimeoutError, LostRankError: As `execute`.
         """
         return self._execute(named(algorithm, self.handshake.world_size), algorithm, tensor)
 
     def execute(self, schedule: Schedule, tensor: torch.Tensor) -> torch.Tensor:
-        """Run this rank's part of `schedule` on `tensor`, a CPU tensor, in place; return it. Every rank must call this.
+        """Run this rank's part of a schedule in place and return the tensor. Every rank must call this.
 
-        What the schedule reduces is added. Raises ValueError for a tensor or schedule that cannot be run and where the
-        ranks disagree, TimeoutError naming a rank that does not come, LostRankError where one has ended or does not go
-        on.
+        Args:
+            schedule: Who sends what to whom; what it reduces is added.
+            tensor: On the CPU.
+
+        Raises:
+            ValueError: A tensor or schedule that cannot be run, or the ranks disagree.
+            TimeoutError: A rank does not come; it is named.
+            LostRankError: A rank has ended or does not go on.
         """
         if schedule.world_size != self.handshake.world_size:
             raise ValueError(f"the schedule is for {schedule.world_size} ranks, not for {self.handshake.world_size}")

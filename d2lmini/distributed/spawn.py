@@ -36,15 +36,25 @@ GRACE_S = 1.0  # that a rank which has lost another waits, so that the other is 
 
 
 def run(fn, nprocs, *args, timeout=60.0, threads=None):
-    """Call ``fn(rank, *args)`` in `nprocs` new processes joined by gloo, and return the results in rank order.
+    """Call ``fn(rank, *args)`` in new processes joined by gloo.
 
-    fn: a function that a new process can import: of a module, or of the script that is running. Inside,
-        `torch.distributed` is initialised; RANK and WORLD_SIZE are set as torchrun does.
-    timeout: seconds for everything together. threads: of torch, in each process; by default the processes share the
-        cores. What the ranks print is printed here in rank order, each line after ``[rank]``.
+    What the ranks print is printed here in rank order, each line after ``[rank]``. In every case all processes have
+    ended when it returns or raises.
 
-    Raises ValueError for a function or arguments that cannot be sent, RankError for a rank that raises, dies, returns
-    what cannot be sent back, or had not returned in time. In every case all processes have ended by then.
+    Args:
+        fn: A function that a new process can import: of a module, or of the script that is running. Inside,
+            `torch.distributed` is initialised; RANK and WORLD_SIZE are set as torchrun does.
+        nprocs: The number of processes.
+        args: Further arguments of `fn`.
+        timeout: Seconds for everything together.
+        threads: Of torch, in each process; by default the processes share the cores.
+
+    Returns:
+        What the calls returned, in rank order.
+
+    Raises:
+        ValueError: A function or arguments that cannot be sent.
+        RankError: A rank raised, died, returned what cannot be sent back, or had not returned in time.
     """
     if not isinstance(nprocs, int) or nprocs < 1:
         raise ValueError(f"expected a number of processes, 1 or more, got {nprocs!r}")
@@ -66,7 +76,11 @@ def run(fn, nprocs, *args, timeout=60.0, threads=None):
 
 
 def _pack(fn, args):
-    """Return `fn` and `args` as bytes. Raises ValueError when another process could not make them anew."""
+    """Return `fn` and `args` as bytes.
+
+    Raises:
+        ValueError: When another process could not make them anew.
+    """
     in_a_notebook = getattr(fn, "__module__", "") == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
     try:
         if not callable(fn) or in_a_notebook:

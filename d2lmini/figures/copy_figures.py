@@ -9,9 +9,12 @@ from d2lmini.measuring.levels import size
 def rates(curves, marks=(), title=None, limits=None):
     """Return a figure of the rate of a copy, bytes ÷ seconds, against its size, both on logarithmic axes.
 
-    curves: for each name the sizes in bytes and the seconds; the name stands above the first curve's highest point and
-    below that of the others, so that it lies on no other curve. marks: points (bytes, bytes per second, name) to draw
-    as dots. limits: of the axis of rates, in GB/s.
+    Args:
+        curves: Name -> (sizes in bytes, seconds). The name stands above the first curve's highest point and below that
+            of the others, so that it lies on no other curve.
+        marks: Points (bytes, bytes per second, name) to draw as dots.
+        title: Above the figure.
+        limits: Of the axis of rates, in GB/s.
     """
     figure, ax = plots.axes("bytes in one copy", "GB/s", title, figsize=(5.5, 3.2))
     for i, (name, (sizes, seconds)) in enumerate(curves.items()):

@@ -36,12 +36,18 @@ ROOF_PLACE = (-3, 3, "right")  # a roof's name stands left of its ridge, where n
 
 
 def curves(named, ylabel, value, caches=None, title=None, ylim=None):
-    """Return a figure of points over their working sets: `named` is label -> list of `memory_hierarchy.Point`.
+    """Return a figure of points over their working sets.
 
-    value: turns seconds into what is drawn, 1e9 times that for nanoseconds. The band around a line is the 95 %
-    interval of each median. Of several lines each has its label where it is farthest from the others. `caches` are
-    this machine's unless given; each is a vertical line at its size, if the working sets reach it. ylim: the ends of
-    the vertical axis, for figures that are compared.
+    The band around a line is the 95 % interval of each median. Each of several lines has its label where it is farthest
+    from the others.
+
+    Args:
+        named: Label -> list of `memory_hierarchy.Point`.
+        ylabel: Of the vertical axis, with its unit.
+        value: A function that turns the seconds of a point into what is drawn: for nanoseconds 1e9 times that.
+        caches: This machine's unless given; each is a vertical line at its size, if the working sets reach it.
+        title: Above the figure.
+        ylim: The ends of the vertical axis, for figures that are compared.
     """
     figure, ax = axes("working set", ylabel, None, FIGSIZE)
     drawn = {
@@ -77,9 +83,13 @@ def gigabytes_per_s(seconds):
 
 
 def roofline(roofs, marks=(), title=None, ylim=None):
-    """Return a figure of `roofline.Roof`s and of operations under them; both axes grow by factors.
+    """Return a figure of rooflines and of operations under them; both axes are logarithmic.
 
-    marks: (label, FLOPs a byte, FLOP/s) for each operation. ylim: in GFLOP/s, for figures that are compared.
+    Args:
+        roofs: A list of `measuring.roofline.Roof`.
+        marks: (label, FLOPs a byte, FLOP/s) of each operation.
+        title: Above the figure.
+        ylim: The ends of the vertical axis in GFLOP/s, for figures that are compared.
     """
     figure, ax = axes("FLOPs for each byte", "GFLOP/s", None, (4.8, 3.8))
     low, high = 1 / 16, 16384  # FLOPs a byte; beyond the last mark there is room for its name

@@ -14,11 +14,16 @@ from d2lmini.figures.tables import Shown
 
 
 def ask(question, replies, answer):
-    """Return a question that a notebook shows when it is a cell's last line.
+    """Return a question that a notebook shows when it is a cell's last line; text between `backticks` is set as code.
 
-    question: a sentence. replies: a dictionary from each answer on offer to what is said to a reader who chose it: for
-    a wrong one the misconception behind it, for the right one why it is right. answer: the right one. Text between
-    `backticks` is set as code. Raises ValueError for fewer than two answers and when the right one is not among them.
+    Args:
+        question: A sentence.
+        replies: Each answer on offer -> what is said to a reader who chose it: for a wrong one the misconception behind
+            it, for the right one why it is right.
+        answer: The right one.
+
+    Raises:
+        ValueError: Fewer than two answers, or the right one is not among them.
     """
     if len(replies) < 2:
         raise ValueError(f"expected two or more answers to choose from, got {list(replies)}")
@@ -37,10 +42,17 @@ def ask(question, replies, answer):
 def predict(question, answer, unit="", within=2, why=""):
     """Return a question for a number, which a notebook shows when it is a cell's last line.
 
-    In the book's pages the reader types a guess; elsewhere the answer unfolds. question: a sentence. answer: the
-    number, above zero, shown with three digits. unit: its unit. within: a guess is right if it is at most this factor
-    too large or too small. why: what is said to a reader who has guessed. Text between `backticks` is set as code.
-    Raises ValueError for an answer that is no number above zero and for a factor that is not above one.
+    In the book's pages the reader types a guess; elsewhere the answer unfolds. Text between `backticks` is set as code.
+
+    Args:
+        question: A sentence.
+        answer: The number, above zero, shown with three digits.
+        unit: Its unit.
+        within: A guess is right if it is at most this factor too large or too small.
+        why: What is said to a reader who has guessed.
+
+    Raises:
+        ValueError: An answer that is no number above zero, or a factor that is not above one.
     """
     if not 0 < answer < math.inf:
         raise ValueError(f"expected an answer above zero, got {answer!r}")

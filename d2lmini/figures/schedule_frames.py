@@ -26,9 +26,14 @@ class Frame:
 
 
 def draw(schedule, step):
-    """Return a Frame: the state after `step` steps of a schedule for up to 8 ranks, and the last of these steps.
+    """Return a Frame: the state after `step` steps of a schedule, and the messages of the last of these steps.
 
-    Step 0 is the beginning; past the last step the picture is that of the last. Raises ValueError for more ranks.
+    Args:
+        schedule: A `schedules.Schedule` for at most 8 ranks.
+        step: 0 for the beginning; past the last step the picture is that of the last.
+
+    Raises:
+        ValueError: More ranks.
     """
     if schedule.world_size > len(COLOURS):
         raise ValueError(f"a picture shows at most {len(COLOURS)} ranks, got {schedule.world_size}")
@@ -37,9 +42,12 @@ def draw(schedule, step):
 
 
 def picture(state, title, sends=None):
-    """Return a Frame of a state as `schedules.states` yields it (None is an empty cell), and of messages.
+    """Return a Frame of a state and of messages.
 
-    sends: the messages; None leaves out the room for them as well.
+    Args:
+        state: As `schedules.states` yields it; None is an empty cell.
+        title: Above the picture.
+        sends: The messages; None leaves out the room for them as well.
     """
     size, chunks = len(state), len(state[0])
     bottom, room, sends = _top(chunks), 0 if sends is None else ARC, sends or ()

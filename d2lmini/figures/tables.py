@@ -22,9 +22,16 @@ class Shown:
 def table(headings, rows, caption=""):
     """Return a table that a notebook shows when it is a cell's last line, or is given to ``display``.
 
-    headings: a string for each column. rows: for each row its cells, strings or anything that `str` turns into one;
-    format numbers, with their unit in the heading or the cell. A column of numbers, with units, dashes or empty cells
-    among them or not, is aligned to the right. Raises ValueError for a row with another number of cells.
+    A column of numbers, with units, dashes or empty cells among them or not, is aligned to the right.
+
+    Args:
+        headings: A string for each column.
+        rows: For each row its cells, strings or anything that `str` turns into one; format numbers, with their unit in
+            the heading or the cell.
+        caption: Above the table.
+
+    Raises:
+        ValueError: A row has another number of cells.
     """
     headings, rows = list(map(str, headings)), [list(map(str, row)) for row in rows]
     for number, row in enumerate(rows):

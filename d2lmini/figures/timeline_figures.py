@@ -18,10 +18,18 @@ WIDTH, ROW, FRAME = 5.5, 0.24, 0.45  # inches: of the figure; the height of a ro
 
 
 def show_timelines(*functions):
-    """Run each function on idle simulated GPUs, show their timelines in one figure, and return their `Trace`s.
+    """Run each function on idle simulated GPUs and show their timelines in one figure.
 
     A panel is titled with the function's name, words in place of underscores, and the simulated time that it took.
-    Raises RuntimeError without a clock.
+
+    Args:
+        functions: Functions without arguments.
+
+    Returns:
+        Their `Trace`s.
+
+    Raises:
+        RuntimeError: There is no simulated clock.
     """
     traces = {function.__name__.replace("_", " "): _recorded(function) for function in functions}
     show_traces(traces, "; ".join(f"{title}, {trace}" for title, trace in traces.items()))
@@ -29,11 +37,14 @@ def show_timelines(*functions):
 
 
 def show_traces(traces, alt):
-    """Show traces, given as {title: `Trace`}, under one another and to one scale, each title with the trace's time.
+    """Show traces under one another and to one scale, each title with the trace's time.
 
     A row is named after its GPU, that of another stream than the first "2nd stream" and so on: those that have work are
-    counted. The hosts of simulated ranks are named after the ranks' GPUs. alt: what the figure shows, for those who do
-    not see it.
+    counted. The hosts of simulated ranks are named after the ranks' GPUs.
+
+    Args:
+        traces: Title -> `Trace`.
+        alt: What the figure shows, for those who do not see it.
     """
     figure = _drawn(traces)
     for panel in figure.axes:

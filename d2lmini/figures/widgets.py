@@ -29,11 +29,21 @@ MAX_BYTES = 1_000_000  # of HTML, in the notebook and in the page
 
 
 class choice:
-    """The values of an argument, with a label (default: the argument's name), a unit and the value to start at.
+    """The values of an argument of a figure, and how they are shown.
 
-    `values` is a list, tuple, range or array of one dimension. Raises ValueError when it is none of these or is empty,
-    or when `start` is not in it (default: the first). start: the index of that value; texts: each value as the reader
-    sees it, with its unit; ordered: whether a slider fits, for text and on/off have no order.
+    Args:
+        values: A list, tuple, range or array of one dimension.
+        label: Of the control; by default the argument's name.
+        unit: Of the values.
+        start: The value to begin with; by default the first.
+
+    Attributes:
+        start: The index of the value to begin with.
+        texts: Each value as the reader sees it, with its unit.
+        ordered: Whether a slider fits, for text and on/off have no order.
+
+    Raises:
+        ValueError: `values` is none of these or is empty, or `start` is not in it.
     """
 
     def __init__(self, values, *, label=None, unit="", start=None):
@@ -50,15 +60,20 @@ class choice:
 
 
 class explore:
-    """A figure that the reader explores: one control for each of `choices`, a frame for each combination.
+    """A figure that the reader explores: one control for each argument, a frame for each combination of values.
 
-    ``draw(**values)`` returns a matplotlib figure, an object with ``_repr_svg_`` or ``_repr_html_``, or text. `choices`
-    gives for each argument a list of values or a `choice`. `alt` describes the picture to those who do not see it: a
-    sentence, or a function of the same arguments that returns one. It shows itself as HTML in a page and as widgets in
-    Jupyter.
+    It shows itself as HTML in a page and as widgets in Jupyter. Frames are drawn when first needed: in a notebook at
+    once, so that the cell shows the error.
 
-    Raises ValueError for choices that do not fit `draw`, for more than MAX_FRAMES combinations or MAX_BYTES of HTML,
-    and when `draw` fails. Frames are drawn when first needed: in a notebook at once, so that the cell shows the error.
+    Args:
+        draw: ``draw(**values)`` returns a matplotlib figure, an object with ``_repr_svg_`` or ``_repr_html_``, or text.
+        alt: Describes the picture to those who do not see it: a sentence, or a function of the same arguments that
+            returns one.
+        choices: For each argument of `draw` a list of values or a `choice`.
+
+    Raises:
+        ValueError: The choices do not fit `draw`, there are more than MAX_FRAMES combinations or MAX_BYTES of HTML, or
+            `draw` fails.
     """
 
     def __init__(self, draw, *, alt=None, **choices):

@@ -18,7 +18,8 @@ def add_up(rank, algorithms, replicas):
 def seconds(rank, algorithms, sizes, repeat):
     """Return the seconds of `repeat` all-reduces of n float32, as this rank saw them, by (algorithm, n).
 
-    algorithms: names in `schedules.ALLREDUCE`, or "gloo", torch's own.
+    Args:
+        algorithms: Names in `schedules.ALLREDUCE`, or "gloo", torch's own.
     """
     messages = Messages()
     ways = {name: partial(messages.allreduce, algorithm=name) for name in algorithms if name != "gloo"}

@@ -13,7 +13,8 @@ import torch.distributed as dist
 def two_levels(per_node):
     """Return this rank's group inside its node, and the group of all nodes' first ranks; every rank must call it.
 
-    Raises ValueError where the ranks do not fill whole nodes.
+    Raises:
+        ValueError: Where the ranks do not fill whole nodes.
     """
     rank, size = dist.get_rank(), dist.get_world_size()
     if size % per_node:

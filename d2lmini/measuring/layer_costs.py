@@ -79,10 +79,14 @@ def layer_macs(layer, x, y):
 class Row:
     """One call of one layer.
 
-    name: where it is in the model. kind: its class. macs: multiply-adds of the forward pass, None where no formula is
-    known. parameters: how many numbers it learns, those of an earlier row left out. input_bytes, weight_bytes: what it
-    reads. output_bytes: what it writes into memory that is not its inputs'; 0 for a view or work in place.
-    saved_bytes: memory that autograd keeps for it, without parameters and what an earlier row has kept.
+    Attributes:
+        name: Where it is in the model.
+        kind: Its class.
+        macs: Multiply-adds of the forward pass; None where no formula is known.
+        parameters: How many parameters it has, without those of an earlier row.
+        input_bytes, weight_bytes: What it reads.
+        output_bytes: What it writes into memory that is not its inputs'; 0 for a view or work in place.
+        saved_bytes: Memory that autograd keeps for it, without parameters and what an earlier row has kept.
     """
 
     name: str
@@ -108,8 +112,10 @@ class Row:
 class Profile(list):
     """The rows of a forward pass, one for each call of a layer, in order. Printed, it is a table.
 
-    macs, parameters, saved_bytes: of the whole model. What is in them and in no row was computed by functions that the
-    model calls itself, or by layers without a formula: `elsewhere_macs`, `elsewhere_parameters`, `elsewhere_saved`.
+    Attributes:
+        macs, parameters, saved_bytes: Of the whole model.
+        elsewhere_macs, elsewhere_parameters, elsewhere_saved: What of these is in no row: computed by functions that
+            the model calls itself, or by layers without a formula.
     """
 
     def __init__(self, rows, macs, parameters, saved_bytes):
@@ -147,12 +153,18 @@ class Profile(list):
 def profile(model, *inputs, **keywords):
     """Run ``model(*inputs, **keywords)`` once and return its `Profile`.
 
-    model: any module, on any device; with model and inputs on the meta device nothing is computed. A row stands for a
-    call of a module that has no children. As any call, it moves running statistics and random generators on, if the
-    model is in training mode. The totals of MACs come from `torch.utils.flop_counter`, half its FLOPs.
+    A row stands for a call of a module that has no children. As any call, it moves running statistics and random
+    generators on if the model is in training mode.
 
-    Raises TypeError if `model` is no module, ValueError if it has a lazy layer that was never called, and whatever the
-    model raises.
+    Args:
+        model: A module, on any device. With model and inputs on the meta device nothing is computed.
+        inputs, keywords: What it is called with.
+
+    Raises:
+        TypeError: `model` is no module.
+        ValueError: It has a lazy layer that was never called.
+
+    Source: FLOPs are those of `torch.utils.flop_counter`, a multiply-add being half of two.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"expected a module to profile, got {type(model).__name__}")

@@ -57,9 +57,13 @@ def answered(points, caches=None):
 
 
 def doubts(points, caches=None):
-    """Return sentences about caches that a chase does not find as the system tells them; [] where there is no doubt.
+    """Return sentences on caches that the measured latencies do not show as the system reports them; [] for no doubt.
 
-    points: those of `latency`. Half of the last cache, if it were all ours, would be much faster than the largest set.
+    If the last cache were this program's alone, a load from half of it would be much faster than one from main memory.
+
+    Args:
+        points: Those of `memory_hierarchy.latency`.
+        caches: This machine's unless given.
     """
     said = list(_doubts(points, host.caches() if caches is None else caches))
     if said and host.virtual():

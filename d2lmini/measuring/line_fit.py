@@ -17,8 +17,13 @@ CONFIDENCE = 0.95
 class Fit:
     """A fitted line and the points it was fitted to.
 
-    alpha: seconds. beta: bytes a second. Both have an interval: the lower and upper end of what the points allow at
-    95 % confidence, infinite where they set no bound. sizes: bytes. seconds: measured.
+    Attributes:
+        alpha: Seconds of a copy of nothing.
+        beta: Bytes a second of a large copy.
+        alpha_interval, beta_interval: The lower and upper end of what the points allow at 95 % confidence, infinite
+            where they set no bound.
+        sizes: Bytes of each point.
+        seconds: Measured, of each point.
     """
 
     alpha: float
@@ -43,9 +48,10 @@ class Fit:
         return tuple(float(r) for r in 1 - self.predict(self.sizes) / np.asarray(self.seconds))
 
     def median_error(self, least=0):
-        """Return the median of the residuals' sizes, over copies of at least `least` bytes.
+        """Return the median size of the residuals, a fraction, over copies of at least `least` bytes.
 
-        Raises ValueError when there is none.
+        Raises:
+            ValueError: No copy is as large.
         """
         errors = [abs(r) for n, r in zip(self.sizes, self.residuals) if n >= least]
         if not errors:
@@ -56,16 +62,17 @@ class Fit:
 def fit(sizes, seconds):
     """Return the `Fit` of ``seconds = alpha + sizes / beta`` with the least sum of squared RELATIVE residuals.
 
-    Noise grows with what is measured: a copy of a second is known to some hundredths of it, one of a microsecond
-    to some hundredths of that. Plain least squares counts seconds, so the largest copies alone would decide, and α
-    could come out as anything. Each point's equation is therefore divided by its measured time. (That makes α too
-    small, and β too large, by about twice the square of the relative noise: half a percent where the noise is 5 %.)
+    Noise grows with what is measured: a copy of a second is known to some hundredths of it, one of a microsecond to
+    some hundredths of that. Plain least squares counts seconds, so the largest copies alone would decide, and α could
+    come out as anything. Each point's equation is therefore divided by its measured time. (That makes α too small, and
+    β too large, by about twice the square of the relative noise: half a percent where the noise is 5 %.)
 
     The intervals are those of linear regression, Student's t with two degrees of freedom fewer than points. They hold
     if the times lie around a line; look at the residuals before you believe them.
 
-    Raises ValueError for lists of unequal length, fewer than 3 points, fewer than 2 different sizes, a time that is not
-    positive, or times that do not grow with the size.
+    Raises:
+        ValueError: For lists of unequal length, fewer than 3 points, fewer than 2 different sizes, a time that is not
+            positive, or times that do not grow with the size.
     """
     n, t = _checked(sizes, seconds)
     (slope, alpha), covariance = np.polyfit(n, t, 1, w=1 / t, cov=True)

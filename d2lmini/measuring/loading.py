@@ -29,10 +29,17 @@ def workers_needed(load, step):
 class SimulatedLoader:
     """Yields the given batches, each of which takes `seconds` of the simulated clock to make.
 
-    With no workers the program makes each batch itself when it is asked for, and does nothing else meanwhile. With
-    workers, processes beside it make them, in turn, as those of PyTorch's DataLoader do: `prefetch` batches for each
-    worker are ordered ahead, and for each that is handed out one more is ordered. Raises RuntimeError when there is no
-    clock.
+    Without workers the program makes each batch itself when it is asked for, and does nothing else meanwhile. With
+    workers, processes beside it make them in turn, as those of PyTorch's DataLoader do.
+
+    Args:
+        batches: A list of what it yields.
+        seconds: Simulated seconds that one worker takes to make a batch.
+        workers: How many processes make batches; 0 for the program itself.
+        prefetch: How many batches are ordered ahead for each worker.
+
+    Raises:
+        RuntimeError: There is no simulated clock.
     """
 
     def __init__(self, batches, seconds, workers=0, prefetch=2):

@@ -61,13 +61,22 @@ def cycle(visit):
 
 
 def latency(sizes=None, visits="at random"):
-    """Return a `Point` for each working set: the seconds from one dependent load to the next, on one core.
+    """Measure how long one dependent load takes, by working set, on one core.
 
-    visits: the order of the lines. "at random"; "page by page", at random but for finishing a page before the next, so
-    that an address's translation serves all lines of its page; "in order", which the processor foresees; "one a page",
-    a single line of each page, in random order: few lines, which a small cache holds, but all the translations. Raises
-    ValueError for another order and for a size of less than two lines, MemoryError for more than is free, RuntimeError
-    without Numba.
+    Args:
+        sizes: Bytes of the working sets; by default `working_sets`.
+        visits: The order in which cache lines are visited: "at random"; "page by page": at random, but a page is
+            finished before the next, so that one address translation serves all of its lines; "in order", which the
+            processor's prefetcher foresees; "one a page": one line of each page at random, so that a small cache holds
+            the lines but not the translations.
+
+    Returns:
+        A `Point` for each working set; its seconds are those from one load to the next.
+
+    Raises:
+        ValueError: Another order, or a size of less than two lines.
+        MemoryError: More than is free.
+        RuntimeError: Numba is missing.
     """
     order, chase, points = find(VISITS, visits, "order of visits"), compiled("chase"), []
     for nbytes in _checked(sizes, 2 * LINE, overhead=0.5):
@@ -79,9 +88,19 @@ def latency(sizes=None, visits="at random"):
 
 
 def latency_of_chains(chains, nbytes):
-    """Return for each number in `chains` a `Point`: the seconds of one load when so many chains are followed at once.
+    """Measure how long a load takes when several chains of dependent loads are followed at once, on one core.
 
-    Chains do not wait for each other, so a core has several loads under way. Raises what `latency` raises.
+    Chains do not wait for each other, so that a core has several loads under way.
+
+    Args:
+        chains: The numbers of chains to try.
+        nbytes: The working set, shared by all chains.
+
+    Returns:
+        A `Point` for each number of chains; its seconds are those of one load.
+
+    Raises:
+        ValueError, MemoryError, RuntimeError: As `latency`.
     """
     (nbytes,) = _checked([nbytes], 2 * LINE * max(chains), overhead=0.5)
     loop, points, visit = compiled("chase_many"), [], _shuffled(nbytes // LINE)
@@ -93,12 +112,22 @@ def latency_of_chains(chains, nbytes):
 
 
 def bandwidth(sizes=None, kernel="triad", threads=1, repeat=11):
-    """Return a `Point` for each working set, all arrays together: the seconds of one byte, as STREAM counts bytes.
+    """Measure how long a byte takes, by working set, as STREAM counts bytes.
 
-    kernel: "read", one array; "triad", two arrays read and one written. STREAM counts 3 elements for a step of triad; a
-    cache that fetches a line before it is overwritten moves 4. threads: cores at work, each on arrays of its own.
-    Raises ValueError for a kernel or number of threads that is not to be had and for a size of less than a line an
-    array, MemoryError for more than is free, RuntimeError without Numba.
+    Args:
+        sizes: Bytes of the working sets, all arrays together; by default `working_sets`.
+        kernel: "read", one array; or "triad", two arrays read and one written. STREAM counts 3 elements for a step of
+            triad; a cache that fetches a line before it is overwritten moves 4.
+        threads: Cores at work, each on arrays of its own.
+        repeat: How many times each is measured.
+
+    Returns:
+        A `Point` for each working set; its seconds are those of one byte.
+
+    Raises:
+        ValueError: Another kernel, a number of threads that cannot be had, or a size of less than a line an array.
+        MemoryError: More than is free.
+        RuntimeError: Numba is missing.
     """
     share = threads * find(ARRAYS, kernel, "kernel") * LINE
     if not 1 <= threads <= host.usable_cores():
@@ -119,10 +148,20 @@ def bandwidth(sizes=None, kernel="triad", threads=1, repeat=11):
 
 
 def stream(nbytes, repeat=11):
-    """Return a `Point` by another method: PyTorch's own loop for a = b + scale × c, compiled from C++, on one core.
+    """Measure STREAM's triad by PyTorch's own loop for a = b + scale × c, compiled from C++, on one core.
 
-    STREAM's bytes and working set are those of `bandwidth`, so the two should agree. Raises ValueError for a size of
-    less than a line an array, MemoryError for more than is free.
+    Bytes and working set are counted as `bandwidth` does, so that the two should agree.
+
+    Args:
+        nbytes: The working set, all arrays together.
+        repeat: How many times it is measured.
+
+    Returns:
+        A `Point`; its seconds are those of one byte.
+
+    Raises:
+        ValueError: A size of less than a line an array.
+        MemoryError: More than is free.
     """
     (nbytes,) = _checked([nbytes], 3 * LINE)
     a, b, c = (torch.from_numpy(array) for array in _arrays(3, nbytes // (3 * LINE) * LINE))

@@ -60,7 +60,14 @@ def count(name, function, *args):
     FLOPs are those of `torch.utils.flop_counter`, and one for each element of the largest tensor where that has no
     formula, as for an addition or a sum. Bytes are each operand read and each result written once, as `simgpu.op_work`
     has them.
-    Raises ValueError unless exactly one operation is called.
+
+    Args:
+        name: What the operation is called in figures.
+        function: A function of torch.
+        args: Its arguments.
+
+    Raises:
+        ValueError: It calls more than one operation, or none.
     """
     found = []  # (work, FLOPs) of each call that costs something
 
@@ -109,11 +116,19 @@ def examples(elements=2**24, device="cpu"):
 
 
 def measure_here(repeat=6):
-    """Return this machine's `Roof` with the threads that torch uses, and [(`Operation`, `Measurement`)].
+    """Measure this machine with the threads that torch uses.
 
     The peak is that of the fastest operation, the bandwidth the best of the operations and of `memory_loops` on arrays
-    of a size that no cache holds, both from their shortest run, as STREAM has it: a roof is what can be reached.
-    Raises MemoryError where there is not enough memory for these.
+    that no cache holds. Both are from their shortest run, as in STREAM: a roof is what can be reached.
+
+    Args:
+        repeat: How many times each operation is measured.
+
+    Returns:
+        The `Roof`, and a list of (`Operation`, `Measurement`).
+
+    Raises:
+        MemoryError: There is not enough memory.
     """
     largest = memory_hierarchy.working_sets()[-1]
     host.require_memory(4 * largest, "the roofline")

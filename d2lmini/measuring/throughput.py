@@ -16,10 +16,19 @@ from d2lmini.timing import measure, simulated
 
 
 def measure_sweep(prepare, batches, device="cpu"):
-    """Measure steps on batches of several sizes and return the `line_fit.Sweep`; its fit's `beta` is examples/s.
+    """Measure steps on batches of several sizes.
 
-    prepare: a function of the batch size that returns a function without arguments, the step to measure. Simulated
-    steps are exact, so 6 of them after one to warm up are enough. Raises ValueError for a batch size below 1.
+    Args:
+        prepare: A function of the batch size that returns the step to measure, a function without arguments.
+        batches: The batch sizes.
+        device: What the steps run on. Simulated steps are exact, so that fewer repeats are enough.
+
+    Returns:
+        A `line_fit.Sweep`; its fit's `alpha` is the seconds that a step of any size takes, its `beta` examples a
+        second.
+
+    Raises:
+        ValueError: A batch size below 1.
     """
     if min(batches) < 1:
         raise ValueError(f"a batch has at least one example, got a batch size of {min(batches)}")
@@ -64,8 +73,14 @@ def serial_fraction(workers, seconds):
     """Return the share of the work that did not get faster, fitted to the times of several numbers of workers.
 
     Amdahl's law is a line in 1 ÷ p: the seconds that stay, and those that p workers share. Below 0 the workers are
-    faster together than Amdahl allows, as when their caches add up. Raises ValueError as `line_fit.fit` does, and for
-    times that do not fall at all.
+    faster together than Amdahl allows, as when their caches add up.
+
+    Args:
+        workers: The numbers of workers.
+        seconds: The time with each.
+
+    Raises:
+        ValueError: As `line_fit.fit`, and for times that do not fall at all.
     """
     line = line_fit.fit([1 / p for p in workers], seconds)
     return line.half / (1 + line.half)  # half: the seconds that stay ÷ those that are shared

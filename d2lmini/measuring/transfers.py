@@ -32,8 +32,13 @@ ITEM = 4  # bytes of a float32
 class Route:
     """From one memory to another.
 
-    src, dst: torch.devices. pinned: whether the host's end is page-locked. staged: whether a copy between two GPUs is
-    made in two steps, to pinned memory of the host and on from there. Raises ValueError where these make no sense.
+    Attributes:
+        src, dst: The torch.device at each end.
+        pinned: Whether the host's end is page-locked.
+        staged: Whether a copy between two GPUs goes through pinned memory of the host.
+
+    Raises:
+        ValueError: Pinned memory without a host's end, or a stage that is not between two GPUs.
     """
 
     src: torch.device
@@ -82,13 +87,21 @@ def routes(*devices):
 
 
 def measure_route(route, *, most=SIZES[-1], sizes=SIZES, pool=POOL):
-    """Measure copies of float32 numbers along one `Route`, and return the `Copies`.
+    """Measure copies of float32 numbers along one `Route`.
 
-    sizes: bytes, of which those up to `most` are taken. pool: bytes at each end that the copies on the wall clock take
-    turns with; 0 copies the same bytes again and again, from the caches.
+    Args:
+        route: Between which memories.
+        most: The largest size, in bytes.
+        sizes: Bytes of the copies; those up to `most` are measured.
+        pool: Bytes at each end that the copies on the wall clock take turns with; 0 copies the same bytes again and
+            again, from the caches.
 
-    Raises ValueError for a size that is not a positive number of whole float32, and MemoryError, before anything is
-    allocated, when the host's memory is too small.
+    Returns:
+        The `Copies`.
+
+    Raises:
+        ValueError: A size that is not a positive number of whole float32.
+        MemoryError: The host's memory is too small; nothing has been allocated then.
     """
     ends, chosen = [route.src, route.dst], _check_sizes(sizes, most)
     pool = max(chosen[-1], 0 if simulated(ends) else pool)

@@ -20,10 +20,17 @@ TIMEOUT = 300  # seconds
 
 
 def run_unconstrained(function, *arguments, **keywords):
-    """Return ``function(*arguments, **keywords)`` from a process without `CONSTRAINTS`, and where and when.
+    """Call a function in a process without the settings in `CONSTRAINTS`.
 
-    function: of a module of this package. Raises RuntimeError with the last line of what went wrong there, or when it
-    takes longer than `TIMEOUT`.
+    Args:
+        function: A function of a module of this package.
+        arguments, keywords: What it is called with.
+
+    Returns:
+        What it returned, and where and when it was measured, as `timing.provenance` says it.
+
+    Raises:
+        RuntimeError: It failed there, with the last line of the error, or took longer than `TIMEOUT`.
     """
     environment = {name: value for name, value in os.environ.items() if name not in CONSTRAINTS}
     path = [str(Path(__file__).resolve().parents[2]), environment.get("PYTHONPATH")]

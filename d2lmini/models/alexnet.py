@@ -20,8 +20,12 @@ WIDTHS_2014 = (64, 192, 384, 256, 256)
 def alexnet(groups=1, norm=False, dropout=0.0, widths=WIDTHS_2012, classes=1000):
     """Return AlexNet for pictures [n, 3, 224, 224] as an `nn.Sequential` of named layers.
 
-    groups: 2 splits conv2, conv4 and conv5 into halves that see half of the channels each. norm: local response
-    normalisation after conv1 and conv2, with the constants of the paper. dropout: before fc6 and fc7, 0 for none.
+    Args:
+        groups: 2 splits conv2, conv4 and conv5 into halves that see half of the channels each.
+        norm: Whether conv1 and conv2 are followed by local response normalisation, with the constants of the paper.
+        dropout: The probability before fc6 and fc7; 0 for none.
+        widths: Outputs of the layers.
+        classes: Outputs of the last layer.
     """
     a, b, c, d, e = widths
     normalise = partial(nn.LocalResponseNorm, 5, alpha=1e-4 * 5, beta=0.75, k=2)  # torch divides alpha by 5

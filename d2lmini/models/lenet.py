@@ -73,7 +73,11 @@ class LeNet(nn.Module):
 
 
 def _images(X):
-    """Return X. Raises ValueError unless it is images [n, 1, 28, 28]: 56×14 would pass for as many pixels."""
+    """Return X.
+
+    Raises:
+        ValueError: Unless it is images [n, 1, 28, 28]: 56×14 would pass for as many pixels.
+    """
     if tuple(X.shape[1:]) != (1, 28, 28):
         raise ValueError(f"expected images [n, 1, 28, 28], got {list(X.shape)}")
     return X

@@ -6,9 +6,17 @@ from torch import nn
 class Residual(nn.Module):
     """Two 3×3 convolutions with batch normalization, to which the input is added; images of any size.
 
-    ``Residual(64)`` or ``Residual(32, 64)``: the channels that come out, or those that come in and out; those that come
-    in are else found at the first call. use_1x1conv: the input passes a 1×1 convolution, as it must where channels or
-    `strides` change its shape. Raises TypeError unless one or two numbers of channels are given.
+    ``Residual(64)`` has 64 output channels, and finds those of the input at the first call; ``Residual(32, 64)`` names
+    both.
+
+    Args:
+        channels: One or two numbers.
+        use_1x1conv: Whether the input passes a 1×1 convolution, as it must where channels or `strides` change its
+            shape.
+        strides: Of the first convolution.
+
+    Raises:
+        TypeError: Not one or two numbers of channels.
     """
 
     def __init__(self, *channels, use_1x1conv=False, strides=1):

@@ -37,9 +37,10 @@ def _bottleneck(inputs, width, stride, late):
 def resnet50(late_stride=False, depths=(3, 4, 6, 3)):
     """Return ResNet-50 for pictures [n, 3, 224, 224]: 25,557,032 parameters.
 
-    late_stride: halve the picture in a block's 3×3 convolution, as most programs do, not in the 1×1 convolution before
-    it, as the paper does; that takes 4.09 in place of 3.86 thousand million multiply-adds a picture.
-    depths: the blocks of each stage; (3, 4, 23, 3) makes ResNet-101 and (3, 8, 36, 3) ResNet-152.
+    Args:
+        late_stride: Whether a block halves the picture in its 3×3 convolution, as most programs do, and not in the 1×1
+            convolution before it, as the paper does; that takes 4.09 in place of 3.86 thousand million multiply-adds.
+        depths: The blocks of each stage; (3, 4, 23, 3) makes ResNet-101 and (3, 8, 36, 3) ResNet-152.
     """
     layers, inputs = [*conv_and_norm(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)], 64
     for stage, depth in enumerate(depths):

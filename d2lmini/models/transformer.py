@@ -10,10 +10,17 @@ def split_heads(x, heads):
 
 
 class Attention(nn.Module):
-    """Self-attention of Vaswani et al. (NeurIPS 2017) in `heads` heads.
+    """Self-attention in several heads.
 
-    dropout: the share of attention weights that training sets to zero. fused: leave the whole to one kernel; False
-    writes out the two products and the softmax between them, whose table of length × length weights lies in memory.
+    Args:
+        width: Numbers that stand for a token.
+        heads: How many share them.
+        causal: Whether a token attends to earlier ones and itself alone.
+        dropout: The share of attention weights that training sets to zero.
+        fused: Whether one kernel does the whole; False writes out the two products and the softmax between them, whose
+            table of length × length weights lies in memory.
+
+    Source: Vaswani et al., NeurIPS 2017.
     """
 
     def __init__(self, width, heads, causal=False, dropout=0.0, fused=True):

@@ -18,9 +18,17 @@ SCORE = 10  # bytes a score, at the peak: the 32-bit logarithm of its softmax, t
 
 @dataclass(frozen=True)
 class Shape:
-    """A transformer like `models.Llama`, with its sizes, on sequences of `length`.
+    """The sizes of a transformer like `models.Llama`.
 
-    tied: the scores' weight is the words'.
+    Attributes:
+        width: Numbers that stand for a token between layers.
+        layers: How many.
+        heads: Heads of attention.
+        key_heads: Heads of keys and values.
+        hidden: The width inside a feed-forward layer.
+        words: Of the vocabulary.
+        length: Tokens of a sequence.
+        tied: Whether the logits' weight is the embedding's.
     """
 
     width: int
@@ -56,8 +64,14 @@ class Shape:
 class Layout:
     """How a step is laid out over ``data × tensor × pipeline`` GPUs.
 
-    level: of ZeRO, 0 to 3. batch: sequences in a micro-batch. batches: how many of these a replica takes a step.
-    again: the share of forward that backward computes again. gradient: bytes of one. fused: a norm is one kernel.
+    Attributes:
+        data, tensor, pipeline: Replicas, ranks that share a layer, and stages.
+        level: Of ZeRO, 0 to 3.
+        batch: Sequences in a micro-batch.
+        batches: Micro-batches of a replica in a step.
+        again: The share of forward that backward recomputes.
+        gradient: Bytes of one gradient.
+        fused: Whether a norm is one kernel.
     """
 
     data: int = 1
@@ -77,9 +91,10 @@ class Layout:
 
 
 def held(shape, layout):
-    """Return the parameters of the first stage's ranks, which have the words too; a single stage also has the scores.
+    """Return the parameters of a rank of the first stage, which has the embedding; a single stage has the logits' too.
 
-    Raises ValueError where tensor ranks do not divide the heads, or the stages the layers.
+    Raises:
+        ValueError: Tensor ranks do not divide the heads, or the stages the layers.
     """
     if shape.heads % layout.tensor or shape.layers % layout.pipeline:
         raise ValueError(
@@ -91,11 +106,16 @@ def held(shape, layout):
 
 
 def memory_bytes(shape, layout):
-    """Return {what: bytes} of the fullest GPU: weights, gradients, optimizer, activations.
+    """Return the memory of the fullest GPU: {"weights", "gradients", "optimizer", "activations": bytes}.
 
-    States: Rajbhandari et al., SC 2020. Activations: what backward reads, counted from a layer's operations with fused
-    attention, as Korthikanti et al., MLSys 2023, do; of the first stage's micro-batches as many as there are stages are
-    under way (1F1B).
+    Activations are what backward reads, counted from a layer's operations with fused attention; of the first stage's
+    micro-batches as many as there are stages are in flight (1F1B).
+
+    Args:
+        shape: The model's `Shape`.
+        layout: The `Layout`.
+
+    Source: Rajbhandari et al., SC 2020, for the states; Korthikanti et al., MLSys 2023, for activations.
 
     >>> shape = parallel.Shape(width=4096, layers=32, heads=32, key_heads=8, hidden=14336, words=128256, length=2048)
     >>> parts = parallel.memory_bytes(shape, parallel.Layout(data=8, level=3))
@@ -141,12 +161,19 @@ def _product(m, k, n, gpu):
 
 
 def step_seconds(shape, layout, gpu, collective, pace=1.0):
-    """Return {what: seconds} of one step: compute, tensor, bubble, data (what backward does not hide), update.
+    """Return the time of one step: {"compute", "tensor", "bubble", "data", "update": seconds}.
 
-    collective(operation, gpus, bytes): the seconds of one on the cluster, as `collective_costs.seconds`. Ranks of one
-    layer are neighbours; a collective of replicas shares the wires with its neighbours', so all count as one. pace: how
-    many times longer computing takes than the figures say, in the software at hand. All stages have as many layers, and
-    the last, which has the scores too, sets the time; the others delay its first micro-batch and follow its last.
+    Ranks of one layer are neighbours; a collective of replicas shares the wires with its neighbours', so that all count
+    as one. All stages have as many layers, and the last, which has the logits too, sets the time; the others delay its
+    first micro-batch and follow its last. "data" is what backward does not hide.
+
+    Args:
+        shape: The model's `Shape`.
+        layout: The `Layout`.
+        gpu: A `hardware.GPU`.
+        collective: A function of (operation, GPUs, bytes) that returns the seconds on the cluster, as
+            `collective_costs.seconds`.
+        pace: How many times longer computing takes than the figures say, in the software at hand.
     """
     tokens, layers = layout.batch * shape.length, shape.layers / layout.pipeline
     forward, backward = (pace * seconds for seconds in layer_seconds(shape, layout, gpu))

@@ -39,8 +39,11 @@ def one_f_one_b(stages, batches):
 def starts(orders, forward=1.0, backward=2.0):
     """Return {(stage, way, micro-batch): when it starts}, messages taking no time.
 
-    forward, backward: what a micro-batch takes in one stage. Raises ValueError for a schedule whose stages wait for one
-    another, and names the first step that never starts.
+    Args:
+        forward, backward: What a micro-batch takes in one stage.
+
+    Raises:
+        ValueError: For a schedule whose stages wait for one another, and names the first step that never starts.
 
     >>> parallel.starts(parallel.gpipe(2, 1))
     {(0, 'F', 0): 0.0, (1, 'F', 0): 1.0, (1, 'B', 0): 2.0, (0, 'B', 0): 4.0}

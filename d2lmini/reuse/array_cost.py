@@ -10,9 +10,12 @@ DATAFLOWS = ("output", "weight", "input")
 
 @dataclass(frozen=True)
 class Cost:
-    """What a product costs on an array. reads, writes: elements from and to memory, by matrix, partial sums among them.
+    """What a product costs on an array.
 
-    utilisation: multiplications done ÷ those that all elements could have done in these cycles; 0 for no cycles.
+    Attributes:
+        cycles: From the first value that enters to the last sum.
+        reads_A, reads_B, reads_C, writes_C: Elements from and to memory, by matrix, partial sums among them.
+        utilisation: Multiplications done ÷ those that all elements could have done in these cycles; 0 for no cycles.
     """
 
     cycles: int
@@ -45,9 +48,16 @@ def timetable(pieces, steps, rows, columns, overlap):
 
 
 def cost(m, n, k, rows, columns, dataflow, overlap=True):
-    """Return the `Cost` of a product [m, k] × [k, n] on an array of rows × columns elements, without computing it.
+    """Return the `Cost` of a product [m, k] × [k, n] on an array, without computing it.
 
-    overlap: whether the pieces do. Raises ValueError for an unknown dataflow.
+    Args:
+        m, n, k: The product's sizes.
+        rows, columns: The array's elements.
+        dataflow: A name in `DATAFLOWS`.
+        overlap: Whether a piece begins before the one before it is complete.
+
+    Raises:
+        ValueError: An unknown dataflow.
     """
     if known(dataflow) == "input":
         return cost(n, m, k, rows, columns, "weight", overlap).transposed()

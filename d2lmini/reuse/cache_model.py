@@ -8,11 +8,20 @@ from collections import OrderedDict
 
 
 class Cache:
-    """A cache of `lines` lines with `line` elements each; what is written stays until its line is thrown out.
+    """A cache with the least recently used line thrown out first; what is written stays until its line is thrown out.
 
-    ways: how many lines may hold a given address; `lines` of them (default) is a fully associative cache, 1 a directly
-    mapped one. `misses` counts lines fetched, `write_backs` changed lines stored. Raises ValueError for sizes below 1
-    and for ways that do not divide the lines.
+    Args:
+        lines: How many lines it has.
+        line: Elements of a line.
+        ways: How many lines may hold a given address: all of them (default) is a fully associative cache, 1 a directly
+            mapped one.
+
+    Attributes:
+        misses: Lines fetched.
+        write_backs: Changed lines stored.
+
+    Raises:
+        ValueError: Sizes below 1, or ways that do not divide the lines.
     """
 
     def __init__(self, lines, line=8, ways=None):

@@ -55,7 +55,8 @@ def loops_packed(multiply, A, B, C, tile):
 def compiled(function, *signature, **options):
     """Return `function` compiled for this machine by Numba's ``njit(*signature, **options)``.
 
-    Raises RuntimeError where Numba is missing or switched off: uncompiled, a loop would measure Python.
+    Raises:
+        RuntimeError: Where Numba is missing or switched off: uncompiled, a loop would measure Python.
     """
     try:
         import numba

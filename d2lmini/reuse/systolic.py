@@ -27,9 +27,17 @@ from d2lmini.reuse.tiling import CountedMatrix, product_sizes
 class Array:
     """A grid of processing elements, each with four registers, which are masked where they are empty.
 
-    held [rows, columns]: what stays. spare: what will stay next, or stayed before. right, down: what moves on to the
-    right and downwards. `cycles`, `products` (done by all elements) and `passes` (values handed to a neighbour) are
-    counted. watch: called with the array after each cycle. Raises ValueError for fewer than one row or column.
+    Attributes:
+        held [rows, columns]: What stays.
+        spare: What will stay next, or stayed before.
+        right, down: What moves on to the right and downwards.
+        cycles: How many have passed.
+        products: Multiplications done by all elements.
+        passes: Values handed to a neighbour.
+        watch: Called with the array after each cycle.
+
+    Raises:
+        ValueError: Fewer than one row or column.
     """
 
     def __init__(self, rows, columns, dtype=np.float64, watch=None):
@@ -163,9 +171,16 @@ def weight_stationary(A, B, C, array, overlap):
 def multiply(A, B, rows, columns, dataflow, watch=None, overlap=True):
     """Return A B, computed by an array of rows × columns elements, its `Cost`, and the passes between neighbours.
 
-    A [m, k] and B [k, n] are arrays of numbers; dataflow is one of `DATAFLOWS`; `watch` is called with the `Array`
-    after each cycle. overlap: whether pieces do. Raises ValueError for shapes that do not fit and for an unknown
-    dataflow.
+    Args:
+        A: An array [m, k] of numbers.
+        B: An array [k, n].
+        rows, columns: Of the array.
+        dataflow: A name in `DATAFLOWS`.
+        watch: Called with the `Array` after each cycle.
+        overlap: Whether a piece begins before the one before it is complete.
+
+    Raises:
+        ValueError: Shapes that do not fit, or an unknown dataflow.
     """
     A, B = CountedMatrix(A), CountedMatrix(B)
     C = CountedMatrix(np.zeros((A.shape[0], B.shape[1]), np.result_type(A.values, B.values)))

@@ -74,8 +74,16 @@ def tiled_product(A, B, C, tile_m, tile_n, tile_k):
 def fewest_words(m, n, k, fast):
     """Return a number of elements that any order of the m·n·k multiplications moves at least, fast memory ↔ slow.
 
-    fast: elements that the fast memory holds. The bound is 2·m·n·k / √fast - 2·fast (Smith, Lowery, Langou and van de
-    Geijn 2017, arXiv 1702.02017), and never below zero. Raises ValueError for a fast memory of less than 1.
+    The bound is 2·m·n·k / √fast - 2·fast, and never below zero.
+
+    Args:
+        m, n, k: The product's sizes.
+        fast: Elements that the fast memory holds.
+
+    Raises:
+        ValueError: A fast memory of less than 1.
+
+    Source: Smith, Lowery, Langou and van de Geijn 2017, arXiv 1702.02017.
     """
     if fast < 1:
         raise ValueError(f"the fast memory must hold at least 1 element, got {fast}")

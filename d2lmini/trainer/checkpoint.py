@@ -76,7 +76,11 @@ class Checkpoint:
                     )
 
     def is_there(self) -> bool:
-        """Return whether there is such a file. Raises CheckpointError where only the one before it is left."""
+        """Return whether there is such a file.
+
+        Raises:
+            CheckpointError: Where only the one before it is left.
+        """
         if not self.path.exists() and self.previous.exists():
             raise CheckpointError(
                 f"{self.name}: is gone, and {printable(self.previous)} is still there{self._advice()}; or move "
@@ -87,7 +91,8 @@ class Checkpoint:
     def found(self, comm) -> bool:
         """Return whether rank 0 has such a file; a collective call of all the processes of `comm`.
 
-        Raises CheckpointError where another has it and rank 0 has not: torchrun may have started it on another machine.
+        Raises:
+            CheckpointError: Where another has it and rank 0 has not: torchrun may have started it on another machine.
         """
         if comm.on_rank_0(self.is_there):
             return True
@@ -104,7 +109,8 @@ class Checkpoint:
     def held(self):
         """Hold the file inside, through a lock beside it.
 
-        Raises CheckpointError where another run does, or the file cannot be written.
+        Raises:
+            CheckpointError: Where another run does, or the file cannot be written.
         """
         self.check()
         lock = FileLock(files.hidden_beside(self.path, "lock"), timeout=0)

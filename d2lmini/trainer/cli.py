@@ -135,7 +135,8 @@ def _show(line):
 def choose_devices(count, kind, gpu):
     """Return `count` devices, or by default all accelerators; D2LMINI_DEVICES, where it is set, decides for "auto".
 
-    Raises RuntimeError when there are not so many.
+    Raises:
+        RuntimeError: When there are not so many.
     """
     forced = choice()
     if kind == "cpu":

@@ -27,8 +27,12 @@ ENDED = -1  # in place of the size of a batch that an iterator has not
 class Comm:
     """The ranks of a trainer; of several processes, all must call the same methods.
 
-    world_size: the number of replicas; here: the ranks of those in this process; devices: on which these are; places:
-    the names of all replicas' devices; numbers: the random numbers that a process among others has for itself, or None.
+    Attributes:
+        world_size: The number of replicas.
+        here: The ranks of the replicas in this process.
+        devices: The devices of these.
+        places: The names of all replicas' devices.
+        numbers: The random numbers that a process among others has for itself, or None.
     """
 
     def __init__(self, devices, alone):
@@ -161,7 +165,8 @@ class Comm:
     def summing(self, algorithm):
         """Return what replaces each tensor of a list, one for each replica here, by the sum over all ranks.
 
-        algorithm: a function that does so, or its name; None: a ring.
+        Args:
+            algorithm: A function that does so, or its name; None: a ring.
         """
         if callable(algorithm):
             return algorithm

@@ -47,7 +47,8 @@ class DdpReducer:
     def sending(self, now=True):
         """Let the backward pass inside sum gradients, or only add to them; `finish` comes afterwards.
 
-        Raises ValueError for a parameter that has no gradient then: DDP would wait for it for ever.
+        Raises:
+            ValueError: For a parameter that has no gradient then: DDP would wait for it for ever.
         """
         self._called = False
         with nullcontext() if now else self.ddp.no_sync():

@@ -30,7 +30,8 @@ def hidden_beside(path: Path, word: str) -> Path:
 def is_special(path) -> bool:
     """Return whether `path` is a device, a pipe, or where this process prints: written to, never replaced.
 
-    Raises OSError where the way to it is a circle.
+    Raises:
+        OSError: Where the way to it is a circle.
     """
     try:
         found = os.stat(path)

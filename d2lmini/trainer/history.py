@@ -18,9 +18,11 @@ from d2lmini.distributed.errors import DivergedError
 class History:
     """What `Trainer.fit` recorded, one entry an epoch; printed, it is a table, and `plots.history` draws it.
 
-    `loss`: the mean over the training examples; `accuracy`: the fraction of test examples right, empty when there was
-    no test set; `seconds`: of training only, after every device had finished, simulated on simulated devices.
-    `provenance`: where the seconds come from, in the words of `timing.provenance`.
+    Attributes:
+        loss: The mean over the training examples.
+        accuracy: The fraction of test examples classified correctly; empty when there was no test set.
+        seconds: Of training only, after every device had finished; simulated on simulated devices.
+        provenance: Where the seconds come from, in the words of `timing.provenance`.
     """
 
     loss: list[float] = field(default_factory=list)
@@ -49,9 +51,13 @@ class LossLog:
     SECONDS = 5.0  # between two readings of processes: where one has seen a NaN, none shall go on for long
 
     def __init__(self, epoch, sums, comm, clock=time.perf_counter):
-        """Begin epoch number `epoch`; sums: whether a loss is the sum over its shard, or the mean.
+        """Begin an epoch.
 
-        clock: tells the seconds; where devices are simulated theirs, so that equal runs read equally often.
+        Args:
+            epoch: Its number.
+            sums: Whether a loss is the sum over its shard, or the mean.
+            comm: The trainer's `Comm`.
+            clock: Tells the seconds; where devices are simulated theirs, so that equal runs read equally often.
         """
         self.epoch, self.sums, self.comm, self._clock = epoch, sums, comm, clock
         self.batches, self.examples, self.total = 0, 0, 0.0

@@ -53,7 +53,8 @@ class Parser(argparse.ArgumentParser):
 def parse(words=None, say=None):
     """Return the options given by `words`, the process's arguments if None; exits with code 2 and one line if bad.
 
-    say: where several processes parse the same words, what prints a line once.
+    Args:
+        say: Where several processes parse the same words, what prints a line once.
     """
     made = _parser()
     made.say = say

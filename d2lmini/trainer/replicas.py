@@ -97,8 +97,10 @@ class Replicas:
 
         The loss of a shard is a tensor on its device, as the loss function gave it, or None where another process has
         it; nothing waits for it. A batch of fewer examples than replicas uses as many as it has examples. With
-        ``settings.accumulate`` = m only every m-th call updates the parameters. Raises ValueError for an empty batch,
-        or one with another number of labels.
+        ``settings.accumulate`` = m only every m-th call updates the parameters.
+
+        Raises:
+            ValueError: For an empty batch, or one with another number of labels.
         """
         n = len(X)
         if not 0 < n == len(y):
@@ -193,7 +195,9 @@ class Replicas:
         """Return the fraction of examples classified correctly; the ranks take the batches in turn, counts are added.
 
         All evaluate with the buffers of rank 0, such as its running means, so that their number makes no difference.
-        Raises ValueError when there is no example.
+
+        Raises:
+            ValueError: When there is no example.
         """
         for module in self.modules:
             module.eval()

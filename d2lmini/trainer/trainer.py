@@ -28,31 +28,37 @@ from d2lmini.trainer.settings import Settings, check
 
 
 class Trainer(HyperParameters):
-    """Train `model` with the loss ``loss(scores, y)`` and the optimiser that ``optimizer(parameters)`` returns.
+    """Train any module, with any loss and any optimiser of torch, on one device or several.
 
-    `devices` default to the first accelerator, or the CPU. `model` itself moves to the first device and is trained
-    there; the other devices get copies, which end every step equal to it, but for what a module keeps beside its
-    parameters, such as running means. The loss must be a mean over its batch, or a sum when it says so
-    (``loss.reduction == "sum"``); a mean, in which all examples must count the same, stays the mean over the whole
-    batch however unevenly that was split.
+    The model itself moves to the first device and is trained there; the other devices get copies, which end every step
+    equal to it, but for what a module keeps beside its parameters, such as running means. A model may also come
+    compiled: ``Trainer(torch.compile(LeNet(), dynamic=False), …)``.
 
-    allreduce: how gradients are summed, a name in `schedules.ALLREDUCE` or a function that replaces each tensor of a
-    list by the sum of all; by default a ring. buckets: the most bytes of gradients that travel together; 0: each
-    parameter's alone.
-    overlap: whether gradients are summed while backward still runs, a bucket as soon as all replicas have finished it,
-    in a second stream of each device; see `OverlappedAllreduce`. The parameters are the same, to the last bit. It needs
-    more than one bucket, and is for the engine "replicas": "ddp" always does it.
-    engine: where the replicas are: "replicas" in this process, or one in each process of `torch.distributed`, with
-    torch's DistributedDataParallel, "ddp", or an all-reduce of our own, "allreduce"; see `comm`. All
-    processes then call the same methods, with the same batches: each takes its shard of them.
-    schedule: ``schedule(optimizer)`` returns a scheduler of ``torch.optim.lr_scheduler``, which takes a step after each
-    epoch.
-    accumulate: the number of batches that make one update, with the gradient of all their examples together.
-    clip: the largest norm of all gradients together. amp: ``torch.bfloat16`` or ``torch.float16`` for autocast; with
-    float16 the loss is scaled so that small gradients survive.
-    A model may also come compiled: ``Trainer(torch.compile(LeNet(), dynamic=False), …)``.
+    Args:
+        model: The module.
+        loss: ``loss(logits, y)``, a mean over its batch, or a sum when it says so (``loss.reduction == "sum"``). A
+            mean, in which all examples must count the same, stays the mean over the whole batch however unevenly that
+            was split.
+        optimizer: ``optimizer(parameters)`` returns a ``torch.optim.Optimizer``.
+        devices: Of this process; by default the first accelerator, or the CPU.
+        allreduce: How gradients are summed: a name in `schedules.ALLREDUCE`, or a function that replaces each tensor of
+            a list by the sum of all; by default a ring.
+        buckets: The most bytes of gradients that travel together; 0: each parameter's alone.
+        overlap: Whether gradients are summed while backward still runs, a bucket as soon as all replicas have finished
+            it, in a second stream of each device; see `OverlappedAllreduce`. The parameters are the same, to the last
+            bit. It needs more than one bucket, and is for the engine "replicas": "ddp" always does it.
+        engine: Where the replicas are: "replicas" in this process, or one in each process of `torch.distributed`, with
+            torch's DistributedDataParallel, "ddp", or an all-reduce of our own, "allreduce"; see `comm`. All processes
+            then call the same methods, with the same batches: each takes its shard of them.
+        schedule: ``schedule(optimizer)`` returns a scheduler of ``torch.optim.lr_scheduler``, which takes a step after
+            each epoch.
+        accumulate: The number of batches that make one update, with the gradient of all their examples together.
+        clip: The largest norm of all gradients together.
+        amp: ``torch.bfloat16`` or ``torch.float16`` for autocast; with float16 the loss is scaled so that small
+            gradients survive.
 
-    Raises ValueError when there is no device or no parameter to train, and for settings that make no sense.
+    Raises:
+        ValueError: There is no device or no parameter to train, or settings do not go together.
 
     >>> simgpu.enable(2)
     >>> batches = [(torch.eye(4), torch.arange(4))]
@@ -70,10 +76,7 @@ class Trainer(HyperParameters):
         devices: Sequence[torch.device | str] | None = None,
         **settings,
     ):
-        """Move the model to the first device, copy it to the others, and make an optimiser for each.
-
-        settings: those of `Settings`, with its defaults.
-        """
+        """Move the model to the first device, copy it to the others, and make an optimiser for each."""
         self.settings = Settings(**settings)
         alone = self.settings.engine == "replicas"
         if devices is None:
@@ -89,10 +92,17 @@ class Trainer(HyperParameters):
         self._data: dict = {"fingerprint": {}, "epoch": None}  # what decides them
 
     def step(self, X: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Learn from one batch X [n, …], y [n] and return its loss as a tensor on the first device, without waiting.
+        """Learn from one batch and return its loss as a tensor on the first device, without waiting for it.
 
         With ``accumulate=m`` every m-th call updates the parameters. A batch of fewer examples than devices uses as
-        many devices as it has examples. Raises ValueError for an empty batch, or one with another number of labels.
+        many devices as it has examples.
+
+        Args:
+            X: Examples [n, …].
+            y: Labels [n].
+
+        Raises:
+            ValueError: An empty batch, or one with another number of labels.
         """
         return self.engine.total(self.engine.accumulate(X, y))
 
@@ -151,21 +161,29 @@ class Trainer(HyperParameters):
         return self.history
 
     def evaluate(self, data_iter: Iterable) -> float:
-        """Return the fraction of the examples of `data_iter` that the model classifies correctly.
+        """Return the fraction of examples that the model classifies correctly; the devices take the batches in turn.
 
-        The devices take the batches in turn. Raises ValueError when there is no example.
+        Raises:
+            ValueError: There is no example.
         """
         return self.engine.evaluate(data_iter)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write a checkpoint: model, optimiser, history, random numbers; raises CheckpointError."""
+        """Write a checkpoint: model, optimiser, history, random numbers.
+
+        Raises:
+            CheckpointError: The file cannot be written.
+        """
         self._save(Checkpoint(path))
 
     def load(self, path: str | os.PathLike) -> None:
         """Take everything from a checkpoint, whatever devices it was made on.
 
-        Random numbers of a device are restored where it has the name it had. Raises CheckpointError for a file that is
-        not whole, or that holds another model or another way to train it; the trainer is then as it was.
+        Random numbers of a device are restored where it has the name it had.
+
+        Raises:
+            CheckpointError: The file is not whole, or holds another model or another way to train it; the trainer is
+                then as it was.
         """
         self._load(Checkpoint(path))
 

@@ -26,11 +26,15 @@ BLOCK = 512  # bytes; kMinBlockSize of CUDA's caching allocator
 
 
 class Block(weakref.ref):
-    """A weak reference to a storage, with its address `key`, the bytes `size` that it is counted with, and its `use`.
+    """A weak reference to a storage, with what is counted of it.
 
-    stream: what was current on the device when it was allocated, a `queues.Queue`; None without a clock. recorded: the
-    other `Queue`s that were named to `record_stream`, in order. line: of the program that took it, where
-    `Running.line` says.
+    Attributes:
+        key: The storage's address.
+        size: The bytes that it is counted with.
+        use: The `Use` of the process that has it.
+        stream: The `queues.Queue` that was current on the device when it was allocated; None without a clock.
+        recorded: The other `Queue`s that were named to `record_stream`, in order.
+        line: Of the program that allocated it, where `Running.line` says.
     """
 
     __slots__ = ("key", "line", "recorded", "size", "stream", "use")
@@ -74,11 +78,12 @@ class Running:
 class Allocator:
     """The bytes of the device `index`, of which there are `capacity`. Safe to use from many threads.
 
-    current_stream: a function of `index` that returns the `Queue` on which the calling thread queues work, or None.
-
     Python tells of a storage's end inside any statement of any thread, where an interrupt would be lost with half the
-    work done. So the news only go to a list, by a function of C, and `_settle` subtracts before anything is read
-    or added.
+    work done. So the news only go to a list, by a function of C, and `_settle` subtracts before anything is read or
+    added.
+
+    Args:
+        current_stream: A function of `index` that returns the `Queue` on which the calling thread queues work, or None.
     """
 
     platform = "sim"  # whose memory runs out, in the error
@@ -110,7 +115,8 @@ class Allocator:
     def add(self, storage):
         """Count a storage; one that is counted already is counted again only by what it grew or shrank.
 
-        Raises torch.OutOfMemoryError, and counts nothing, if it does not fit.
+        Raises:
+            torch.OutOfMemoryError: It does not fit; nothing is counted then.
         """
         nbytes, key = storage.nbytes(), id(storage)  # one object for as long as there is the storage
         size = -(-nbytes // BLOCK) * BLOCK
@@ -169,9 +175,9 @@ class Allocator:
         return self if Running.process is None else self.uses[Running.process]
 
     def end(self, process):
-        """Count nothing of a process that has ended, also where Python still keeps something of it.
+        """Count nothing more of a process that has ended, also where Python still keeps one of its tensors.
 
-        What is used again counts again, as what the process that uses it has.
+        A tensor that is used again counts again, for the process that uses it.
         """
         with self._lock:
             self._subtract()

@@ -91,10 +91,16 @@ class Clock:
                 self._log(Span("operation", f"gpu{device}", stream.number, name, start, end, nbytes))
 
     def copy(self, src, dst, nbytes, pinned, blocking):
-        """Queue a copy between two places, each a device or None for the host.
+        """Queue a copy between two places.
 
         Between devices it takes its turn in the current streams of both and the host never waits. From or to the host,
         the host waits when `blocking`, and always when its memory is not `pinned`.
+
+        Args:
+            src, dst: A device's index, or None for the host.
+            nbytes: The size.
+            pinned: Whether the host's memory is page-locked.
+            blocking: Whether the program asked to wait.
         """
         if nbytes == 0:
             return
@@ -283,7 +289,8 @@ class Clock:
 class ClusterClock(Clock):
     """The clock of a cluster, whose programs number the GPUs of their own node from 0.
 
-    first: the number, among all GPUs, of the one that the running program calls GPU 0.
+    Attributes:
+        first: The number, among all GPUs, of the one that the running program calls GPU 0.
     """
 
     first = 0

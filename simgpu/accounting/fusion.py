@@ -52,9 +52,12 @@ _READ, _WROTE, _KEPT = range(3)  # what a kernel did with a tensor; the last: it
 class Kernel:
     """The operations that one kernel does, each over `size` numbers; it takes in no others where `place` is None.
 
-    place: the stream, and the part of the program. alone, nbytes: what the first costs by itself, in picoseconds and
-    bytes; moves: the bytes of all. start, before: in picoseconds, when it begins and when the device was done before.
-    span: what stands in the traces.
+    Attributes:
+        place: The stream, and the part of the program.
+        alone, nbytes: What the first operation costs by itself, in picoseconds and bytes.
+        moves: The bytes of all.
+        start, before: In picoseconds, when it begins and when the device was done before.
+        span: What stands in the traces.
     """
 
     def __init__(self, place=None, size=0, alone=0, nbytes=0):
@@ -62,9 +65,12 @@ class Kernel:
         self.names, self.moves, self.start, self.before, self.span = [], 0, 0, 0, None
 
     def after(self, place, cost, func, args, kwargs, out):
-        """Return the kernel that does an operation queued next at `place`: this one or a new one.
+        """Return the kernel that does an operation queued next: this one or a new one.
 
-        cost: what `Clock.price` tells of it; the others are its call's values.
+        Args:
+            place: Where the operation is queued, as `Kernel.place`.
+            cost: What `Clock.price` returned for it.
+            func, args, kwargs, out: Of its call, as `op_work` takes them.
         """
         read, written = read_and_written(args, kwargs, out)
         fuses = torch.Tag.pointwise in func.tags or name_of(func) in _FUSED

@@ -14,7 +14,13 @@ from simgpu.hardware.gemm import Gemm
 
 
 def gemms_of(name, args, out):
-    """Return the `Gemm`s of one operation, a tuple; empty for one that is none. `args`, `out`: its call's values."""
+    """Return the `Gemm`s of one operation, a tuple; empty for one that is no matrix multiplication.
+
+    Args:
+        name: The operation's, as `op_work.name_of` has it.
+        args: The call's arguments.
+        out: What it returned.
+    """
     rule = _GEMM_RULES.get(name)
     return tuple(rule(args, out)) if rule else ()
 
@@ -25,10 +31,12 @@ def moved(*tensors):
 
 
 def reordered(x, other):
-    """Return the bytes of bringing two pictures' channels last and back, 0 where x has them there or needs it not.
+    """Return the bytes of bringing two pictures' channels last and back, 0 where that is not needed.
 
-    Tensor cores read a pixel's channels side by side; cuDNN reorders what comes otherwise (NVIDIA, Convolutional layers
-    user's guide, "tensor layouts"). Without 16-bit numbers the ordinary layout has kernels of its own.
+    Tensor cores read a pixel's channels side by side; cuDNN reorders what comes otherwise. Without 16-bit numbers the
+    ordinary layout has kernels of its own.
+
+    Source: NVIDIA, Convolutional layers user's guide, "tensor layouts".
     """
     last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
     return 0 if last or x.element_size() != 2 else 2 * moved(x, other)

@@ -22,9 +22,16 @@ def depart(clock, device):
 
 
 def carry(clock, streams, wires, earliest, duration):
-    """Occupy streams and wires for `duration`; return the start: when all are free, and `earliest` at the soonest.
+    """Occupy streams and wires: from when all are free, and `earliest` at the soonest.
 
-    Times are in picoseconds.
+    Args:
+        clock: The `Clock`.
+        streams: `Queue`s.
+        wires: Names of wires, as `Hop.wires`.
+        earliest, duration: In picoseconds.
+
+    Returns:
+        The start, in picoseconds.
     """
     with clock.lock:
         start = max([earliest, *(stream.end for stream in streams), *(clock._wires.get(wire, 0) for wire in wires)])

@@ -78,20 +78,23 @@ _FREE = (
 )
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
 _precision = torch.get_float32_matmul_precision
-_starts: dict[Any, tuple] = {}  # per operation, whether it is free, and its `circumstances`
+_starts: dict[Any, tuple] = {}  # per operation, whether it is free, and its `cost_switches`
 
 
 def signature(func, args, kwargs, out):
-    """Return a key, the same for calls that cost the same; None for an operation that costs the device nothing.
+    """Return a key that is the same for calls that cost the same; None for an operation that costs the device nothing.
 
     The shapes and types of all tensors, results too, decide the cost. Of plain numbers only True takes part, as in
     causal attention: a convolution's stride shows in its result's shape, and a learning rate that changes at every call
     must not make a key of its own. For products the switches of TF32 count, for convolutions the order in memory.
+
+    Args:
+        func, args, kwargs, out: As `op_work` takes them.
     """
     try:
         free, more = _starts[func]
     except KeyError:
-        free, more = _starts[func] = _free(func), circumstances(func)
+        free, more = _starts[func] = _free(func), cost_switches(func)
     if free:
         return None
     key = [func, *more(args)] if more else [func]
@@ -120,7 +123,11 @@ def name_of(func):
 
 
 def measure(func, args, kwargs, out):
-    """Return the `OpWork` of one call: `func` is an operator overload, `args`, `kwargs` and `out` its call's values."""
+    """Return the `OpWork` of one call of an operation that costs the device something.
+
+    Args:
+        func, args, kwargs, out: As `op_work` takes them.
+    """
     name = name_of(func)
     packet = getattr(getattr(torch.ops, func.namespace), name)
     gemms = gemms_of(name, args, out)
@@ -142,8 +149,8 @@ def read_and_written(args, kwargs, out):
     return _tensors((args, kwargs)), _tensors(out)
 
 
-def circumstances(func):
-    """Return None, or a function of a call's arguments that tells what beside them decides the cost of `func`.
+def cost_switches(func):
+    """Return what of a call decides an operation's cost beside shapes and types: a function of its arguments, or None.
 
     For products these are the switches of TF32, for convolutions too, and whether the pictures' channels lie last.
     """

@@ -28,9 +28,13 @@ class Queue:
 
 
 class Host:
-    """One thread's time `now`, its streams by device where they are not the default ones, and what a `launch` costs.
+    """One host thread's time `now`, its streams by device where they are not the default ones, and what a launch costs.
 
-    mode: a `hardware.HostCost`. row: its row in a timeline, 0 for the first thread, else None until it is known.
+    Args:
+        now: When it begins, in picoseconds.
+        launch: What a kernel launch costs, in picoseconds.
+        mode: A `hardware.HostCost`.
+        row: Its row in a timeline, 0 for the first thread, else None until it is known.
     """
 
     in_backward = staticmethod(lambda: False)  # whether autograd's engine calls; `torch_glue` knows how torch is asked
@@ -40,9 +44,10 @@ class Host:
         self.run_as(mode)
 
     def run_as(self, mode):
-        """Take `mode` from now on: `calls` is what a call costs in picoseconds, outside backward and in it.
+        """Take an execution mode from now on.
 
-        part: new each time, for a compiler fuses nothing across the ends of what it compiles.
+        `calls` is what a call costs in picoseconds, outside backward and in it. `part` is new each time, for a compiler
+        fuses nothing across the ends of what it compiles.
         """
         self.mode, self.fuses, self.part = mode, mode.fuses, object()
         self.calls = round(mode.forward_s * PS), round(mode.backward_s * PS)

@@ -5,7 +5,7 @@ An operation whose results depend on the numbers in its operands has a new recor
 
 import torch
 
-from simgpu.accounting.op_work import circumstances
+from simgpu.accounting.op_work import cost_switches
 from simgpu.device import placement_rules
 
 _BY_VALUE = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
@@ -16,7 +16,10 @@ _MOST = 2000  # of one operation; past that they are found again
 class Record:
     """One operation on operands of known shapes.
 
-    needs: the bytes of its new results, None until it has run once. cost: what `clock` asks for it.
+    Attributes:
+        needs: The bytes of its new results; None until it has run once.
+        cost: What `Clock.price` returned for it.
+        clock: The clock that said so.
     """
 
     __slots__ = ("clock", "cost", "needs")
@@ -30,7 +33,7 @@ class Records:
 
     def __init__(self, func, keep):
         self.keep = keep and placement_rules.name(func) not in _BY_VALUE_NAMES and _BY_VALUE.isdisjoint(func.tags)
-        self._found, self._more = {}, circumstances(func)
+        self._found, self._more = {}, cost_switches(func)
 
     def find(self, key, args):
         """Return the `Record` of a call, a new one if there is none; key: as of `operands`, args: with real tensors."""

@@ -17,11 +17,17 @@ def tensors():
 
 
 def resize(count, capacity, counting, home):
-    """Keep `count` devices of `capacity` bytes, drop or add others, and count what is on them anew if `counting`.
+    """Have `count` devices of `capacity` bytes: keep those that there are, drop or add others.
 
-    home: the torch.device on which the real tensors lie, "meta" for none but their shapes.
-    Raises RuntimeError, and changes nothing, if a tensor is on a device that would go, if they take too much memory, or
-    if they are there when `home` changes.
+    Args:
+        count: How many.
+        capacity: Bytes of each.
+        counting: Whether memory is counted; what is on them is then counted anew.
+        home: The torch.device on which the real tensors lie, "meta" for none but their shapes.
+
+    Raises:
+        RuntimeError: A tensor is on a device that would go, takes too much memory, or is there when `home` changes.
+            Nothing is changed then.
     """
     found = _staying(count, capacity, home) if _may_hold_tensors() else []
     state.counting, state.home = counting, home

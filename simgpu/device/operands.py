@@ -24,7 +24,12 @@ class Operands:
     def unwrap(self, args, kwargs, key):
         """Return the device's index, args and kwargs with real tensors, and whether a tensor of the host is among them.
 
-        key: a list that the key is written to, or None. Raises RuntimeError for tensors on two devices.
+        Args:
+            args, kwargs: As torch dispatches them.
+            key: A list that the shapes and types are appended to, or None.
+
+        Raises:
+            RuntimeError: Tensors on two devices.
         """
         index, reals, named, hosts = None, [], kwargs, False
         for value, part in zip(args, self._parts):

@@ -46,7 +46,10 @@ def make(index):
 def draw(func, call, args, kwargs, index, takes_generator=False):
     """Run an operation that draws random numbers with the device's generator, or the one that was given.
 
-    func: the operation; call: what runs it; takes_generator: whether that does, even where `func` does not.
+    Args:
+        func: The operation.
+        call: What runs it.
+        takes_generator: Whether that does, even where `func` does not.
     """
     given = kwargs.get("generator")
     for arg in args:

@@ -95,7 +95,10 @@ def stretched_fits(tensors, args, free):
 def needed(func, call, args, kwargs):
     """Return the bytes that new results take, or 0 when only running the operation tells.
 
-    func: the operation; call: what runs it; args, kwargs: the real tensors and all else.
+    Args:
+        func: The operation.
+        call: What runs it.
+        args, kwargs: The real tensors and all else.
     """
     call = _KNOWN_SHAPES.get(func, call)
     kwargs = {name: value for name, value in kwargs.items() if not isinstance(value, torch.Generator)}

@@ -131,7 +131,8 @@ class Event:
     def elapsed_time(self, end_event: "Event") -> float:
         """Return the milliseconds from this mark to another: simulated ones, or wall-clock ones without a clock.
 
-        Raises ValueError or RuntimeError with CUDA's sentences where the time cannot be known.
+        Raises:
+            ValueError, RuntimeError: The time cannot be known; the sentences are CUDA's.
         """
         clock = _live(self).clock
         _live(end_event)

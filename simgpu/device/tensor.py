@@ -140,9 +140,11 @@ class SimTensor(torch.Tensor):
 
 
 def wrap(real, index):
-    """Return a new shell on device `index` for a real tensor, and count its storage.
+    """Return a new tensor on device `index` for a real one, and count its storage.
 
-    Raises torch.OutOfMemoryError if it does not fit, NotImplementedError for layouts that are not strided.
+    Raises:
+        torch.OutOfMemoryError: It does not fit.
+        NotImplementedError: A layout that is not strided.
     """
     gpu = state.gpus[index]
     new = shell(real, gpu)
@@ -178,9 +180,10 @@ SimTensor.__name__ = "tensor"  # what torch prints in front of the numbers; type
 
 
 def numbers(tensor):
-    """Return the real tensor of a shell, or a host tensor itself, for the host to read.
+    """Return the real tensor behind a simulated GPU's, or a host tensor itself, for the host to read.
 
-    Raises RuntimeError where simulated GPUs hold shapes only.
+    Raises:
+        RuntimeError: Simulated GPUs hold shapes only.
     """
     real = tensor._real if type(tensor) is SimTensor else tensor
     if real.is_meta and state.stand_in:

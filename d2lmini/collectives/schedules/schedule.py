@@ -10,7 +10,8 @@ from typing import NamedTuple
 class Send(NamedTuple):
     """One message: chunks `start` to `stop` − 1 of rank `src`'s buffer go to the same place in rank `dst`'s.
 
-    op: "reduce" adds them to what `dst` holds, "copy" overwrites it.
+    Attributes:
+        op: "reduce" adds them to what `dst` holds, "copy" overwrites it.
     """
 
     src: int
@@ -24,7 +25,8 @@ class Send(NamedTuple):
 class Schedule:
     """The steps of a collective between `world_size` ranks whose buffers are cut into `chunks` chunks.
 
-    Raises ValueError unless there is at least one rank.
+    Raises:
+        ValueError: Unless there is at least one rank.
     """
 
     name: str

@@ -14,9 +14,11 @@ State = list[list[frozenset[int]]]  # [rank][chunk]: the ranks whose contributio
 def states(schedule: Schedule) -> Iterator[State]:
     """Yield the state before the first step and after each step: state[rank][chunk] is a frozenset of ranks.
 
-    Before the first step, each chunk of rank r holds {r}. Raises ValueError at a message that no executor should run:
-    an unknown rank, chunk or op, a message to itself, two messages for one chunk in one step, a contribution counted
-    twice, or a message that brings nothing new.
+    Before the first step, each chunk of rank r holds {r}.
+
+    Raises:
+        ValueError: A message that no executor should run: an unknown rank, chunk or op, a message to itself, two
+            messages for one chunk in one step, a contribution counted twice, or a message that brings nothing new.
     """
     state = [[frozenset([rank])] * schedule.chunks for rank in range(schedule.world_size)]
     yield state
@@ -35,10 +37,13 @@ def states(schedule: Schedule) -> Iterator[State]:
 
 
 def check(schedule: Schedule, collective: str, root: int = 0) -> None:
-    """Raise ValueError unless `schedule` carries out the `collective`, saying which rank's chunk is wrong and how.
+    """Raise ValueError unless a schedule carries out a collective, saying which rank's chunk is wrong and how.
 
-    collective: broadcast, reduce, scatter, gather, all-gather, reduce-scatter or all-reduce.
-    root: for those that have one. Chunks that the collective says nothing about may hold anything.
+    Args:
+        schedule: The schedule.
+        collective: "broadcast", "reduce", "scatter", "gather", "all-gather", "reduce-scatter" or "all-reduce". Chunks
+            that it says nothing about may hold anything.
+        root: For those that have one.
 
     >>> from d2lmini.collectives import schedules
     >>> schedules.check(schedules.named("ring", 5), "all-reduce")
@@ -60,7 +65,8 @@ def check(schedule: Schedule, collective: str, root: int = 0) -> None:
 def promised(collective: str, world_size: int, chunks: int, root: int = 0) -> list[list[frozenset[int] | None]]:
     """Return what a collective leaves: a state as `states` yields it, with None where it promises nothing.
 
-    Raises ValueError for an unknown collective.
+    Raises:
+        ValueError: For an unknown collective.
     """
     if collective not in _WANTED:
         raise ValueError(f"unknown collective {collective!r}: choose one of {', '.join(_WANTED)}")
