@@ -126,14 +126,14 @@ class Replicas:
         losses = []
         for i, (X, y) in enumerate(shards):
             losses.append(self._loss(i, X, y))
-            self._objective(i, losses[-1], len(X)).backward()
+            self._weighted_loss(i, losses[-1], len(X)).backward()
         return losses
 
     def _together(self, shards):
         """The same for replicas that exchange tensors on their way, so that their losses share one graph."""
         functions = [partial(self._loss, i, X, y) for i, (X, y) in enumerate(shards)]
         losses = together(functions)
-        torch.autograd.backward([self._objective(i, loss, len(shards[i][0])) for i, loss in enumerate(losses)])
+        torch.autograd.backward([self._weighted_loss(i, loss, len(shards[i][0])) for i, loss in enumerate(losses)])
         return losses
 
     def _loss(self, i, X, y):
@@ -143,7 +143,7 @@ class Replicas:
         with self._precision(i), self.comm.drawing():
             return self.losses[i](module(X), y) if self.settings.engine != "ddp" else self.reducer.loss(X, y)
 
-    def _objective(self, i, loss, size):
+    def _weighted_loss(self, i, loss, size):
         """Return what the gradients are of: a mean over a shard of `size` counts for its share of the update."""
         share = 1 if self.sums else size / self._planned
         return self.scalers[i].scale(loss if share == 1 else loss * share)

@@ -110,7 +110,7 @@ class Allocator:
         size = -(-nbytes // BLOCK) * BLOCK
         # What is gone is subtracted only where that decides: this is asked before every operation.
         if self._allocated + size > self.capacity and self.allocated + size > self.capacity:
-            self._fail(nbytes)
+            self._refuse(nbytes)
 
     def add(self, storage):
         """Count a storage; one that is counted already is counted again only by what it grew or shrank.
@@ -127,7 +127,7 @@ class Allocator:
             block = blocks.get(key)
             used = self._allocated + size - (0 if block is None else block.size)
             if used > self.capacity and used > self._allocated:
-                self._fail(nbytes)
+                self._refuse(nbytes)
             if block is None:
                 block, use = Block(storage, self._note), self.uses[Running.process]
                 block.key, block.size, block.use = key, 0, use
@@ -208,7 +208,7 @@ class Allocator:
         self._settle()
         return len(self._blocks)
 
-    def _fail(self, nbytes):
+    def _refuse(self, nbytes):
         self.failures += 1
         raise torch.OutOfMemoryError(
             f"{self.platform} out of memory. Tried to allocate {human(nbytes)}. GPU {self.index} has a total capacity "

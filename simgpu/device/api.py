@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn.parallel import comm  # noqa: F401 part of torch.sim
 
-from simgpu.accounting import messages
+from simgpu.accounting import communication
 from simgpu.accounting.allocator import Allocator, human
 from simgpu.accounting.queues import PS
 from simgpu.device import nvtx, unsupported  # noqa: F401 part of torch.sim
@@ -102,9 +102,9 @@ def _sleep(cycles: float) -> None:
     """Keep the current stream busy for so many cycles of the GPU's clock."""
     if state.clock is not None:
         device = state.current
-        begin = messages.depart(state.clock, device)
+        begin = communication.depart(state.clock, device)
         took = round(cycles / state.machine.gpu.clock_hz * PS)
-        messages.hold(state.clock, state.clock.current_stream(device), begin + took)
+        communication.hold(state.clock, state.clock.current_stream(device), begin + took)
 
 
 def get_device_properties(device: Device = None) -> Properties:

@@ -6,7 +6,7 @@ spawn ── scheduler             starts the ranks: threads that take turns, in
   │     ├── backend_rules      what NCCL and gloo refuse
   │     ├── collectives ── call, reductions, schedules   a collective each: what it asks for, and what it computes
   │     └── rendezvous         where the ranks' calls meet and are compared
-  │           └── prices ── link_traffic, schedules  what a collective takes, and on which links
+  │           └── communication_costs ── link_traffic, schedules    what a collective or a message takes, and where
   ├── diagnosis                what errors say, and in which line of the program
   └── replicas                 whether ranks have equal replicas of a model
 store                          what `torch.distributed`'s stores keep, and how ranks wait for it

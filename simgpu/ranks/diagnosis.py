@@ -14,7 +14,7 @@ _OURS = tuple(str(Path(file).parent) for file in (torch.__file__, threading.__fi
 _LIBRARIES = (*_OURS, str(Path(torch.__file__).parents[1]))  # whatever is installed beside torch
 
 
-def stuck(world, works):
+def deadlock(world, works):
     """Return why no rank of `world` can go on, given the works that are waited for."""
     ended = [rank.number for rank in world.ranks if rank.ended]
     returned = f"; {in_words(ended)} returned" if ended else ""

@@ -4,18 +4,18 @@
     c10d                the calls of a group of real processes, such as gloo's, whose simulated GPUs know only their own
 
 Both are handed the real tensors. To the clock they are messages, and no kernels: a simulated rank says meanwhile that
-its group's tensors stand for its device, and `Prices` does the rest; a process of its own cannot know when the others
-are ready, so its current stream is busy as long as a collective takes once all are there.
+its group's tensors stand for its device, and `CommunicationCosts` does the rest; a process of its own cannot know when
+the others are ready, so its current stream is busy as long as a collective takes once all are there.
 """
 
 import torch
 import torch.distributed as dist
 
-from simgpu.accounting import messages
+from simgpu.accounting import communication
 from simgpu.device.dispatch import handles
 from simgpu.device.state import state
 from simgpu.device.tensor import SimTensor, wrap
-from simgpu.ranks.prices import Prices
+from simgpu.ranks.communication_costs import CommunicationCosts
 from simgpu.ranks.tensor_lists import nbytes as nbytes_of
 from simgpu.torch_glue import c10d
 from simgpu.torch_glue.here import here
@@ -81,6 +81,6 @@ def _price(func, args, index):
     if kind is None or state.clock is None:  # a wait, or a barrier
         return
     nbytes = max(nbytes_of([arg]) for arg in args[:2] if isinstance(arg, (list, tuple, torch.Tensor)))
-    took = Prices(state.clock).alone(kind, min(dist.get_world_size(), state.machine.count), nbytes)
-    begin = messages.depart(state.clock, index)
-    messages.hold(state.clock, state.clock.current_stream(index), begin + took)
+    took = CommunicationCosts(state.clock).alone(kind, min(dist.get_world_size(), state.machine.count), nbytes)
+    begin = communication.depart(state.clock, index)
+    communication.hold(state.clock, state.clock.current_stream(index), begin + took)

@@ -4,7 +4,7 @@ import contextlib
 import threading
 from collections import Counter
 
-from simgpu.accounting import messages
+from simgpu.accounting import communication
 from simgpu.accounting.allocator import Running
 from simgpu.accounting.clock import Clock
 from simgpu.ranks import seeds
@@ -57,7 +57,7 @@ class Rank:
         self.thread = threading.get_ident()
         enter(self)
         if self.clock is not None:
-            messages.begin(self.clock, self.number, self.world.began)
+            communication.begin(self.clock, self.number, self.world.began)
         seeds.seed(self.number, self.world.seed)
 
     def wait(self, work):
@@ -98,7 +98,7 @@ class Rank:
             return 0
         if call.on_host and "barrier" not in call.name:
             return self.clock.now_ps()
-        return messages.depart(self.clock, self._local(call))
+        return communication.depart(self.clock, self._local(call))
 
     def join(self, end, call):
         """Let the current stream wait until `end`; for the host's own tensors the host waits."""
@@ -107,7 +107,7 @@ class Rank:
         if call.on_host:
             self.clock.wait_until(end, str(call))
         else:
-            messages.hold(self.clock, self.clock.current_stream(self._local(call)), end)
+            communication.hold(self.clock, self.clock.current_stream(self._local(call)), end)
 
     def leave_for_backward(self, end, call):
         """Note what the end of the backward pass waits for: DDP's gradients, whose Futures C++ code holds."""
@@ -118,7 +118,7 @@ class Rank:
         """Let the current streams wait for what was left."""
         if self.clock is not None:
             for device, end in self._backward.items():
-                messages.hold(self.clock, self.clock.current_stream(device), end)
+                communication.hold(self.clock, self.clock.current_stream(device), end)
             self._backward.clear()
 
     @contextlib.contextmanager
@@ -128,7 +128,7 @@ class Rank:
             yield None
             return
         stream, before = self.stream("callbacks", self.gpu(call)), self.clock.current_stream(self._local(call))
-        messages.hold(self.clock, stream, end)
+        communication.hold(self.clock, stream, end)
         self.clock.set_stream(stream)
         try:
             yield stream

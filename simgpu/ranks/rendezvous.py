@@ -22,12 +22,15 @@ from simgpu.ranks.work import Work
 class Rendezvous:
     """One group of ranks.
 
-    ranks: their numbers among all; where: the group in words; prices: `prices.Prices`, which sets when a call is over.
-    made: in words, the line of the program that makes the group; for error messages.
+    Args:
+        ranks: Their numbers among all.
+        where: The group in words.
+        costs: The `CommunicationCosts`, which say when a call is over.
+        made: In words, the line of the program that makes the group; for error messages.
     """
 
-    def __init__(self, ranks, where, prices, made=""):
-        self.ranks, self.where, self._prices, self.made = tuple(ranks), where, prices, made
+    def __init__(self, ranks, where, costs, made=""):
+        self.ranks, self.where, self._costs, self.made = tuple(ranks), where, costs, made
         self._numbers = [0] * len(self.ranks)
         self._meetings, self._posts = {}, {}  # works by number and place; works by target, tag and side
         self._lines = {}  # of messages in order: for a pair, {place: its works that are not done}
@@ -59,7 +62,7 @@ class Rendezvous:
     def _carry_out(self, works):
         calls = [work.call for work in works]
         _act(calls)
-        end = self._prices.collective(calls, [work.owner for work in works])
+        end = self._costs.collective(calls, [work.owner for work in works])
         for work in works:
             work.finish(end)
 
@@ -105,7 +108,7 @@ class Rendezvous:
         except MismatchError as error:
             self._mismatches[sending] = self._mismatches[receiving] = str(error)
             raise
-        end = self._prices.message(sending.call, receiving.call, sending.owner, receiving.owner)
+        end = self._costs.message(sending.call, receiving.call, sending.owner, receiving.owner)
         sending.finish(end)
         receiving.finish(end)
 

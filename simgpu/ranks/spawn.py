@@ -17,9 +17,9 @@ from simgpu.device.gpu_list import new
 from simgpu.device.state import state
 from simgpu.hardware.topology import Cluster
 from simgpu.ranks import diagnosis, logs, seeds
+from simgpu.ranks.communication_costs import CommunicationCosts
 from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
 from simgpu.ranks.modules import Modules
-from simgpu.ranks.prices import Prices
 from simgpu.ranks.process import Process
 from simgpu.ranks.process_group import NAME, SimGroup
 from simgpu.ranks.rank import Rank
@@ -115,7 +115,8 @@ class World:
         self.ended = self.began  # the last moment of any rank that has ended
         self.schedule = cache(allreduce) if callable(allreduce) else lambda size: allreduce
         self.size, self.results, self._rendezvous, self._errors = size, [None] * size, {}, []
-        self.scheduler, self._prices = Scheduler(size, lambda works: diagnosis.stuck(self, works)), Prices(state.clock)
+        self.scheduler = Scheduler(size, lambda works: diagnosis.deadlock(self, works))
+        self._costs = CommunicationCosts(state.clock)
         self.ranks = [
             Rank(first + i, i, self, state.clock, gpus)
             for first, gpus in _nodes(size)
@@ -152,7 +153,7 @@ class World:
         owner.groups[key] += 1  # a name may come again once a group is destroyed
         where = f"group {list(ranks)}" if ranks else "the default group"
         made = f" made {diagnosis.place()[2:-1]}" if ranks else ""
-        new = Rendezvous(ranks or range(self.size), where, self._prices, made)
+        new = Rendezvous(ranks or range(self.size), where, self._costs, made)
         rendezvous = self._rendezvous.setdefault((key, owner.groups[key]), new)
         return SimGroup(options.group_rank, options.group_size, rendezvous, owner)
 

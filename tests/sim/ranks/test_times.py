@@ -16,7 +16,7 @@ from d2lmini.collectives import schedules
 from simgpu.hardware import machines
 from simgpu.hardware.machines import build
 from simgpu.hardware.op_costs import LAUNCH_S, copy_seconds
-from simgpu.ranks import prices
+from simgpu.ranks import communication_costs
 
 GPU, LINK = "V100-SXM2-16GB", "NVLink2"
 MIB = 2**20
@@ -313,7 +313,7 @@ def test_tensors_of_the_host_stay_in_its_memory():
     simgpu.enable(2, gpu="V100-SXM2-16GB")
     with simgpu.trace() as trace:
         found = simgpu.spawn(run)
-    once = prices.HOST_S + 4e6 / prices.HOST_BYTES_PER_S
+    once = communication_costs.HOST_S + 4e6 / communication_costs.HOST_BYTES_PER_S
     assert found == [pytest.approx([once, once])] * 2
     moved = [span for span in trace.spans if span.kind in ("communication", "copy") and "barrier" not in span.name]
     assert not moved

@@ -1,4 +1,4 @@
-"""Messages between simulated GPUs on the clock: what collectives and point-to-point communication occupy, and when."""
+"""Collectives and messages between simulated GPUs on the clock: what they occupy, and when."""
 
 from simgpu.accounting.clock import Clock
 from simgpu.accounting.trace import Span

@@ -1,4 +1,4 @@
-"""What a collective costs on a machine, and which wires it holds meanwhile.
+"""What a collective or a message costs on a machine, and which wires it holds meanwhile.
 
 By default that is what a library's collective takes, `hardware.collective_costs`, with the algorithm and protocol that
 it would choose; it goes by the links that `link_traffic` says. An all-reduce that a schedule carries takes its own
@@ -8,7 +8,7 @@ from its beginning to its end. The host's own tensors stay in its memory, or go 
 
 from collections import defaultdict, namedtuple
 
-from simgpu.accounting import messages
+from simgpu.accounting import communication
 from simgpu.accounting.queues import PS
 from simgpu.hardware.collective_costs import estimate
 from simgpu.hardware.op_costs import copy_seconds
@@ -36,7 +36,7 @@ Plan = namedtuple("Plan", "how steps")
 Step = namedtuple("Step", "took sent carried")  # picoseconds; bytes by GPU, in all and that it sends; bytes by wire
 
 
-class Prices:
+class CommunicationCosts:
     """Puts collectives and messages on the clock, or does nothing where there is none."""
 
     def __init__(self, clock):
@@ -70,7 +70,7 @@ class Prices:
         """Return when a call on the host's own tensors is over, which copies them in its memory so many times."""
         end = ready + round((HOST_S + passes * nbytes / HOST_BYTES_PER_S) * PS)
         if self._clock.traces:
-            messages.note(self._clock, "work", "host", 0, f"{call}, {_size(nbytes)} in memory", ready, end, nbytes)
+            communication.note(self._clock, "work", "host", 0, f"{call}, {_size(nbytes)} in memory", ready, end, nbytes)
         return end
 
     def alone(self, name, size, nbytes):
@@ -101,7 +101,7 @@ class Prices:
         count[1] += sum(sum(step.sent.values()) for step in plan.steps)
         count[2] += duration
         wires = {wire for step in plan.steps for wire in step.carried}
-        start = messages.carry(self._clock, streams, wires, ready, duration)
+        start = communication.carry(self._clock, streams, wires, ready, duration)
         if self._clock.traces:
             self._write(name, plan.steps, {stream.device: stream for stream in streams}, start)
         return start + duration
@@ -149,9 +149,11 @@ class Prices:
             label = name if len(steps) == 1 else f"{name}, step {number} of {len(steps)}"
             end = start + step.took
             for gpu, nbytes in sorted(step.sent.items()):
-                messages.note(self._clock, "communication", f"gpu{gpu}", streams[gpu].number, label, start, end, nbytes)
+                communication.note(
+                    self._clock, "communication", f"gpu{gpu}", streams[gpu].number, label, start, end, nbytes
+                )
             for wire, nbytes in step.carried.items():
-                messages.note(self._clock, "copy", wire, 0, label, start, end, nbytes)
+                communication.note(self._clock, "copy", wire, 0, label, start, end, nbytes)
             start = end
 
 
