@@ -46,11 +46,14 @@ def costs() -> "Costs":
 
 
 def replicas_equal(model: "nn.Module") -> "ReplicasEqual":
-    """Raise AssertionError unless all ranks have equal parameters and buffers; all ranks call it, after a step say.
+    """Raise AssertionError unless all ranks have equal parameters and buffers; all ranks call it.
 
-    In a ``with`` it looks again after each step of an optimizer of the model's. What is sharded is left out. It takes
-    no simulated time. Replicas grow apart without a word where a rank leaves out a broadcast or an all-reduce, draws
-    other numbers, or changes a parameter alone.
+    Used in a ``with`` it compares again after each step of an optimizer of the model's. Sharded tensors are left out.
+    It takes no simulated time. Replicas grow apart in silence where a rank leaves out a broadcast or an all-reduce,
+    draws other random numbers, or changes a parameter alone.
+
+    Args:
+        model: The rank's replica.
 
     >>> simgpu.enable(2)
     >>> def train(rank):

@@ -13,7 +13,7 @@ from d2lmini.reuse.loop_order import compiled, loops_ijk, loops_ikj, loops_packe
 from d2lmini.timing import take_turns
 
 
-def ways(n, tile, rows=None):
+def variants(n, tile, rows=None):
     """Return name -> function that adds A B to C, and those A, B, C: B is [n, n], A [rows, n]; rows: n by default."""
     rng, rows = np.random.default_rng(n), rows or n
     A, B, C = rng.random((rows, n)), rng.random((n, n)), np.zeros((rows, n))
@@ -33,7 +33,7 @@ def ways(n, tile, rows=None):
 def measure_here(n, tile, rounds=6, rows=None):
     """Return name -> Measurement; each way's first turn is checked and not measured. rounds: at least 6."""
     torch.set_num_threads(1)
-    functions, A, B, C = ways(n, tile, rows)
+    functions, A, B, C = variants(n, tile, rows)
     right = A @ B
     for name, function in functions.items():
         C[:] = 0

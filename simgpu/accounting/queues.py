@@ -97,7 +97,7 @@ class Hosts:
     """The threads of one clock; `launch` is what one costs, in picoseconds, `mode` their first execution mode."""
 
     def __init__(self, launch, mode):
-        self._launch, self._way, self._main, self._others = launch, mode, Host(0, launch, mode, row=0), []
+        self._launch, self._mode, self._main, self._others = launch, mode, Host(0, launch, mode, row=0), []
         self._local = threading.local()
         self._local.host = self._main
 
@@ -106,7 +106,7 @@ class Hosts:
         try:
             host = self._local.host
         except AttributeError:
-            host = self._local.host = Host(self._main.now, self._launch, self._way)
+            host = self._local.host = Host(self._main.now, self._launch, self._mode)
             self._others.append((threading.current_thread(), host))
             return host
         if self._others and host is self._main:

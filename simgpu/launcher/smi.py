@@ -31,7 +31,10 @@ def smi() -> str:
     """Return the table as text: each GPU's memory and utilisation, and which ranks hold memory there.
 
     Utilisation is the share of simulated time since the last call, on any rank, in which the GPU computed; before the
-    first call it is not measured. Raises RuntimeError where no simulated GPUs are enabled.
+    first call it is not measured.
+
+    Raises:
+        RuntimeError: No simulated GPUs are enabled.
 
     >>> simgpu.enable(1, gpu="A100-SXM4-40GB")
     >>> x = torch.ones(2**20, device="sim")

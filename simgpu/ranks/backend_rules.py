@@ -35,9 +35,14 @@ def backends(name):
 
 
 def check(found, call, device):
-    """Return the backend of a call's tensors; raise torch's error where it refuses them.
+    """Return the backend that takes a call's tensors.
 
-    found: what `backends` returned. device: the type of the tensors' device, "sim" or "cpu".
+    Args:
+        found: What `backends` returned.
+        call: The `Call`.
+        device: The type of the tensors' device, "sim" or "cpu".
+
+    It raises torch's error where the backend refuses them.
     """
     if not call.tensors():  # of a barrier
         return found.get(device)

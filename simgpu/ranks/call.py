@@ -10,17 +10,27 @@ from simgpu.ranks.tensor_lists import dtypes, flat, nbytes, real, shapes, unwrap
 class Call:
     """What one rank asks of its group.
 
-    sent, received: the tensors that it gives and those that it wants filled. results: what its Work returns.
-    root: a place in the group. op: a ReduceOp. schedule: what carries an all-reduce, or an algorithm's name; None for
-    what a library would choose. single: whether ranks give and get one tensor, and its parts are views.
-    The rest is filled in on the way. on_host: whether the tensors are the host's own; device: otherwise, the index of
-    their GPU on the rank's node; backend: the name of the one that the program chose for them; same: {word: value} that
-    must agree among the ranks; line: where the program makes it; rank, number and rendezvous where it meets the others;
-    ready: the picosecond at which it may begin.
+    Args:
+        sent: The tensors that it gives.
+        received: Those that it wants filled.
+        root: A place in the group.
+        op: A ReduceOp.
+        results: What its Work returns; by default `received`.
+        schedule: What carries an all-reduce, or an algorithm's name; None for what a library would choose.
+
+    Attributes:
+        single: Whether ranks give and get one tensor, and its parts are views.
+        on_host: Whether the tensors are the host's own.
+        device: Otherwise, the index of their GPU on the rank's node.
+        backend: The name of the one that the program chose for them.
+        same: {word: value} that must agree among the ranks.
+        line: Where the program makes the call, in words.
+        rank, number, rendezvous: Where it meets the others.
+        ready: The picosecond at which it may begin.
     """
 
     name = ""
-    told = staticmethod(lambda: "")  # returns, in words, what else is known of a call that is to be told
+    details = staticmethod(lambda: "")  # returns what error messages say of the call besides, in words
     equal_shapes = False  # whether the shapes of what ranks send must be equal
     single = False
 
@@ -67,8 +77,10 @@ class Call:
 class Message(Call):
     """One side of a message.
 
-    ends: the places that send and receive, None for a sender that may be any. batched: whether it is one of a batch.
-    source: the place that it was received from.
+    Attributes:
+        ends: The places that send and receive, None for a sender that may be any.
+        batched: Whether it is one of a batch.
+        source: The place that it was received from.
     """
 
     def __init__(self, sent, received, ends, tag, batched):

@@ -35,7 +35,7 @@ def waits(world, works):
     clauses, frames = defaultdict(list), sys._current_frames()
     for work in sorted(works, key=lambda work: work.rank):
         line = place(frames.get(work.owner.thread))
-        where = work.call.told() + work.call.rendezvous.made if isinstance(work.call, Call) else ""
+        where = work.call.details() + work.call.rendezvous.made if isinstance(work.call, Call) else ""
         clauses[f"{work.call}{where}{line}, {work.lacks()}"].append(work.rank)
     told = "; ".join(f"{in_words(ranks)} in {clause}" for clause, ranks in clauses.items())
     return f"{told}; {left_out(world)}" if world.new_groups.lacking() else told
@@ -64,7 +64,8 @@ def _outside(folders, frame):
 def place(frame=None):
     """Return in words where the program is: `` (in step, train.py:12)``, for a notebook's cell `` (in step, line 12)``.
 
-    frame: the calling thread's by default.
+    Args:
+        frame: A thread's; by default the calling one's.
     """
     frame = program_frame(frame or sys._getframe(1))
     if frame is None:

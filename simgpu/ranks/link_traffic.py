@@ -25,10 +25,14 @@ def cuts(n, weights):
 
 
 def sends(algorithm, name, machine, gpus, nbytes, root=0):
-    """Return the messages of one collective over `gpus`, a tuple of numbers, whose place `root` is the root's.
+    """Return the messages of one collective.
 
-    algorithm, name: as `hardware.collective_costs` names them. nbytes: of the whole buffer; of an alltoall a table,
-    what each place sends to each.
+    Args:
+        algorithm, name: As `hardware.collective_costs` names them.
+        machine: Whose links carry them.
+        gpus: The numbers of the GPUs that take part, a tuple.
+        nbytes: Bytes of the whole buffer; of an alltoall a table, what each place sends to each.
+        root: The root's place in `gpus`.
     """
     if algorithm == "none":
         return []

@@ -18,9 +18,16 @@ from simgpu.torch_glue.dispatch_modes import as_operation
 
 
 class SimGroup(dist.ProcessGroup):
-    """A group as one rank has it. place, size: in the group; rendezvous: where its ranks meet; owner: the `Rank`.
+    """A group as one rank has it.
 
-    backend: the name under which the program made it, "nccl" for one; None where it gave none.
+    Args:
+        place: The rank's place in the group.
+        size: Of the group.
+        rendezvous: Where its ranks meet.
+        owner: The `Rank`.
+
+    Attributes:
+        backend: The name under which the program made it, "nccl" for one; None where it gave none.
     """
 
     supports_splitting = supports_coalescing = supports_time_estimate = False
@@ -84,7 +91,7 @@ class SimGroup(dist.ProcessGroup):
             self.reducer(),
         )
         if reducer is not None and len(tensors) == 1 and tensors[0].dim() == 1:
-            call.told = reducer.bucket(tensors[0].numel())
+            call.details = reducer.bucket(tensors[0].numel())
         return self._join(call)
 
     @as_operation("allreduce_coalesced_")

@@ -38,9 +38,11 @@ def check(op, dtype):
 
 
 def combine(ops, tensors):
-    """Return a new tensor: the reduction of `tensors`, all of one shape and type, from the first to the last.
+    """Return a new tensor: the reduction of several, from the first to the last.
 
-    ops: what each rank asks for; only the factors of PREMUL_SUM may differ.
+    Args:
+        ops: What each rank asks for; only the factors of PREMUL_SUM may differ.
+        tensors: One of each rank, all of one shape and type.
     """
     total = begin(ops[0], tensors[0])
     for op, tensor in zip(ops[1:], tensors[1:]):

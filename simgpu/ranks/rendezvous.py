@@ -164,12 +164,13 @@ def _compare(call, first):
     if call.number and call.name != first.name:
         raise MismatchError(
             f"call #{call.number} of {call.where}{made}: rank {call.rank} calls "
-            f"{call.name}{call.told()}{call.line}, rank {first.rank} called {first.name}{first.told()}{first.line}"
+            f"{call.name}{call.details()}{call.line}, rank {first.rank} called "
+            f"{first.name}{first.details()}{first.line}"
         )
     for word, value in call.same.items():
         if value != first.same.get(word):
             raise MismatchError(
-                f"{call}{call.told()}{made}: rank {call.rank} has {word} {value}{call.line}, "
+                f"{call}{call.details()}{made}: rank {call.rank} has {word} {value}{call.line}, "
                 f"rank {first.rank} has {first.same.get(word)}{first.line}"
             )
 

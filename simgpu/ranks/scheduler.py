@@ -16,9 +16,13 @@ from simgpu.torch_glue.here import here
 
 
 class Scheduler:
-    """Turns for `size` ranks, which start in the order of their numbers.
+    """Lets ranks take turns, and sees a deadlock at once: threads of which one runs at a time.
 
-    explain: a function that is given all works that are waited for and returns a deadlock's message.
+    They start in the order of their numbers.
+
+    Args:
+        size: The number of ranks.
+        explain: A function that is given all works that are waited for and returns a deadlock's message.
     """
 
     def __init__(self, size, explain):
@@ -41,9 +45,16 @@ class Scheduler:
         self._check()
 
     def wait(self, rank, work, process):
-        """Let others run until `work` is done. process: the rank's `process.Process`, put aside meanwhile.
+        """Let others run until a rank's work is done.
 
-        Raises DeadlockError when it never will be, Stopped when another rank failed.
+        Args:
+            rank: Its number.
+            work: What it waits for.
+            process: The rank's `process.Process`, put aside meanwhile.
+
+        Raises:
+            DeadlockError: It never will be.
+            Stopped: Another rank failed.
         """
         self._check()
         process.leave()
@@ -53,9 +64,10 @@ class Scheduler:
         self._go_on(rank, process)
 
     def rest(self, rank, process):
-        """Let the others that are ready run first: a rank may ask again and again for what one of them does.
+        """Let the others that are ready run first, for a rank that asks again and again for what one of them does.
 
-        Returns whether there were any.
+        Returns:
+            Whether there were any.
         """
         self._check()
         if not self._ready:
@@ -115,9 +127,12 @@ class Scheduler:
 
 
 class Wait:
-    """What a rank waits for that is no collective; told as a `work.Work` is.
+    """A rank that is blocked on something other than a collective; used in deadlock messages.
 
-    owner: the `rank.Rank`; call: what waits, in words; reason: what for.
+    Args:
+        owner: The `rank.Rank`.
+        call: What waits, in words.
+        reason: What for.
     """
 
     def __init__(self, owner, call, reason):
@@ -135,7 +150,8 @@ class Wait:
 class RankLock:
     """A lock that a rank may take several times; one that waits for it lets the others run.
 
-    call: what is done while it is held, in words.
+    Args:
+        call: What is done while it is held, in words.
     """
 
     def __init__(self, call):

@@ -19,7 +19,8 @@ def flat(tensors):
 def unwrap(tensors):
     """Return nested lists of tensors with the results of functional collectives waited for, as what they hold.
 
-    Raises TypeError for a DTensor: what a rank holds of it is not its value.
+    Raises:
+        TypeError: A DTensor: what a rank holds of it is not its value.
     """
     if isinstance(tensors, (list, tuple)):
         return [unwrap(tensor) for tensor in tensors]

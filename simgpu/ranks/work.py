@@ -84,7 +84,7 @@ class Work(dist.Work):
     def forget(self):
         """Let go of the tensors, once the ranks have ended."""
         self.call.sent = self.call.received = self.call.results = []
-        self.call.told = type(self.call).told  # which may hold DDP's reducer
+        self.call.details = type(self.call).details  # which may hold DDP's reducer
 
     def _arrive(self):
         if not self.finished:
