@@ -8,8 +8,9 @@ sums and maxima of integers, so no order of additions and no length of a run can
     wire                                 └─bytes─┘             one copy at a time in each direction, in order of asking
 
 A call costs the host what `hardware.op_costs` says for the execution mode, less in autograd's backward than
-in Python, and then it goes on. It waits only where CUDA makes it wait: `synchronize`, a blocking copy from or to
-pinned memory, and any copy from or to pageable memory.
+in Python, and then it goes on. ``x.item()`` is such a call; indexing costs a share of one; other views are free.
+The host waits only where CUDA makes it wait: `synchronize`, a blocking copy from or to pinned memory, and any copy
+from or to pageable memory.
 
 Threads: see `queues`.
 """
@@ -89,6 +90,20 @@ class Clock:
                 if call:
                     self._log(Span("launch", "host", host.row_on(device), name, launched - call, launched, 0))
                 self._log(Span("operation", f"gpu{device}", stream.number, name, start, end, nbytes))
+
+    def call(self, device, name, share):
+        """Charge the host with PyTorch's own part of a call that launches no kernel of its own.
+
+        share: of what an operation costs the host besides its launch, 0 to 1. Compiled code makes no such call.
+        """
+        with self.lock:
+            host = self._host()
+            if host.fuses:
+                return
+            begin = host.now
+            host.now += round(max(0, host.call_cost() - host.launch) * share)
+            if self.traces and host.now > begin:
+                self._log(Span("work", "host", host.row_on(device), name, begin, host.now, 0))
 
     def copy(self, src, dst, nbytes, pinned, blocking):
         """Queue a copy between two places.
@@ -298,6 +313,10 @@ class ClusterClock(Clock):
     def queue(self, device, cost, values=None):
         """As `Clock.queue`."""
         super().queue(self.first + device, cost, values)
+
+    def call(self, device, *what):
+        """As `Clock.call`."""
+        super().call(self.first + device, *what)
 
     def copy(self, src, dst, *how):
         """As `Clock.copy`."""

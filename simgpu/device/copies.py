@@ -45,7 +45,12 @@ def to_copy(func, args, kwargs):
         out = state.stand_in(real, kwargs.get("dtype"))
     else:
         out = func(real if target is not None else numbers(x), **kwargs)
-    _report(func, index, target, (real,), out, real, kwargs.get("non_blocking", False))
+    non_blocking = kwargs.get("non_blocking", False)
+    if target is None and device.type == "cpu" and non_blocking:
+        out.untyped_storage()._sim_pinned = (
+            True  # torch takes pinned memory for it: `pin_out` in native/TensorConversions.cpp
+        )
+    _report(func, index, target, (real,), out, real, non_blocking)
     return out if target is None else wrap(out, target)
 
 
@@ -111,9 +116,10 @@ def _no_tensor_dispatch_item(x):
 
 @handles(aten._local_scalar_dense.default)
 def item(func, args, kwargs):
-    """``x.item()``: one number travels to the host, which waits for it."""
+    """``x.item()``: PyTorch's own part of a call, then one number travels to the host, which waits for it."""
     (x,) = args
     if state.clock is not None:
+        state.clock.call(x._index, "item", 1)
         state.clock.copy(x._index, None, x.element_size(), False, True)
     return numbers(x).item()
 

@@ -19,6 +19,7 @@ from simgpu.device.result_shapes import Results, Sizes
 from simgpu.device.signals import SIGINT, in_use
 from simgpu.device.state import state
 from simgpu.device.tensor import SimTensor, fresh, resync, shell, unshare, wrap
+from simgpu.hardware.op_costs import INDEX_SHARE
 
 _META = torch.device("meta")
 _WAITS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
@@ -97,6 +98,10 @@ class Plan:
         self.product = placement_rules.NO_WHOLE_NUMBERS.get(func.overloadpacket)
         self.indexes = placement_rules.name(func) in placement_rules.INDEXING
         self.waits = self.indexes or returns_numbers or not _WAITS.isdisjoint(tags)
+        bare = placement_rules.name(func)
+        self.part = (
+            bare if self.views and bare in placement_rules.PARTS else None
+        )  # whose call costs the host something
         self.takes = not self.each and not self.views and (None in self.aliases or self.reshapes)  # new memory
         self.operands, self.records, self.sizes = Operands(func), Records(func, not self.reshapes), Sizes(func)
         new = not self.reshapes and set(self.aliases) == {None} and not self.on_host and not self.views
@@ -108,7 +113,7 @@ class Plan:
         """Run `func` and return its result as torch expects it."""
         if self.each and placement_rules.spread(args):
             return placement_rules.one_by_one(func, args, kwargs)
-        counting, clock = self.takes and state.counting, None if self.views else state.clock  # views are free
+        counting, clock = self.takes and state.counting, None if self.views else state.clock  # no kernel makes a view
         key = [] if counting or clock is not None else None
         index, reals, named, hosts = self.operands.unwrap(args, kwargs, key)
         if self.product:
@@ -140,6 +145,8 @@ class Plan:
                 clock.wait_until(clock.current_stream(index).end, "stream synchronize")
         if not self.single:
             return args[0] if self.in_place else self._finish(out, args, kwargs, index)
+        if self.part and state.clock is not None:
+            state.clock.call(index, self.part, INDEX_SHARE)
         new = shell(out, gpu) if self.views else fresh(out, gpu)
         if counting:
             gpu.allocator.add(out.untyped_storage())

@@ -47,6 +47,9 @@ _ON_HOST = {
     "_pack_padded_sequence_backward": {"batch_sizes"},
 }
 INDEXING = {bare for bare, allowed in _ON_HOST.items() if allowed == {"indices"}}
+# Views that Python's indexing makes, one part of a tensor each. The clock charges the host for them; other views are in
+# what it charges for the operation beside them.
+PARTS = {"select", "slice"}
 # Operations that change a tensor's shape or storage without the tag that says so.
 RESHAPES = {"aten::resize_", "aten::resize_as_", "aten::set_"}
 # Operations that draw random numbers for dropout alone, which they do not do here.

@@ -36,6 +36,9 @@ TYPES = {
 # The driver's part of a launch: back-to-back launches of a 2.9 µs kernel took 3.8 µs each on a V100
 # (Gray, "Getting Started with CUDA Graphs", NVIDIA technical blog, 2019).
 LAUNCH_S = 3.8e-6
+# A view that indexing makes, `x[0]`, costs PyTorch's own part of a call and no launch. On a CPU it took 0.8 µs where
+# nn.ReLU with autograd took 3.7 (PyTorch 2.13, fastest of seven runs); that it is so on every host is assumed.
+INDEX_SHARE = 0.2
 KERNEL_S = 2e-6  # assumed: the shortest kernel; starting blocks and draining the pipeline, with no work to do
 # What convolutions feed to tensor cores: FLOPs a clock of each multiprocessor, times the bytes of a number. Fitted on
 # half of Lambda's rows of ResNet-50 on H100, those of 1, 2 and 8 GPUs; Volta's share comes to as much, 1552. Patches

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import simgpu
+from simgpu.hardware.op_costs import HostCost
 
 ROWS = 6  # of a summary: three at each end
 
@@ -82,3 +83,40 @@ def test_printing_reads_number_by_number(gpu):
     assert waits(repr, large) >= 36 + 2 * ROWS
     assert waits(lambda: repr(large.cpu())) == 1
     assert repr(large).split()[:-1] == repr(large.cpu()).replace("]])", "]],").split()
+
+
+@pytest.mark.parametrize("launch_us", [10, 25, 59])
+def test_item_and_indexing_cost_pytorchs_own_part(gpu, launch_us):
+    """A call of Python's is one whatever it does: ``.item()`` takes longer than an addition, indexing a part of one."""
+
+    def host_us(function):
+        torch.sim.synchronize()
+        begin = simgpu.now()
+        function()
+        return (simgpu.now() - begin) * 1e6
+
+    x = torch.ones(8, device=gpu)
+    scalar = x.sum()
+    cost = HostCost("chosen", launch_us * 1e-6, launch_us * 0.5e-6, 10e-6, 59e-6, "chosen")
+    with simgpu.use_clock(simgpu.Clock(simgpu.machine(), cost)):
+        assert host_us(lambda: x + x) == pytest.approx(launch_us)
+        assert launch_us < host_us(scalar.item) < launch_us + 5
+        assert host_us(lambda: x[0]) == pytest.approx((launch_us - 3.8) / 5)
+        assert host_us(lambda: x[0].item()) == pytest.approx(host_us(lambda: x[0]) + host_us(scalar.item))
+        assert host_us(lambda: x.view(2, 4).T) == 0
+        with simgpu.one_launch():
+            assert host_us(lambda: x[0]) == 0
+
+
+def test_a_copy_to_the_host_that_does_not_block_is_asynchronous(gpu):
+    """As on CUDA its result is pinned, and the host goes on while the bytes travel."""
+    x = torch.arange(2.0**22, device=gpu)
+    torch.sim.synchronize()
+    begin = simgpu.now()
+    later = x.to("cpu", non_blocking=True)
+    called = simgpu.now() - begin
+    torch.sim.synchronize()
+    assert called < 10e-6 < 100e-6 < simgpu.now() - begin
+    assert later.is_pinned() and torch.equal(later, x.cpu())
+    assert not x.to("cpu").is_pinned() and waits(x.to, "cpu") == 1
+    assert waits(torch.empty(2**22).copy_, x, True) == 1, "pageable memory makes the host wait all the same"
