@@ -145,12 +145,15 @@ class Plan:
                 clock.wait_until(clock.current_stream(index).end, "stream synchronize")
         if not self.single:
             return args[0] if self.in_place else self._finish(out, args, kwargs, index)
-        if self.part and state.clock is not None:
-            state.clock.call(index, self.part, INDEX_SHARE)
-        new = shell(out, gpu) if self.views else fresh(out, gpu)
+        new = self._view(out, gpu) if self.views else fresh(out, gpu)
         if counting:
             gpu.allocator.add(out.untyped_storage())
         return new
+
+    def _view(self, out, gpu):
+        if self.part and state.clock is not None:
+            state.clock.call(gpu.index, self.part, INDEX_SHARE)
+        return shell(out, gpu)
 
     def reshape(self, func, args, kwargs):
         """Run `func`, which may change the shapes of tensors that it is given, and make their shells follow."""
