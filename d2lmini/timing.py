@@ -163,6 +163,10 @@ def compare(name_a, a, name_b, b):
 
     There is a verdict only when the 95 % intervals do not overlap.
 
+    Args:
+        name_a, name_b: What was measured, in words.
+        a, b: The `Measurement`s.
+
     >>> slow, fast = d2l.Measurement((2e-3,) * 6), d2l.Measurement((1e-3,) * 6)
     >>> d2l.compare("a loop", slow, "a product", fast)
     'a product was 2.00 times as fast as a loop (1 ms against 2 ms)'

@@ -110,7 +110,13 @@ def bounded_queue(function):
 
 
 def finish_times(loads, steps, capacity):
-    """Return when each step ends, of a loader and a device with a queue between them that holds `capacity` batches."""
+    """Return when each step ends, of a loader and a device with a queue between them.
+
+    Args:
+        loads: Seconds that the loader takes for each batch.
+        steps: Seconds that the device takes for each.
+        capacity: Batches that the queue holds.
+    """
     taken, ends, queued = [], [], 0
     for i, (load, step) in enumerate(zip(loads, steps)):
         room = taken[i - capacity] if i >= capacity else 0  # a loader that finds the queue full waits

@@ -16,10 +16,16 @@ from simgpu.hardware.topology import Machine
 
 
 def predict(schedule: Schedule, n: int, machine: Machine, itemsize: int = 4) -> float:
-    """Return the seconds that `schedule` takes on buffers of n elements of `itemsize` bytes, rank r on GPU r.
+    """Return the seconds that a schedule takes, rank r being GPU r.
+
+    Args:
+        schedule: The schedule.
+        n: Elements of each rank's buffer.
+        machine: The machine.
+        itemsize: Bytes of an element.
 
     Raises:
-        ValueError: When the machine has fewer GPUs than the schedule has ranks.
+        ValueError: The machine has fewer GPUs than the schedule has ranks.
     """
     if schedule.world_size > machine.count:
         raise ValueError(f"{schedule.name} needs {schedule.world_size} GPUs, {machine.name} has {machine.count}")
@@ -80,28 +86,45 @@ def constants(machine: Machine) -> list[list[str]]:
 def busbw(nbytes: float, seconds: float, world_size: int) -> float:
     """Return the bus bandwidth of an all-reduce in bytes a second, as nccl-tests defines it: algbw · 2(P − 1)/P.
 
-    algbw, the algorithm bandwidth, is a rank's buffer over the time of the collective.
-    For an algorithm that sends no more than it must this is the rate of each rank's link in one direction, whatever P.
+    algbw, the algorithm bandwidth, is a rank's buffer over the time of the collective. For an algorithm that sends no
+    more than it must, bus bandwidth is the rate of each rank's link in one direction, whatever P.
+
+    Args:
+        nbytes: Of a rank's buffer.
+        seconds: Of the collective.
+        world_size: P.
     """
     return nbytes / seconds * 2 * (world_size - 1) / world_size
 
 
 def bound_seconds(nbytes: float, world_size: int, bytes_per_s: float) -> float:
-    """Return the least time of an all-reduce of `nbytes` where each rank's link carries `bytes_per_s` each way.
+    """Return the least time of an all-reduce: a rank must send at least 2(P − 1)/P of its buffer.
 
-    A rank must send at least 2(P − 1)/P of its buffer (Patarasuk and Yuan, 2009, which the chapter retells).
+    Args:
+        nbytes: Of a rank's buffer.
+        world_size: P.
+        bytes_per_s: What each rank's link carries each way.
+
+    Source: Patarasuk and Yuan, 2009.
     """
     return 2 * (world_size - 1) / world_size * nbytes / bytes_per_s
 
 
 def crossover(slow_start: Schedule, fast_end: Schedule, machine: Machine, itemsize: int = 4, most: int = 2**40) -> int:
-    """Return the n from which on schedule `fast_end` is predicted to take no longer than `slow_start`.
+    """Return the number of elements from which on one schedule is predicted to take no longer than another.
 
-    At n − 1 it still loses. It is taken to win at longer buffers, where the lengths next to n may still go either way:
-    with a remainder, one chunk is longer than the others.
+    One element less, it still loses. It is taken to win at longer buffers, where the lengths next to the answer may
+    still go either way: with a remainder, one chunk is longer than the others.
+
+    Args:
+        slow_start: The schedule that wins at short buffers.
+        fast_end: The one that wins at long buffers.
+        machine: The machine.
+        itemsize: Bytes of an element.
+        most: Where the search ends.
 
     Raises:
-        ValueError: When it still loses at `most` elements.
+        ValueError: `fast_end` still loses at `most` elements.
     """
 
     def wins(n):

@@ -11,7 +11,15 @@ from d2lmini.collectives.ledger import Ledger, Message
 
 @torch.no_grad()
 def run(schedule: schedules.Schedule, tensors: Sequence[torch.Tensor], launches: str = "one") -> Ledger:
-    """Carry out `schedule` on `tensors` as `executor.execute` does; return the `ledger.Ledger`.
+    """Carry out a schedule over tensors, and record the messages.
+
+    Args:
+        schedule: The schedule.
+        tensors: One for each rank, all on the CPU or each on a device of its own; changed in place.
+        launches: "one" kernel launch for the whole schedule, or "each" message's own.
+
+    Returns:
+        The `ledger.Ledger`.
 
     >>> tensors = [torch.arange(4.0), torch.zeros(4)]
     >>> ledger = collectives.run(collectives.schedules.scatter(2), tensors)

@@ -33,7 +33,13 @@ CARD = "max-width: 100%; background: white; border-radius: 0.25rem"
 
 
 def axes(xlabel=None, ylabel=None, title=None, figsize=(5.5, 3.2)):
-    """Return a new figure, outside pyplot's list, and its axes, in the book's style; `figsize` in inches."""
+    """Return a new figure in the book's style, outside pyplot's list, and its axes.
+
+    Args:
+        xlabel, ylabel: Of the axes, with their units.
+        title: Above the figure.
+        figsize: In inches.
+    """
     with rc_context(STYLE):
         figure = Figure(figsize=figsize, layout="constrained")
         ax = figure.subplots()
@@ -53,7 +59,14 @@ def ink(color, contrast=4.5):
 
 
 def pictures(images, titles, columns, figsize):
-    """Return a figure of grey images [n, H, W], each under its title, in rows of `columns`; `figsize` in inches."""
+    """Return a figure of grey images in rows, each under its title.
+
+    Args:
+        images: [n, H, W].
+        titles: One for each.
+        columns: Images in a row.
+        figsize: In inches.
+    """
     with rc_context(STYLE):
         figure = Figure(figsize=figsize, layout="constrained")
         for i, (image, title) in enumerate(zip(images, titles, strict=True)):

@@ -68,9 +68,14 @@ def _tiling(n, tile, work):
 
 
 def tiling(tile, multiplications, n=6):
-    """Draw the n×n product in tiles, at the step that does the multiplication with this number.
+    """Draw the n×n product in tiles, at one of its multiplications, as SVG.
 
-    Orange: in use now. Blue: fetched before (A, B) or complete (C). A tile of 1 is the naive product.
+    Orange: in use now. Blue: fetched before (A, B) or complete (C).
+
+    Args:
+        tile: Edge of a tile; 1 is the naive product.
+        multiplications: The number of the one that is drawn.
+        n: Edge of the matrices.
     """
     step, before, reads = _tiling(n, tile, multiplications)
     edge, gap, sheet = 22, 24, Sheet(320, 372)
@@ -165,10 +170,15 @@ def _phase(dataflow, cycle, n):
 
 
 def systolic_array(dataflow, cycle, n=3):
-    """Draw the n×n array as it is after this cycle of an n×n product. Orange: multiplied in this cycle.
+    """Draw the n×n array as it is after a cycle of an n×n product, as SVG. Orange: multiplied in this cycle.
 
     In each element: what it keeps, what it hands on to the right, what it hands on downwards; "2/3" is a sum with two
     of its three terms.
+
+    Args:
+        dataflow: A name in `DATAFLOWS`.
+        cycle: From 0.
+        n: Edge of the array.
     """
     sheet, width, height = Sheet(324, 62 + 76 * n), 106, 76
     for r, s in product(range(n), range(n)):

@@ -54,7 +54,13 @@ def show_traces(traces, alt):
 
 
 def part(trace, begin_s, end_s=None, links=True):
-    """Return the part of a trace between two moments of the clock in seconds; without `links`, hosts and GPUs alone."""
+    """Return the part of a trace between two moments.
+
+    Args:
+        trace: A `Trace`.
+        begin_s, end_s: On the simulated clock, in seconds.
+        links: Whether links are in it, or hosts and GPUs alone.
+    """
     found, begin = copy.copy(trace), round(begin_s * PS)
     end = trace.end if end_s is None else round(end_s * PS)
     found.spans = [s for s in trace.spans if s.end > begin and s.start < end and (links or s.kind != "copy")]

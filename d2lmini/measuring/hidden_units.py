@@ -22,7 +22,16 @@ def two_hidden(units):
 
 
 def measure_here(sizes, batch=16, steps=10):
-    """Return units -> `Measurement` of a step of SGD on one thread of this process, after 3 that do not count."""
+    """Measure a step of SGD on one thread of this process, after 3 that do not count, by the network's width.
+
+    Args:
+        sizes: Numbers of hidden units.
+        batch: Examples in a batch.
+        steps: How many are measured.
+
+    Returns:
+        units -> `Measurement`.
+    """
     torch.set_num_threads(1)
     X, y = torch.rand(batch, 784), torch.zeros(batch, dtype=torch.long)
     return {units: measure(training_step(two_hidden(units), X, y), steps, 3, ["cpu"]) for units in sizes}

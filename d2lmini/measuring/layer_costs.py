@@ -62,9 +62,14 @@ _FREE = {
 
 
 def layer_macs(layer, x, y):
-    """Return the MACs of one call of `layer` with first input `x` and output `y`, or None if no formula is known.
+    """Return the MACs of one call of a layer, or None if no formula is known.
 
     Layers that multiply no matrices have 0. A subclass counts as its parent, whose shapes it is expected to keep.
+
+    Args:
+        layer: The module.
+        x: Its first input.
+        y: Its output.
     """
     for kind in type(layer).__mro__:
         if kind in FORMULAS:

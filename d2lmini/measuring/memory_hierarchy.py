@@ -170,9 +170,17 @@ def stream(nbytes, repeat=11):
 
 
 def repeated(run, units=1, repeat=11):
-    """Return the `Measurement` of one unit's seconds, where ``run(count)`` does `count` times `units`.
+    """Measure a loop, with as many rounds as make a lap long enough.
 
     The count doubles until a lap is long enough; the shorter of two tries counts, since an interruption lengthens one.
+
+    Args:
+        run: ``run(count)`` does `count` times `units`.
+        units: How many of what is measured one round does.
+        repeat: How many laps are measured.
+
+    Returns:
+        The `Measurement` of one unit's seconds.
     """
     count = 1
     while min(timeit.repeat(partial(run, count), timer=time.perf_counter, number=1, repeat=2)) < LAP_S:
@@ -182,7 +190,13 @@ def repeated(run, units=1, repeat=11):
 
 
 def repeated_calls(function, repeat=11, units=1):
-    """Return what `repeated` does, where each call of ``function()`` does `units`."""
+    """Measure calls of a function, as `repeated` does.
+
+    Args:
+        function: ``function()`` does `units`.
+        repeat: How many laps are measured.
+        units: How many of what is measured one call does.
+    """
 
     def run(count):
         for _ in range(count):

@@ -14,7 +14,16 @@ from d2lmini.timing import take_turns
 
 
 def variants(n, tile, rows=None):
-    """Return name -> function that adds A B to C, and those A, B, C: B is [n, n], A [rows, n]; rows: n by default."""
+    """Return the loops to compare, and the matrices that they work on.
+
+    Args:
+        n: B is [n, n].
+        tile: Edge of the tiles.
+        rows: A is [rows, n]; n by default.
+
+    Returns:
+        name -> function that adds A B to C; A; B; C.
+    """
     rng, rows = np.random.default_rng(n), rows or n
     A, B, C = rng.random((rows, n)), rng.random((n, n)), np.zeros((rows, n))
     ijk, ikj, tiled, packed = map(compiled, (loops_ijk, loops_ikj, loops_tiled, loops_packed))
@@ -31,7 +40,20 @@ def variants(n, tile, rows=None):
 
 
 def measure_here(n, tile, rounds=6, rows=None):
-    """Return name -> Measurement; each way's first turn is checked and not measured. rounds: at least 6."""
+    """Measure each of the loops in turns, in this process; the first turn of each is checked and not measured.
+
+    Args:
+        n: B is [n, n].
+        tile: Edge of the tiles.
+        rounds: How often each is measured, at least 6.
+        rows: A is [rows, n]; n by default.
+
+    Returns:
+        name -> `Measurement`.
+
+    Raises:
+        RuntimeError: A loop computed a wrong product.
+    """
     torch.set_num_threads(1)
     functions, A, B, C = variants(n, tile, rows)
     right = A @ B

@@ -10,9 +10,11 @@ from d2lmini.timing import take_turns
 
 
 def left_and_right(density, n=512, columns=128):
-    """Return a float32 matrix (n, n) with this share of numbers that are not zero, and a dense one (n, columns).
+    """Return the two matrices of a product: a float32 matrix (n, n) with few numbers, and a dense one (n, columns).
 
-    Below density 1 the left one is in compressed rows (CSR).
+    Args:
+        density: The share of the left one's numbers that are not zero; below 1 it is in compressed rows (CSR).
+        n, columns: The sizes.
     """
     generator = torch.Generator().manual_seed(0)
     A = torch.randn(n, n, generator=generator) * (torch.rand(n, n, generator=generator) < density)

@@ -69,7 +69,7 @@ class Layout:
         level: Of ZeRO, 0 to 3.
         batch: Sequences in a micro-batch.
         batches: Micro-batches of a replica in a step.
-        again: The share of forward that backward recomputes.
+        recomputed: The share of forward that backward computes again (activation checkpointing).
         gradient: Bytes of one gradient.
         fused: Whether a norm is one kernel.
     """
@@ -80,7 +80,7 @@ class Layout:
     level: int = 0
     batch: int = 1
     batches: int = 1
-    again: float = 0.0
+    recomputed: float = 0.0
     gradient: int = 2
     fused: bool = True
 
@@ -128,7 +128,7 @@ def memory_bytes(shape, layout):
     tokens, under_way = layout.batch * shape.length, min(layout.pipeline, layout.batches)
     keys = 2 * shape.key_heads / shape.heads
     inside = (2 * shape.width * (2 + keys) + 8 * shape.hidden) / layout.tensor  # q, k, v, mixed; gate, up, both after
-    kept = 2 * shape.width + (1 - layout.again) * (6 * shape.width + inside)
+    kept = 2 * shape.width + (1 - layout.recomputed) * (6 * shape.width + inside)
     activations = tokens * kept * shape.layers / layout.pipeline
     scores = tokens * SCORE * shape.words / layout.tensor
     fullest = max(activations * under_way + (scores if layout.pipeline == 1 else 0), activations + scores)
@@ -141,7 +141,13 @@ def memory_bytes(shape, layout):
 
 
 def layer_seconds(shape, layout, gpu):
-    """Return the seconds of a layer's forward and of its backward, of one micro-batch on one GPU, without messages."""
+    """Return the seconds of a layer's forward and of its backward, of one micro-batch on one GPU, without messages.
+
+    Args:
+        shape: The model's `Shape`.
+        layout: The `Layout`.
+        gpu: A `hardware.GPU`.
+    """
     tokens, columns, rows = layout.batch * shape.length, *shape.products
     cut = [(a, b / layout.tensor) for a, b in columns] + [(a / layout.tensor, b) for a, b in rows]
     products = [sum(_product(tokens, *sides[::way], gpu) for sides in cut) for way in (1, -1)]
@@ -179,9 +185,9 @@ def step_seconds(shape, layout, gpu, collective, pace=1.0):
     forward, backward = (pace * seconds for seconds in layer_seconds(shape, layout, gpu))
     scores = _product(tokens, shape.width, shape.words / layout.tensor, gpu)
     ends = 3 * scores + operation_seconds(0, 2 * SCORE * tokens * shape.words / layout.tensor, gpu, "pointwise")
-    backward += layout.again * forward  # which is computed again there, and hides messages too
+    backward += layout.recomputed * forward  # which is computed again there, and hides messages too
     one = layers * (forward + backward)
-    messages = (4 + 2 * layout.again) * layers * collective("all_reduce", layout.tensor, 2 * tokens * shape.width)
+    messages = (4 + 2 * layout.recomputed) * layers * collective("all_reduce", layout.tensor, 2 * tokens * shape.width)
     messages *= layout.tensor > 1
     compute, waiting = layout.batches * (one + pace * ends), (layout.pipeline - 1) * (one + messages)
     mine = held(shape, layout)

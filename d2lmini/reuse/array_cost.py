@@ -39,7 +39,15 @@ def timetable(pieces, steps, rows, columns, overlap):
     """Return the cycles in which pieces begin, the first in cycle 0, and the cycles until the last one is complete.
 
     A piece takes 2·rows + columns + steps - 2 cycles. With overlap the next one begins after max(steps, rows), for a
-    stream takes `steps` and moving weights in, or sums out, takes `rows` (Jouppi et al. 2017 for the TPU).
+    stream takes `steps` and moving weights in, or sums out, takes `rows`.
+
+    Args:
+        pieces: How many there are.
+        steps: Rows of the stream that passes a piece.
+        rows, columns: Of the array.
+        overlap: Whether a piece begins before the one before it is complete.
+
+    Source: Jouppi et al. 2017 for the TPU.
     """
     alone = 2 * rows + columns + steps - 2
     period = max(steps, rows) if overlap else alone

@@ -84,7 +84,16 @@ def weight_stationary_step(array, from_left, from_above):
 
 
 def skewed(stream, lanes, cycles):
-    """Return `stream` [steps, ≤ lanes] as it enters the array [cycles, lanes]: lane i is i cycles late, else empty."""
+    """Return a stream as it enters the array: lane i is i cycles late, and empty before and after.
+
+    Args:
+        stream: [steps, ≤ lanes].
+        lanes: Of the array.
+        cycles: How many the result has.
+
+    Returns:
+        [cycles, lanes], masked where empty.
+    """
     return in_turn([stream], lanes, cycles, [0])
 
 

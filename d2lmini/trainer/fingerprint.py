@@ -20,7 +20,13 @@ Fingerprint = dict[str, dict[str, str]]  # what it is of -> name -> value, as te
 
 
 def of_training(model, loss, optimizer, schedulers, settings) -> Fingerprint:
-    """Return what decides the steps of a replica that was just made."""
+    """Return what decides the steps of a replica that was just made.
+
+    Args:
+        model, loss, optimizer: Of the replica.
+        schedulers: Those of learning rates, none or one for each replica.
+        settings: The `Settings`.
+    """
     sizes = [len(group["params"]) for group in optimizer.param_groups]
     function = getattr(loss, "func", loss)  # a partial's
     own = {**getattr(loss, "__dict__", {}), **getattr(loss, "_buffers", {}), **getattr(loss, "keywords", {})}

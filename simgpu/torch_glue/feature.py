@@ -65,7 +65,8 @@ class Feature:
 def find(name):
     """Return the object that holds a dotted name of a loaded module, and the last part of the name.
 
-    Raises AttributeError where there is none.
+    Raises:
+        AttributeError: There is none.
     """
     parts = name.split(".")
     for length in range(len(parts) - 1, 0, -1):

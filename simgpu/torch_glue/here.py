@@ -8,9 +8,14 @@ from typing import Any, Protocol
 class World(Protocol):
     """The ranks of one `spawn`, as features see them.
 
-    size: how many. store: the `torch.distributed.Store` that they share. new_groups: notes calls of ``new_group``.
-    group: makes a rank's part of a process group. compiling: the ranks' lock for ``torch.compile``. shardings: what
-    DTensor has found for all of them. profiling: the profiler that one of them has started, or None.
+    Attributes:
+        size: How many.
+        store: The `torch.distributed.Store` that they share.
+        new_groups: Notes calls of ``new_group``.
+        group: Makes a rank's part of a process group.
+        compiling: The ranks' lock for ``torch.compile``.
+        shardings: What DTensor has found for all of them.
+        profiling: The profiler that one of them has started, or None.
     """
 
     size: int
@@ -25,9 +30,11 @@ class World(Protocol):
 class Rank(Protocol):
     """One rank, as features see it.
 
-    clock: the simulated one, or None. in_batch: whether its messages go out together. program_joined: whether the
-    program has called ``init_process_group``. region: where ``torch.compile`` keeps what it has compiled for it, or
-    None before the first.
+    Attributes:
+        clock: The simulated one, or None.
+        in_batch: Whether its messages go out together.
+        program_joined: Whether the program has called ``init_process_group``.
+        region: Where ``torch.compile`` keeps what it has compiled for it; None before the first.
     """
 
     number: int

@@ -70,7 +70,8 @@ def require(name):
 def enable():
     """Install what torch has loaded, and the rest when it is loaded; doing it again changes nothing.
 
-    Raises RuntimeError, and changes nothing, where this torch lacks what no simulated GPU can do without.
+    Raises:
+        RuntimeError: This torch lacks what no simulated GPU can do without; nothing is changed then.
     """
     if _installed.always is not None:
         return

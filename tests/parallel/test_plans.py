@@ -212,8 +212,8 @@ def test_states_a_parameter(level, wanted):
     ("shape", "layout", "published"),
     [
         (ONE_B, Layout(data=8, gradient=4), 36.66e9),
-        (EIGHT_B, Layout(data=8, batch=2, level=3, again=0.5, gradient=4), 82.4 * 2**30),
-        (EIGHT_B, Layout(data=128, batch=2, level=3, again=0.5, gradient=4), 67.0 * 2**30),
+        (EIGHT_B, Layout(data=8, batch=2, level=3, recomputed=0.5, gradient=4), 82.4 * 2**30),
+        (EIGHT_B, Layout(data=128, batch=2, level=3, recomputed=0.5, gradient=4), 67.0 * 2**30),
     ],
 )
 def test_published_memory(shape, layout, published):
@@ -334,7 +334,7 @@ def test_level_2_scatters_every_micro_batch_and_level_1_once():
 
 def test_what_backward_computes_again_hides_messages():
     forward, backward = (ONE_B.layers * s for s in layer_seconds(ONE_B, Layout(), H100))
-    found = step_seconds(ONE_B, Layout(data=4, again=0.5), H100, lambda *call: 1.0)["data"]
+    found = step_seconds(ONE_B, Layout(data=4, recomputed=0.5), H100, lambda *call: 1.0)["data"]
     assert found == pytest.approx(1 - backward - forward / 2)
 
 
@@ -359,7 +359,7 @@ def test_tensor_parallel_layers_pay_four_sums_each():
     step_seconds(ONE_B, Layout(tensor=4), H100, lambda *call: calls.append(call) or 1.0)
     assert calls == [("all_reduce", 4, 2 * ONE_B.length * ONE_B.width)]
     assert step_seconds(ONE_B, Layout(tensor=4), H100, lambda *call: 1.0)["tensor"] == 4 * ONE_B.layers
-    assert step_seconds(ONE_B, Layout(tensor=4, again=1), H100, lambda *call: 1.0)["tensor"] == 6 * ONE_B.layers
+    assert step_seconds(ONE_B, Layout(tensor=4, recomputed=1), H100, lambda *call: 1.0)["tensor"] == 6 * ONE_B.layers
 
 
 @pytest.mark.parametrize(
