@@ -10,7 +10,7 @@ trainer                        one loop of epochs
  ├── history                   what a run recorded; losses, read many at a time
  ├── state ── rng              what a checkpoint holds, and whether a run may have left it
  │    └── fingerprint          what decides a run: the same in a checkpoint and on all ranks
- └── checkpoint ── files       the file: whole, or not there
+ └── checkpoint ── atomic_files    the file: whole, or not there
 by_cells                       classes that a notebook writes a method a cell
 """
 

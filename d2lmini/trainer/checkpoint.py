@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from torch.utils._pytree import tree_map
 
 from d2lmini.distributed.errors import CheckpointError
-from d2lmini.trainer import files
+from d2lmini.trainer import atomic_files
 from d2lmini.wording import first_line, printable, quoted
 
 FORMAT = "d2lmini checkpoint 3"
@@ -28,7 +28,7 @@ class Checkpoint:
     """The checkpoint at `path`, and the one before it, which is `previous`; `name` is how it is told."""
 
     def __init__(self, path):
-        self.name, self.path = printable(path), files.real(path)
+        self.name, self.path = printable(path), atomic_files.real(path)
         self.previous = self.path.with_name(self.path.name + ".previous")
 
     def write(self, state: dict) -> None:
@@ -45,7 +45,7 @@ class Checkpoint:
         """
         self.check()
         content = tree_map(lambda x: x.cpu() if isinstance(x, torch.Tensor) else x, {"format": FORMAT, **state})
-        with self._writing(), files.replacing(self.path, before=self._keep) as file:
+        with self._writing(), atomic_files.replacing(self.path, before=self._keep) as file:
             _save(content, file)
             self._load(file.name, "meta")  # what cannot be loaded never takes the place of what can
 
@@ -67,7 +67,7 @@ class Checkpoint:
     def check(self) -> None:
         """Raise CheckpointError unless it can be written without destroying another kind of file."""
         with self._writing():
-            files.check(self.path)
+            atomic_files.check(self.path)
             for name, path in ((printable(self.previous), self.previous), (self.name, self.path)):
                 if os.path.lexists(path) and not (path.is_file() and _is_ours(self._load(path, "meta", strict=False))):
                     what, advice = "whole checkpoint" if path.is_file() else "regular file", self._advice()
@@ -113,7 +113,7 @@ class Checkpoint:
             CheckpointError: Where another run does, or the file cannot be written.
         """
         self.check()
-        lock = FileLock(files.hidden_beside(self.path, "lock"), timeout=0)
+        lock = FileLock(atomic_files.hidden_beside(self.path, "lock"), timeout=0)
         try:
             lock.acquire()
         except OSError as error:  # a Timeout is one too
@@ -151,7 +151,7 @@ class Checkpoint:
         """Give a whole checkpoint its second name; it keeps the first one until the new file takes it."""
         if not self.path.exists() or _flaw(self.path):
             return  # a damaged one must not push out a whole one
-        spare = files.hidden_beside(self.path, "previous")
+        spare = atomic_files.hidden_beside(self.path, "previous")
         spare.unlink(missing_ok=True)
         try:
             try:

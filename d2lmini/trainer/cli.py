@@ -22,7 +22,7 @@ from d2lmini.distributed.errors import EXPECTED, RankError, of_rank, sentence
 from d2lmini.distributed.failures import Report
 from d2lmini.models.lenet import MODELS
 from d2lmini.timing import human
-from d2lmini.trainer import files, fingerprint
+from d2lmini.trainer import atomic_files, fingerprint
 from d2lmini.trainer import options as arguments
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.trainer import Trainer
@@ -121,7 +121,7 @@ def run(options, where):
         f"{results['images_a_second']:,.0f} images/s"
     )
     if options.json:
-        trainer.comm.on_rank_0(partial(files.write_json, options.json, results))
+        trainer.comm.on_rank_0(partial(atomic_files.write_json, options.json, results))
     return results
 
 

@@ -11,7 +11,7 @@ from d2lmini.collectives.schedules import ALLREDUCE
 from d2lmini.distributed import join
 from d2lmini.distributed.errors import CheckpointError
 from d2lmini.models.lenet import MODELS
-from d2lmini.trainer import files
+from d2lmini.trainer import atomic_files
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.settings import ENGINES, Settings, check
 from d2lmini.wording import printable, shortened
@@ -112,10 +112,10 @@ def _check_files(made, options):
     file = options.checkpoint and Checkpoint(options.checkpoint)
     if options.json:
         try:
-            files.check(options.json, JSON_START + JSON_EPOCH * min(options.epochs, 10**5))
+            atomic_files.check(options.json, JSON_START + JSON_EPOCH * min(options.epochs, 10**5))
         except OSError as error:
             made.error(f"argument --json: {printable(options.json)}: {error.strerror}")
-        if file and files.real(options.json) in (file.path, file.previous):
+        if file and atomic_files.real(options.json) in (file.path, file.previous):
             made.error(f"argument --json: {printable(options.json)} is a file of the checkpoint: choose another")
     if file:
         try:

@@ -16,7 +16,7 @@ import torch
 
 import simgpu
 from d2lmini.distributed.errors import CheckpointError
-from d2lmini.trainer import checkpoint, files
+from d2lmini.trainer import atomic_files, checkpoint
 from d2lmini.trainer.checkpoint import FORMAT, Checkpoint
 
 STATE = {"a": torch.arange(6.0).reshape(2, 3), "b": {"list": [1, 2.5, None, "x"], "tuple": (True, torch.zeros(0))}}
@@ -288,21 +288,22 @@ def test_a_file_that_rank_0_alone_has_not_is_not_taken_for_one_that_nobody_has(f
 def test_json_goes_where_it_was_sent(tmp_path):
     """To pipes as they are, through links, in place of a file only when it is whole."""
     (tmp_path / "link.json").symlink_to(tmp_path / "r.json")
-    files.write_json(tmp_path / "link.json", {"a": 1})
+    atomic_files.write_json(tmp_path / "link.json", {"a": 1})
     (tmp_path / "r.json").chmod(0o600)
     with pytest.raises(ValueError, match="float"):
-        files.write_json(tmp_path / "link.json", {"a": float("nan")})
-    files.write_json(tmp_path / "link.json", {"a": "\udcff"})  # a name that is no UTF-8
+        atomic_files.write_json(tmp_path / "link.json", {"a": float("nan")})
+    atomic_files.write_json(tmp_path / "link.json", {"a": "\udcff"})  # a name that is no UTF-8
     assert (tmp_path / "link.json").is_symlink()
     assert "udcff" in (tmp_path / "r.json").read_text()
     assert stat.S_IMODE((tmp_path / "r.json").stat().st_mode) == 0o600
     os.mkfifo(tmp_path / "pipe")
     with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE, text=True) as reader:
-        files.check(tmp_path / "pipe")
-        files.write_json(tmp_path / "pipe", [])
+        atomic_files.check(tmp_path / "pipe")
+        atomic_files.write_json(tmp_path / "pipe", [])
         assert reader.communicate(timeout=60)[0] == "[]\n"
     assert (tmp_path / "pipe").is_fifo()
-    to_stdout = "from d2lmini.trainer import files; print(1, flush=True); files.write_json('/dev/stdout', 2); print(3)"
+    write = "from d2lmini.trainer.atomic_files import write_json"
+    to_stdout = f"{write}; print(1, flush=True); write_json('/dev/stdout', 2); print(3)"
     with open(tmp_path / "log", "a") as log:  # as a shell's >> opens it
         subprocess.run([sys.executable, "-c", to_stdout], stdout=log, check=True)
     assert (tmp_path / "log").read_text() == "1\n2\n3\n"
@@ -311,7 +312,7 @@ def test_json_goes_where_it_was_sent(tmp_path):
         server.bind(str(tmp_path / "s"))
     for bad, words in (("circle", "symbolic"), ("s", "socket"), ("/proc/self/none", "No"), ("no\n/r.json", r"no\\n$")):
         with pytest.raises(OSError, match=words):
-            files.check(tmp_path / bad)
+            atomic_files.check(tmp_path / bad)
     assert names(tmp_path) == ["circle", "link.json", "log", "pipe", "r.json", "s"]
 
 
@@ -320,7 +321,7 @@ def test_json_in_memory_is_a_file_like_another():
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         file = Path(folder, "r.json")
         for _ in range(2):
-            files.write_json(file, [])
+            atomic_files.write_json(file, [])
         assert file.read_text() == "[]\n"
 
 
@@ -329,16 +330,16 @@ def test_a_disk_without_room_for_json_is_known_before_with_the_files_name(tmp_pa
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
-        files.check(tmp_path / "r.json", 1000)
+        atomic_files.check(tmp_path / "r.json", 1000)
         with pytest.raises(OSError, match="File too large"):
-            files.check(tmp_path / "r.json", 1001)
+            atomic_files.check(tmp_path / "r.json", 1001)
         with pytest.raises(OSError, match=r"File too large: .*r\.json"):
-            files.write_json(tmp_path / "r.json", "x" * 1000)
+            atomic_files.write_json(tmp_path / "r.json", "x" * 1000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert names(tmp_path) == []
     if os.path.exists("/dev/full"):
         with pytest.raises(OSError, match="No space"):
-            files.check("/dev/full", 1000)
+            atomic_files.check("/dev/full", 1000)
         with pytest.raises(OSError, match=r"No space.*/dev/full"):
-            files.write_json("/dev/full", 1)
+            atomic_files.write_json("/dev/full", 1)
