@@ -13,6 +13,8 @@ average pools apart, and a compiler can compute such a tensor again, or fuse bey
 step is priced too high by that. It is priced too low where only a copy or a collective reads what a kernel consumed.
 """
 
+from weakref import WeakKeyDictionary
+
 import torch
 
 from simgpu.accounting.gemms import moved
@@ -47,6 +49,8 @@ _FUSED = {  # besides those tagged pointwise: Inductor takes them apart into poi
     "var_mean",
 }
 _READ, _WROTE, _KEPT = range(3)  # what a kernel did with a tensor; the last: it wrote none of it, and consumed it
+# By storage: the last kernel that touched it, what that did, and the bytes that it wrote or kept.
+_touched: WeakKeyDictionary[torch.UntypedStorage, tuple] = WeakKeyDictionary()
 
 
 class Kernel:
@@ -89,19 +93,19 @@ class Kernel:
         self.names.append(cost[1])
         self.moves += cost[2] - sum(map(self._spared, read))
         for tensor in written:
-            tensor.untyped_storage()._sim_kernel = self, _WROTE, moved(tensor)
+            _touched[tensor.untyped_storage()] = self, _WROTE, moved(tensor)
 
     def _spared(self, tensor):
         """Return the bytes of a tensor that need not be moved; below 0 where an earlier kernel has not written it."""
         kernel, did, nbytes = _last(tensor)
         if kernel is not self:
-            tensor.untyped_storage()._sim_kernel = self, _READ, 0
+            _touched[tensor.untyped_storage()] = self, _READ, 0
             return -nbytes if did == _KEPT else 0
         if self.place is None:
             return 0
         if did != _WROTE:
             return moved(tensor)
-        tensor.untyped_storage()._sim_kernel = self, _KEPT, nbytes
+        _touched[tensor.untyped_storage()] = self, _KEPT, nbytes
         return moved(tensor) + nbytes
 
 
@@ -151,4 +155,4 @@ class Fusion:
 
 def _last(tensor):
     """Return the last kernel that touched a tensor's storage, what it did, and the bytes that it wrote or kept."""
-    return getattr(tensor.untyped_storage(), "_sim_kernel", (None, _READ, 0))
+    return _touched.get(tensor.untyped_storage(), (None, _READ, 0))

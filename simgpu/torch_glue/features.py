@@ -36,8 +36,9 @@ CORE = (
             {_C}_dispatch_has_kernel_for_dispatch_key {_C}_set_conj {_C}_set_neg {_C}Generator
             {_C}_autograd.DeviceType.PrivateUse1 torch._utils._rebuild_parameter torch._utils._rebuild_tensor_v2
             torch._tensor_str._str torch.serialization._validate_device torch.Tensor._reduce_ex_internal
-            torch.UntypedStorage._cdata torch.ops.aten.add.Tensor._schema torch.ops.aten.add.Tensor._op_dk
-            torch.utils._pytree.tree_map_only torch._higher_order_ops.flex_attention torch.library.Library._destroy
+            torch.UntypedStorage._cdata torch.ops.aten.add.Tensor._schema torch.ops.aten.add.Tensor._op
+            torch.ops.aten.add.Tensor._op_dk torch.utils._pytree.tree_map_only torch._higher_order_ops.flex_attention
+            torch.library.Library._destroy
             torch._subclasses.FakeTensor torch._subclasses.functional_tensor.FunctionalTensor
             torch.jit._builtins._find_builtin torch.jit._builtins._register_builtin""",
         always={
