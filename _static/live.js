@@ -104,6 +104,7 @@ addEventListener("DOMContentLoaded", () => {
   const interrupt = () => {
     empty();
     if (running && socket) api(`/${id}/interrupt`, "POST").catch(error => say(error.message));
+    else stopped = running;
   };
 
   // What the kernel held is gone: what waits for it fails, and cells have to run again. What was written stays.
@@ -152,7 +153,7 @@ addEventListener("DOMContentLoaded", () => {
 
   // --- the queue ---
   const queue = [];
-  let running;
+  let running, stopped; // stopped: the cell that was interrupted before there was a kernel
 
   const empty = () => queue.splice(0).forEach(cell => setState(cell, "idle"));
   const enqueue = async list => {
@@ -182,6 +183,7 @@ addEventListener("DOMContentLoaded", () => {
     try {
       if (connection) await connection.then(ask).catch(error => lose(error.message, "none"));
       await connect();
+      if (cell === stopped) throw new Error("interrupted before the kernel was ready");
       for (const hidden of above(cell).filter(other => !other.shown && !ran.has(other) && has(other))) {
         const { ename } = await execute(hidden.source, () => {}); // what it asserts need not hold on this machine
         if (ename === "KeyboardInterrupt") throw new Error("interrupted in what the page leaves out above");
@@ -191,12 +193,14 @@ addEventListener("DOMContentLoaded", () => {
       cells.filter(other => other.owner === cell).forEach(other => ran.delete(other));
       const reply = await execute(code(cell), (type, content) => output.take(type, content));
       ok = reply.status === "ok" || cell.fails;
+      for (const { source, data } of reply.payload ?? []) if (source === "page") output.take("display_data", { data }); // print?
       if (ok) ran.add(cell);
       output.finish();
     } catch (error) {
       output.say(error.message);
     }
     clearInterval(ticking);
+    stopped = undefined;
     if (!ok && lacking.length) output.offer(lacking, () => runMissing(cell));
     setState(cell, ok ? "ok" : "error", `${ok ? "done in" : "failed after"} ${seconds(1)} s`);
     say(`${cell.title} ${ok ? "done" : "failed"}: ${output.text.slice(0, 300)}`);
@@ -206,6 +210,7 @@ addEventListener("DOMContentLoaded", () => {
 
   // --- outputs, in the same elements as the stored ones ---
   const LONGEST = 200_000; // characters of a stream: the last ones are shown
+  const CUT = "… what came before this is left out: only the last 200,000 characters are shown\n";
   const COLOURS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
   const displays = new Map(); // what may be updated: display_id -> its element
 
@@ -216,7 +221,7 @@ addEventListener("DOMContentLoaded", () => {
   // Sixteen colours, as IPython's errors have; other escape sequences are left out.
   const coloured = text => {
     let bold = "", colour = "", ground = "";
-    return text.replace(/\x1b\[[\d;?]*[A-Za-ln-z]/g, "").split(/\x1b\[([\d;]*)m/).map((part, i) => {
+    return text.replace(/\x1b\[[\d;?]*[A-Za-ln-z]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)/g, "").split(/\x1b\[([\d;]*)m/).map((part, i) => {
       const classes = [bold, colour, ground].filter(Boolean).join(" ");
       if (i % 2 === 0) return classes && part ? make("span", { class: classes }, part) : part;
       for (const number of (part.replace(/[34]8;(5;\d+|2(;\d+){3})/g, "") || "0").split(";").map(Number)) {
@@ -286,16 +291,18 @@ addEventListener("DOMContentLoaded", () => {
         const pre = this.addText(name === "stderr" ? "stderr" : "stream", "");
         this.stream = { name, pre, text: "" };
       }
-      this.stream.text = (this.stream.text + text).slice(-LONGEST);
+      const whole = this.stream.text + text;
+      this.stream.cut ||= whole.length > LONGEST;
+      this.stream.text = whole.slice(-LONGEST);
       this.painting ??= setTimeout(() => this.paint(), 40);
     }
     paint() {
       clearTimeout(this.painting);
       this.painting = undefined;
-      this.stream?.pre.replaceChildren(...coloured(overwritten(this.stream.text)));
+      if (this.stream) this.stream.pre.replaceChildren(this.stream.cut ? CUT : "", ...coloured(overwritten(this.stream.text)));
     }
     fill(box, { data, metadata }) {
-      const kinds = ["text/html", "image/svg+xml", "image/png", "image/jpeg", "image/gif", "text/latex", "text/plain"];
+      const kinds = ["text/html", "image/svg+xml", "image/png", "image/jpeg", "image/gif", "text/latex", "text/markdown", "text/plain"];
       const kind = kinds.find(name => name in data) ?? "text/plain", text = data[kind] ?? "";
       box.className = `output ${kind.replace(/\W/g, "_")}`;
       box.replaceChildren();
@@ -392,14 +399,25 @@ addEventListener("DOMContentLoaded", () => {
       return document.addEventListener("live:done", () => reset(cell), { once: true });
     }
     if (queue.includes(cell)) queue.splice(queue.indexOf(cell), 1);
+    const mine = code(cell);
     if (cell.editor) cell.editor.replaceChildren(...cell.original.map(node => node.cloneNode(true)));
     if (cell.editor) keep(cell);
     cell.element.querySelector(".cell_output")?.remove();
     if (cell.stored) cell.element.append(cell.stored);
     cell.stored?.replaceChildren(...cell.outputs);
     setState(cell, "idle");
+    if (mine === code(cell)) return;
+    cell.status.append(" ", button("undo-reset", "Undo", `Bring back what you have written in ${cell.title}`, () => {
+      cell.editor.textContent = mine;
+      cell.editor.focus();
+      keep(cell);
+      setState(cell, "idle");
+    }));
   };
 
+  const warm = place => { // who comes here will run something
+    for (const kind of ["focusin", "pointerenter"]) place.addEventListener(kind, () => connect().catch(() => {}), { once: true });
+  };
   const equip = cell => {
     const input = cell.element.querySelector(".cell_input"), editor = input?.querySelector("pre");
     cell.stored = cell.element.querySelector(".cell_output");
@@ -420,8 +438,7 @@ addEventListener("DOMContentLoaded", () => {
       button("run-above", "Run all above", `Run all above ${cell.title}`, () => runAbove(cell)),
       button("reset", "Reset", `Reset ${cell.title} to what the book has`, () => reset(cell)), cell.status);
     (input.closest("details") ?? input).after(tools);
-    for (const place of [editor, tools]) // who comes here will run something
-      for (const kind of ["focusin", "pointerenter"]) place.addEventListener(kind, () => connect().catch(() => {}), { once: true });
+    [editor, tools].forEach(warm);
     const edit = edits()[cell.key];
     if (edit !== undefined) editor.textContent = edit;
     keep(cell);
@@ -444,6 +461,7 @@ addEventListener("DOMContentLoaded", () => {
   document.querySelector(".live-note").remove();
   document.querySelector("article").append(bar);
   setKernel("none");
+  warm(bar.firstChild);
   shown.forEach(equip);
   document.body.dataset.live = "ready";
 });
