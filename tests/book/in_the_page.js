@@ -97,7 +97,15 @@ window.book = (() => {
     ?? control.closest("details, .admonition, .sd-tab-set").offsetHeight;
   const moved = control => seen(control) !== picture;
   const CONTROLS = ".d2l-explore [data-texts], summary, button.toggle-button, .sd-tab-set > label";
-  const controls = () => [...document.querySelectorAll(CONTROLS)];
+  // Of what unfolds, two of each kind: the others are the same elements with other words in them. Of figures all.
+  const controls = () => {
+    const met = {};
+    return [...document.querySelectorAll(CONTROLS)].filter(control => {
+      const kind = control.closest("details, .admonition, .sd-tab-set")?.className.replace(/tag_\S+/g, "");
+      met[kind] = (met[kind] ?? 0) + 1;
+      return control.matches("[data-texts]") || met[kind] <= 2;
+    });
+  };
 
   // Brings a control before the reader, who has not touched it yet; returns the key and the place that will move it.
   const reach = control => {

@@ -16,7 +16,17 @@ TITLES = "all => all.map(h => h.textContent.replace(h.querySelector('.headerlink
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(scope="module", params=PAGES)
+# The pages of the API are made from docstrings by one template: the others are `long`.
+API, SOME = "reference/api/", ("reference/api/simgpu.html", "reference/api/d2lmini.trainer.html")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(page, marks=pytest.mark.long if page.startswith(API) and page not in SOME else [])
+        for page in PAGES
+    ],
+)
 def visit(visit, request):
     """The tab with a page in it, for all tests of the page, in their order."""
     visit.open(request.param, PAPER)

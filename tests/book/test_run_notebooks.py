@@ -18,7 +18,7 @@ from notebook_env import ENVIRONMENT
 PAGES = run_notebooks.pages()
 MARKS = re.compile(r"\{[\w:-]+\}`|:label:|^ *(`{3,}|:{3,})\{|^\([\w-]+\)=|\[\^|:::", re.MULTILINE)
 MEASURED = "nbval-ignore-output"
-SOME = ("chapters/devices", "chapters/allreduce")  # executed in every run; the others are `long`
+SOME = ("chapters/allreduce",)  # executed in every run; the others are `long`
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,9 @@ from d2lmini.distributed import RankError, run
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.parametrize(("nprocs", "n"), [(1, 17), (2, 300_007), (3, 300_007), (4, 1001)])
+@pytest.mark.parametrize(
+    ("nprocs", "n"), [(1, 17), pytest.param(2, 300_007, marks=pytest.mark.long), (3, 300_007), (4, 1001)]
+)
 def test_every_sum_is_gloos_and_every_schedule_gives_the_bits_that_it_gives_between_devices(nprocs, n):
     results = run(ranks.everything, nprocs, n, timeout=300)
     for schedule in ranks.every_schedule(nprocs):

@@ -25,6 +25,7 @@ def namespaces():
     return subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.long
 def test_when_a_rank_is_killed_both_machines_start_again_from_the_checkpoint(tmp_path):
     words = ["--batch-size", "50", "--epochs", "2", "--checkpoint"]
     program, folder = [Path(failing_rank.__file__), 1, "is killed,goes on"], tmp_path / "shared"
