@@ -9,6 +9,7 @@ from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_
 from d2lmini.checks.numbers import loss_scale, most_ranks, send_largest, zero_point
 from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, worker_plan
 from d2lmini.checks.parallel_costs import pipeline_seconds, qkv_rows, ring_seconds, split_loss, zero_bytes
+from d2lmini.checks.parallel_labs import overlapped, parallel_loss
 from d2lmini.checks.placement import move, product_norms
 from d2lmini.checks.portable import causal_mask, joined_mean, one_wait, placed_step
 from d2lmini.checks.ranks import exposed_seconds, hiding_batch, sampler_indices, sharded_step
@@ -52,7 +53,9 @@ __all__ = [
     "must_refuse",
     "node_bytes",
     "one_wait",
+    "overlapped",
     "pack",
+    "parallel_loss",
     "pipeline_seconds",
     "placed_step",
     "possible_layouts",

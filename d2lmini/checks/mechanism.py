@@ -168,7 +168,7 @@ def need_gpus(count=2, clock=True):
     """
     if not simgpu.has_numbers() or torch.sim.device_count() < count or (clock and not simgpu.has_clock()):
         try:
-            simgpu.enable(2)
+            simgpu.enable(max(2, count))
         except RuntimeError as error:
             raise Wrong(f"to try your code takes new simulated GPUs, and they cannot be made: {error}") from error
 

@@ -1,0 +1,172 @@
+"""Checks of the labs on data parallelism: a slow step and a full first GPU, judged by the clock and the allocator."""
+
+import contextlib
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import simgpu
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many, need_gpus, typed
+from simgpu.hardware.machines import build
+
+EXPOSED_MS, BOOK_MS = 0.4, 0.24  # what the lab on overlap asks for, and what the book's answer reaches
+WIDTH, LAYERS, CLASSES, ROWS = 192, 16, 4096, 256  # its network: a wide last layer, whose gradient comes first
+SHARDS = ((3, 2), (4, 1, 2), (5,), (2, 2))
+VOCABULARY, PEAK = 4096, 1.3  # the lab on memory: logits of an example; one GPU's peak against another's, at most
+
+
+@check
+def overlapped(function):
+    """``function(net)``, on each rank: have gradients averaged over ranks; returns what to call after backward."""
+    need_gpus(3)
+    for ranks in (3, 2, 1):
+        _try_means(function, ranks)
+    machine = build(max(2, torch.sim.device_count()), "V100-PCIe-16GB", "PCIe3-x16")
+    given = f"a network of {LAYERS + 1} layers on two ranks"
+    with simgpu.use_clock(simgpu.Clock(machine)), simgpu.trace() as trace:
+        began = attempt(lambda: simgpu.spawn(_timed, (function,), nprocs=2), given=given)
+    late = _exposed_ms(trace, min(began))
+    told = f"{late:.2f} ms of communication are exposed (the book's answer: {BOOK_MS})"
+    if late > EXPOSED_MS:
+        raise Wrong(f"{given}: the gradients are right, but {told}; bring it below {EXPOSED_MS} ms")
+    return f"every rank has the mean gradients, and {told}"
+
+
+def _small_net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def _backward(net, rank, step):
+    scale = torch.tensor(10.0**rank, device=next(net.parameters()).device)
+    (net(scale * (torch.arange(6.0, device=scale.device).view(2, 3) + step)) * scale).sum().backward()
+
+
+def _try_means(function, ranks):
+    want = []
+    for step in range(3):
+        nets = [_small_net() for _ in range(ranks)]
+        for rank, net in enumerate(nets):
+            _backward(net, rank, step)
+        want.append([sum(gs) / ranks for gs in zip(*([p.grad for p in net.parameters()] for net in nets))])
+    given = many(ranks, "rank")
+    found = attempt(lambda: simgpu.spawn(_three_steps, (function,), nprocs=ranks), given=given)
+    for rank, steps in enumerate(found):
+        for step, gradients in enumerate(steps):
+            for place, (mean, got) in enumerate(zip(want[step], gradients)):
+                if got is None or not torch.allclose(got, mean, rtol=1e-4, atol=1e-4):
+                    told = "no gradient" if got is None else brief(got.flatten()[:3])
+                    raise Wrong(
+                        f"{given}, step {step + 1}: parameter {place} of rank {rank} should have the mean gradient "
+                        f"{brief(mean.flatten()[:3])} …, it has {told} …"
+                    )
+
+
+def _three_steps(rank, function):
+    net, found = _small_net().to("sim"), []
+    with _hooked(function, net) as finish:
+        for step in range(3):
+            net.zero_grad(set_to_none=step != 2)
+            _backward(net, rank, step)
+            finish()
+            found.append([None if p.grad is None else p.grad.cpu() for p in net.parameters()])
+    return found
+
+
+@contextlib.contextmanager
+def _hooked(function, net):
+    """Let the reader's function prepare a network, and take its hooks away at the end: they may hold the parameters."""
+    try:
+        finish = function(net)
+        if not callable(finish):
+            raise TypeError(f"expected a function to call after backward, got {typed(finish)}")
+        yield finish
+    finally:
+        for parameter in net.parameters():
+            parameter._post_accumulate_grad_hooks = parameter._backward_hooks = None
+
+
+def _timed(rank, function):
+    """Return when the second backward pass began, in seconds of the clock."""
+    layers = [layer for _ in range(LAYERS) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
+    net = nn.Sequential(*layers, nn.Linear(WIDTH, CLASSES)).to("sim")
+    X = torch.rand(ROWS, WIDTH, device="sim")
+    with _hooked(function, net) as finish:
+        for _ in range(2):
+            net.zero_grad()
+            loss = net(X).square().mean()
+            torch.sim.synchronize()
+            began = simgpu.now()
+            loss.backward()
+            finish()
+            torch.sim.synchronize()
+    return began
+
+
+def _exposed_ms(trace, began):
+    spans = [span for span in trace.spans if span.place == "gpu0" and span.start_s >= began]
+    sent = [span for span in spans if span.kind == "communication"]
+    hidden = sum(
+        max(0, min(message.end_s, op.end_s) - max(message.start_s, op.start_s))
+        for op in spans
+        if op.kind == "operation"
+        for message in sent
+    )
+    return (sum(span.seconds for span in sent) - hidden) * 1e3
+
+
+@check
+def parallel_loss(function):
+    """``function(replicas, X_shards, y_shards)``: the mean loss of the whole batch, on the first replica's GPU."""
+    need_gpus(3)
+    for sizes in SHARDS:
+        _try_loss(function, sizes)
+    peaks = _peaks(function)
+    most = max(peaks)
+    told = f"GPU {peaks.index(most)} needs {most / 1e6:.1f} MB at most, another {min(peaks) / 1e6:.1f} MB"
+    if most > PEAK * min(peaks):
+        raise Wrong(f"64 examples on each of 3 GPUs: the loss is right, but {told}: leave the logits where they are")
+    return f"loss and gradients are those of the whole batch, and {told}"
+
+
+def _shards(sizes, classes):
+    torch.manual_seed(0)
+    module = nn.Linear(4, classes)
+    X, y = torch.rand(sum(sizes), 4), torch.arange(sum(sizes)) % classes
+    gpus = [torch.device("sim", i) for i in range(len(sizes))]
+    replicas = [nn.Linear(4, classes).to(gpu) for gpu in gpus]
+    for replica in replicas:
+        replica.load_state_dict(module.state_dict())
+    parts = [[part.to(gpu) for part, gpu in zip(t.split(sizes), gpus)] for t in (X, y)]
+    return module, X, y, replicas, *parts
+
+
+def _try_loss(function, sizes):
+    module, X, y, replicas, X_shards, y_shards = _shards(sizes, 5)
+    given = f"shards of {', '.join(map(str, sizes))}"
+    want = F.cross_entropy(module(X), y)
+    want.backward()
+    loss = attempt(lambda: function(replicas, X_shards, y_shards), given=given)
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        raise Wrong(f"{given}: expected a tensor with one number, got {typed(loss)}")
+    if loss.device != torch.device("sim:0"):
+        raise Wrong(f"{given}: expected the loss on sim:0, got it on {loss.device}")
+    if not torch.allclose(loss.detach().cpu().view(()), want, rtol=1e-4):
+        raise Wrong(f"{given}: expected the loss {want.item():.4f}, got {loss.item():.4f}")
+    if not loss.requires_grad:
+        raise Wrong(f"{given}: no gradient can flow back from the loss: stay with tensors")
+    loss.sum().backward()
+    grads = [replica.weight.grad for replica in replicas]
+    if None in grads or not torch.allclose(sum(g.cpu() for g in grads), module.weight.grad, rtol=1e-4, atol=1e-6):
+        raise Wrong(f"{given}: the replicas' gradients do not add up to that of the whole batch")
+
+
+def _peaks(function):
+    _, _, _, replicas, X_shards, y_shards = _shards((64, 64, 64), VOCABULARY)
+    gpus = [x.device for x in X_shards]
+    before = [torch.sim.memory_allocated(gpu) for gpu in gpus]
+    for gpu in gpus:
+        torch.sim.reset_peak_memory_stats(gpu)
+    function(replicas, X_shards, y_shards).sum().backward()
+    return [torch.sim.max_memory_allocated(gpu) - base for gpu, base in zip(gpus, before)]
