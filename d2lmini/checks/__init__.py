@@ -8,7 +8,7 @@ from d2lmini.checks.layouts import lowest_level, possible_layouts
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
 from d2lmini.checks.numbers import loss_scale, most_ranks, send_largest, zero_point
 from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, worker_plan
-from d2lmini.checks.parallel_costs import pipeline_seconds, qkv_rows, ring_seconds, split_loss, zero_bytes
+from d2lmini.checks.parallel_costs import pipeline_seconds, qkv_rows, ring_seconds, split_loss
 from d2lmini.checks.parallel_labs import overlapped, parallel_loss
 from d2lmini.checks.placement import move, product_norms
 from d2lmini.checks.portable import causal_mask, joined_mean, one_wait, placed_step
@@ -16,6 +16,7 @@ from d2lmini.checks.ranks import exposed_seconds, hiding_batch, sampler_indices,
 from d2lmini.checks.replica_memory import allreduce_bytes, share_memory
 from d2lmini.checks.ring_steps import recursive_doubling, ring_mean
 from d2lmini.checks.sets import checkpointed_peak, largest_batch, separable_macs
+from d2lmini.checks.sharding import clip_shards, load_shard, zero1_step, zero_bytes
 from d2lmini.checks.shards import first_gpu_bytes, joined_moments, mean_gradient, split_batch
 from d2lmini.checks.tiles import cannon, register_tile, tile_reads
 from d2lmini.checks.trust import band_report, rate_ends, ratio_error, ring_constants
@@ -36,6 +37,7 @@ __all__ = [
     "causal_mask",
     "check",
     "checkpointed_peak",
+    "clip_shards",
     "exposed_seconds",
     "fewest_servers",
     "first_gpu_bytes",
@@ -45,6 +47,7 @@ __all__ = [
     "joined_moments",
     "largest_batch",
     "lines_in_flight",
+    "load_shard",
     "loss_scale",
     "lowest_level",
     "mean_gradient",
@@ -82,6 +85,7 @@ __all__ = [
     "third_time",
     "tile_reads",
     "worker_plan",
+    "zero1_step",
     "zero_bytes",
     "zero_point",
 ]

@@ -1,8 +1,7 @@
-"""Checks of the exercises on parallelism: cutting weights and scores, a ring, bytes, and a pipeline."""
+"""Checks of the exercises on parallelism: cutting weights and scores, a ring, and a pipeline."""
 
 import math
 import sys
-from itertools import product
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -149,28 +148,6 @@ def _ring_work(held):
         return sum(1 if key < query else 0.5 if key == query else 0 for query in queries for key in keys)
 
     return [[of(mine, held[rank - step]) for rank, mine in enumerate(held)] for step in range(len(held))]
-
-
-@check
-def zero_bytes(function):
-    """``function(parameters, ranks, level, batches)``: bytes a rank sends in a step of so many micro-batches."""
-    cases = ((1200, 4), (960, 8), (30, 2), (8_030_261_248, 64), (5, 1))
-    for (parameters, ranks), level, batches in product(cases, range(4), (1, 3)):
-        half = 2 * parameters * (ranks - 1) / ranks
-        want = half * (2, 2, batches + 1, 3 * batches)[level]
-        given = f"{parameters:,} parameters, {many(ranks, 'rank')}, level {level}, {many(batches, 'micro-batch', 'es')}"
-        got = ask(function, parameters, ranks, level, batches, given=given, what="a number of bytes")
-        if not math.isclose(got, want, rel_tol=1e-6):
-            told, found = apart(want, got, ",")
-            raise Wrong(f"{given}: expected {told} bytes, got {found}{_rings(want, got, half)}")
-    return "levels 0 and 1 send once a step, level 2 reduces every micro-batch, level 3 also gathers for each, twice"
-
-
-def _rings(want, got, half):
-    if not half:
-        return ""
-    told, found = apart(want / half, got / half)
-    return f": {told} half rings of {half:,.0f}, yours are {found}"
 
 
 @check

@@ -1,7 +1,7 @@
-"""Replicas that share out what they keep: ZeRO's three levels (Rajbhandari et al., SC 2020).
+"""Sharded data parallelism: ZeRO's three stages (Rajbhandari et al., SC 2020).
 
-level    kept whole                 cut in n parts                           moves, in parameters a rank
-  0      all                        nothing                                  all-reduce: 2 (n − 1)/n
+stage    kept whole                 sharded over n ranks                     sends, in parameters a rank
+  0      all (plain DDP)            nothing                                  all-reduce: 2 (n − 1)/n
   1      parameters, gradients      the optimizer's state                    reduce-scatter, all-gather: 2 (n − 1)/n
   2      parameters                 and gradients                            as 1, each as soon as it is there
   3      nothing                    and parameters                           and gathered once more: 3 (n − 1)/n
@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 class FlatParameters:
     """A module's parameters as views of one vector, `whole`.
 
-    Zeros are added at its end, so that it can be cut into `n` equal parts.
+    Zeros pad its end, so that `n` ranks get equal parts of it.
     """
 
     def __init__(self, module, n):
@@ -36,18 +36,18 @@ class FlatParameters:
         return pad(flat, (0, -len(flat) % self.n))
 
     def free(self):
-        """Give the whole vector's memory back."""
+        """Free the memory of the whole vector; its views stay."""
         self.whole.untyped_storage().resize_(0)
 
-    def take(self):
-        """Take memory for the whole vector again, without numbers."""
+    def allocate(self):
+        """Allocate memory for the whole vector again; no values yet."""
         self.whole.untyped_storage().resize_(self.whole.nbytes)
 
 
 class Unit(FlatParameters):
-    """One module's parameters, and this rank's part of them.
+    """One module's parameters, and this rank's shard of them.
 
-    `shard` is that part, a parameter of its own: the optimizer's.
+    The optimizer updates `shard`, which is a parameter of its own.
     """
 
     def __init__(self, module, group=None):
@@ -56,13 +56,13 @@ class Unit(FlatParameters):
         self.shard, self.group = nn.Parameter(mine.clone()), group
 
     def gather(self):
-        """Get the whole vector from the ranks."""
-        self.take()
+        """All-gather the whole vector from the ranks' shards."""
+        self.allocate()
         parts = list(self.whole.chunk(self.n))
         dist.all_gather(parts, self.shard.detach(), self.group)
 
     def reduce(self):
-        """Add the mean of the ranks' gradients to the shard's gradient."""
+        """Reduce-scatter the gradients: add their mean to the shard's."""
         flat = torch.cat([p.grad.flatten() for p in self.params])
         for p in self.params:
             p.grad = None
@@ -73,20 +73,20 @@ class Unit(FlatParameters):
         self.shard.grad = mean if earlier is None else earlier + mean
 
 
-def shard(modules, level, group=None):
-    """Cut modules over replicas and return their `Unit`s, at ZeRO 1 to 3.
+def shard(modules, stage, group=None):
+    """Shard modules over ranks by ZeRO-1, 2 or 3; return their `Unit`s.
 
-    Train the units' shards. After backward call `reduce` at level 1; after
-    the update call `gather` at levels 1 and 2. Hooks do the rest.
-    Raises ValueError for another level.
+    Train the units' shards. After backward call `reduce` in stage 1; after
+    the update call `gather` in stages 1 and 2. Hooks do the rest.
+    Raises ValueError for another stage.
     """
-    if level not in (1, 2, 3):
-        raise ValueError(f"expected ZeRO level 1, 2 or 3, got {level!r}")
+    if stage not in (1, 2, 3):
+        raise ValueError(f"expected ZeRO stage 1, 2 or 3, got {stage!r}")
     units = [Unit(module, group) for module in modules]
     for module, unit in zip(modules, units):
-        if level > 1:
-            on_last_gradient(unit, level)
-        if level == 3:
+        if stage > 1:
+            on_last_gradient(unit, stage)
+        if stage == 3:
             unit.free()
             module.register_forward_pre_hook(lambda *_, u=unit: u.gather())
             module.register_forward_hook(partial(after_forward, unit))
@@ -94,22 +94,22 @@ def shard(modules, level, group=None):
 
 
 def after_forward(unit, module, inputs, output):
-    """Free a unit until the gradient of its module's output comes."""
+    """Reshard a unit until the gradient of its module's output comes."""
     unit.free()
     if output.requires_grad:
         output.register_hook(lambda gradient: unit.gather())
 
 
-def on_last_gradient(unit, level):
-    """Have a unit reduced when backward has made its last gradient."""
+def on_last_gradient(unit, stage):
+    """Reduce a unit as soon as backward has made its last gradient."""
     unit_of, left = weakref.ref(unit), [len(unit.params)]
 
-    def ready(p):  # a hook that held the unit would keep it for ever
+    def ready(p):  # a hook that held the unit would keep it alive
         left[0] -= 1
         if left[0] == 0:
             left[0] = len(unit_of().params)
             unit_of().reduce()
-            if level == 3:
+            if stage == 3:
                 unit_of().free()
 
     for p in unit.params:

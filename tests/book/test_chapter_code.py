@@ -28,6 +28,7 @@ TAUGHT = {  # what each chapter must define; what else it defines under a name o
     "numbers-and-luck": {"TopK", "Signs", "pack_bits", "unpack_bits", "Compressor", "compressed_mean", "gathered"},
     "data-parallel": {"replicate"},
     "process-per-device": {"train_digits"},
+    "sharding": {"Unit", "shard"},
     "parallelism": {
         "CopyToRanks",
         "SumOverRanks",

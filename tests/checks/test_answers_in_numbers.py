@@ -232,7 +232,7 @@ def test_other_right_answers_pass(check, answer):
         (
             checks.zero_bytes,
             lambda n, p, z, b: 2 * n * (p - 1) / p * (3 if z == 3 else 2),
-            "level 2, 3 micro-batches: expected 7,200 bytes, got 3,600: 4 half rings of 1,800, yours are 2",
+            "stage 2, 3 micro-batches: expected 7,200 bytes, got 3,600: 4 half rings of 1,800, yours are 2",
         ),
         (
             checks.lowest_level,

@@ -98,16 +98,16 @@ def pipelined(rank, schedule, batches):
     return losses, [p.detach().cpu() for p in stage.parameters()], stage.numbers
 
 
-def zero(rank, level):
+def zero(rank, stage):
     size, net = dist.get_world_size(), model().to("sim")
-    units = shard([net.words, *net.layers, net.norm, net.scores], level)
+    units = shard([net.words, *net.layers, net.norm, net.scores], stage)
     optimize = optimizer([unit.shard for unit in units])
     losses = steps(
         net,
         tokens().chunk(size)[rank].to("sim"),
         optimize,
-        lambda: [unit.reduce() for unit in units if level == 1],
-        lambda: [unit.gather() for unit in units if level < 3],
+        lambda: [unit.reduce() for unit in units if stage == 1],
+        lambda: [unit.gather() for unit in units if stage < 3],
     )
     for unit in units:
         unit.gather()

@@ -62,14 +62,14 @@ def test_a_pipeline(schedule, ranks, batches):
     assert sent["send"] == programs.STEPS * 2 * (ranks - 1) * ACTIVATION
 
 
-@pytest.mark.parametrize(("level", "ranks"), [(1, 4), (2, 2), (3, 4), (3, 1)])
-def test_replicas_that_share_out_what_they_keep(level, ranks):
+@pytest.mark.parametrize(("stage", "ranks"), [(1, 4), (2, 2), (3, 4), (3, 1)])
+def test_replicas_that_share_out_what_they_keep(stage, ranks):
     losses, parameters = alone()
-    results, sent = ran(programs.zero, ranks, level)
+    results, sent = ran(programs.zero, ranks, stage)
     close([sum(step) / ranks for step in zip(*(found for found, _ in results))], losses)
     for _, mine in results:
         close(mine, parameters)
-    gathers = programs.STEPS * (2 if level == 3 else 1) + 1  # and once to look at the result
+    gathers = programs.STEPS * (2 if stage == 3 else 1) + 1  # and once to look at the result
     assert sent["reduce_scatter"] == programs.STEPS * (ranks - 1) * P
     assert sent["all_gather"] == gathers * (ranks - 1) * P
 
@@ -77,10 +77,10 @@ def test_replicas_that_share_out_what_they_keep(level, ranks):
 @pytest.mark.parametrize(
     ("run", "options", "word"),
     [
-        (programs.zero, (2, 4), "level"),
+        (programs.zero, (2, 4), "stage"),
         (programs.tensor_parallel, (3,), "divide"),
     ],
-    ids=["a level that does not exist", "heads that ranks do not divide"],
+    ids=["a stage that does not exist", "heads that ranks do not divide"],
 )
 def test_what_cannot_be_cut(run, options, word):
     with pytest.raises(simgpu.RankError, match=word):
@@ -103,26 +103,26 @@ def test_parameters_that_ranks_do_not_divide():
         assert mine == 3
 
 
-def two_backwards(rank, level):
+def two_backwards(rank, stage):
     torch.manual_seed(0)
     layer, x = torch.nn.Linear(3, 2).to("sim"), torch.arange(6.0).view(2, 3) + rank
-    (unit,) = shard([layer], level)
+    (unit,) = shard([layer], stage)
     for part in x:
         layer(part.to("sim")).square().sum().backward()
-    if level == 1:
+    if stage == 1:
         unit.reduce()
     return unit.shard.grad.cpu()
 
 
-@pytest.mark.parametrize("level", [2, 3])
-def test_gradients_of_several_backwards_add_up(level):
-    for found, wanted in zip(ran(two_backwards, 2, level)[0], ran(two_backwards, 2, 1)[0]):
+@pytest.mark.parametrize("stage", [2, 3])
+def test_gradients_of_several_backwards_add_up(stage):
+    for found, wanted in zip(ran(two_backwards, 2, stage)[0], ran(two_backwards, 2, 1)[0]):
         close(found, wanted)
 
 
-def held(rank, level):
+def held(rank, stage):
     layer = torch.nn.Linear(64, 64).to("sim")
-    (unit,) = shard([layer], level)
+    (unit,) = shard([layer], stage)
     sizes = [unit.whole.untyped_storage().nbytes()]
     y = layer(torch.ones(1, 64, device="sim"))
     sizes.append(unit.whole.untyped_storage().nbytes())
@@ -130,7 +130,7 @@ def held(rank, level):
     return [*sizes, unit.whole.untyped_storage().nbytes()]
 
 
-def test_level_3_holds_parameters_only_while_they_are_used():
+def test_stage_3_holds_parameters_only_while_they_are_used():
     assert ran(held, 2, 3)[0] == [[0, 0, 0]] * 2
     assert ran(held, 2, 2)[0] == [[4 * 65 * 64] * 3] * 2
 

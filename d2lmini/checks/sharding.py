@@ -1,0 +1,189 @@
+"""Checks of the exercises on sharding: bytes by formula, and programs that are run on 1, 2, 3 and 4 simulated ranks."""
+
+import math
+from itertools import product
+
+import torch
+
+import simgpu
+from d2lmini.checks.mechanism import Wrong, apart, ask, brief, called, check, many, need_gpus, number, reals, typed
+
+RANKS = (1, 2, 3, 4)
+
+
+@check
+def zero_bytes(function):
+    """``function(parameters, ranks, stage, batches)``: bytes a rank sends in a step of so many micro-batches."""
+    cases = ((1200, 4), (960, 8), (30, 2), (8_030_261_248, 64), (5, 1))
+    for (parameters, ranks), stage, batches in product(cases, range(4), (1, 3)):
+        half = 2 * parameters * (ranks - 1) / ranks
+        want = half * (2, 2, batches + 1, 3 * batches)[stage]
+        given = f"{parameters:,} parameters, {many(ranks, 'rank')}, stage {stage}, {many(batches, 'micro-batch', 'es')}"
+        got = ask(function, parameters, ranks, stage, batches, given=given, what="a number of bytes")
+        if not math.isclose(got, want, rel_tol=1e-6):
+            told, found = apart(want, got, ",")
+            raise Wrong(f"{given}: expected {told} bytes, got {found}{_rings(want, got, half)}")
+    return "stages 0 and 1 send once a step, stage 2 reduces every micro-batch, stage 3 also gathers for each, twice"
+
+
+def _rings(want, got, half):
+    if not half:
+        return ""
+    told, found = apart(want / half, got / half)
+    return f": {told} half rings of {half:,.0f}, yours are {found}"
+
+
+def _on_ranks(program, ranks, given):
+    """Return the ranks' results and the bytes that all of them sent; raise Wrong where the reader's code fails."""
+    need_gpus(max(RANKS))
+    with simgpu.trace() as trace:
+        try:
+            results = simgpu.spawn(program, nprocs=ranks)
+        except (simgpu.RankError, simgpu.DeadlockError, simgpu.MismatchError) as error:
+            raise Wrong(f"{given}: {str(error).splitlines()[0]}") from error
+    return results, sum(span.nbytes for span in trace.spans if span.kind == "communication")
+
+
+@check
+def clip_shards(function):
+    """``function(gradients, limit)``: clip a rank's shards of the gradient by the norm over all ranks, in place."""
+    numbers = torch.Generator().manual_seed(0)
+    everything = [
+        [torch.randn(size, generator=numbers, dtype=torch.float64) * 2.0**rank for size in sizes]
+        for rank, sizes in enumerate([(3, 2), (4,), (2, 0), ()])
+    ]
+    zeros = [[torch.zeros_like(shard) for shard in shards] for shards in everything]
+    for ranks in RANKS:
+        for shards, limit in ((everything, 0.5), (everything, 1e6), (zeros, 1.0)):
+            _try_clip(function, shards[:ranks], limit)
+    return "one all-reduce of the squares' sum: every rank scales by the same factor, and only above the limit"
+
+
+def _try_clip(function, shards, limit):
+    def program(rank):
+        mine = [shard.to("sim") for shard in shards[rank]]
+        answer = called(function, mine, limit)
+        return answer, [shard.cpu() for shard in mine]
+
+    sizes = [[len(shard) for shard in mine] for mine in shards]
+    norm = math.sqrt(sum(float(shard.square().sum()) for mine in shards for shard in mine))
+    given = f"shards of {brief(sizes)} numbers on {many(len(shards), 'rank')}, norm {norm:.4g}, limit {limit:g}"
+    results, sent = _on_ranks(program, len(shards), given)
+    for rank, (answer, mine) in enumerate(results):
+        got = number(answer)
+        if got is None:
+            raise Wrong(f"{given}: rank {rank} should return the norm before clipping, got {typed(answer)}")
+        if not math.isclose(got, norm, rel_tol=1e-4, abs_tol=1e-6):
+            own = math.sqrt(sum(float(shard.square().sum()) for shard in shards[rank]))
+            hint = " (that is the norm of its own shards)" if math.isclose(got, own, rel_tol=1e-6) else ""
+            raise Wrong(f"{given}: rank {rank} should return {norm:.6g}, got {got:.6g}{hint}")
+        factor = min(1.0, limit / norm) if norm else 1.0
+        for place, (found, before) in enumerate(zip(mine, shards[rank])):
+            if not torch.allclose(found.double(), before * factor, rtol=1e-4):
+                raise Wrong(
+                    f"{given}: shard {place} of rank {rank} should be scaled in place by {factor:.4g}, "
+                    f"from {brief(before)} to {brief(before * factor)}, it is {brief(found)}"
+                )
+    if sent > 64 * len(shards) ** 2:
+        raise Wrong(f"{given}: the ranks sent {sent:,} bytes; an all-reduce of one number is enough")
+
+
+@check
+def zero1_step(function):
+    """``function(flat, gradient, shard, optimizer)``: a step of ZeRO-1 on this rank, all in place."""
+    for ranks in RANKS:
+        _try_zero1(function, ranks, each=3)
+    return "reduce-scatter, update the shard, all-gather: the parameters of one GPU, and the bytes of one all-reduce"
+
+
+def _try_zero1(function, ranks, each, steps=3):
+    n, numbers = ranks * each, torch.Generator().manual_seed(ranks)
+    start = torch.randn(n, generator=numbers, dtype=torch.float64)
+    gradients = torch.randn(steps, ranks, n, generator=numbers, dtype=torch.float64)
+    alone, wanted = start.clone().requires_grad_(), []
+    optimizer = torch.optim.SGD([alone], lr=0.1, momentum=0.9)
+    for gradient in gradients:
+        alone.grad = gradient.mean(0)
+        optimizer.step()
+        wanted.append(alone.detach().clone())
+
+    def program(rank):
+        flat = start.to("sim")
+        shard = flat.chunk(ranks)[rank].clone().requires_grad_()
+        mine, found = torch.optim.SGD([shard], lr=0.1, momentum=0.9), []
+        for gradient in gradients[:, rank]:
+            called(function, flat, gradient.to("sim"), shard, mine)
+            found.append((flat.detach().cpu(), shard.detach().cpu()))
+        return found
+
+    given = f"{n} parameters on {many(ranks, 'rank')}"
+    results, sent = _on_ranks(program, ranks, given)
+    for step, want in enumerate(wanted):
+        for rank, found in enumerate(results):
+            _compare_zero1(f"{given}, step {step}", rank, each, found[step], want)
+    formula = steps * 2 * (ranks - 1) * 8 * n
+    if sent > formula:
+        raise Wrong(
+            f"{given}: in {steps} steps all ranks together should send {formula:,} bytes, they sent {sent:,} "
+            "(reduce-scatter the gradient and all-gather the parameters, half an all-reduce each)"
+        )
+
+
+def _compare_zero1(given, rank, each, found, want):
+    flat, shard = found
+    own = slice(rank * each, (rank + 1) * each)
+    if not torch.allclose(shard, want[own]):
+        raise Wrong(
+            f"{given}: the shard of rank {rank} should be {brief(want[own])}, as on one GPU with the mean of all "
+            f"gradients, got {brief(shard)}"
+        )
+    for part, (a, b) in enumerate(zip(flat.split(each), want.split(each), strict=True)):
+        if not torch.allclose(a, b):
+            raise Wrong(
+                f"{given}: on rank {rank}, the part of `flat` that rank {part} updates should be {brief(b)}, "
+                f"got {brief(a)}"
+            )
+
+
+class _File:
+    """One rank's part of a saved vector, from which slices are read and counted."""
+
+    def __init__(self, numbers):
+        self.numbers, self.read = numbers, 0
+
+    def __len__(self):
+        return len(self.numbers)
+
+    def __getitem__(self, place):
+        found = self.numbers[place].clone()
+        self.read += found.numel()
+        return found
+
+
+@check
+def load_shard(function):
+    """``function(files, rank, ranks)``: a rank's shard of a vector that other ranks saved, each in a file."""
+    for n, saved, ranks in product((12, 10, 5, 1), RANKS, RANKS):
+        whole = torch.arange(1.0, n + 1)
+        each = -(-n // saved)
+        parts = [whole[i * each : (i + 1) * each] for i in range(saved)]
+        for rank in range(ranks):
+            _try_load(function, whole, parts, rank, ranks)
+    return "each rank reads its own shard and nothing else, however many ranks saved"
+
+
+def _try_load(function, whole, parts, rank, ranks):
+    files, each = [_File(part) for part in parts], -(-len(whole) // ranks)
+    given = f"files of {brief([len(part) for part in parts])} numbers, rank {rank} of {ranks}"
+    try:
+        answer = called(function, list(files), rank, ranks, given=given)
+    except Exception as error:
+        raise Wrong(f"{given}: your code raised {type(error).__name__}: {error}") from error
+    got, want = reals(answer), whole[rank * each : (rank + 1) * each].tolist()
+    if got is None:
+        raise Wrong(f"{given}: expected a vector, got {typed(answer)}")
+    if got != want:
+        raise Wrong(f"{given}: expected the numbers {brief(want)}, got {brief(got)}")
+    read = sum(file.read for file in files)
+    if read > len(want):
+        raise Wrong(f"{given}: your code read {many(read, 'number')} for a shard of {len(want)}")
