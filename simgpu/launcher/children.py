@@ -48,6 +48,7 @@ def exits(recorder):
     """At the end of a rank's program do what Python does there: wait for its processes, call what it registered."""
     rank = here()
     rank.children, rank.at_exit, rank.handlers = [], [], {}
+    rank.start_children = functools.partial(_run_all, recorder, rank)
     try:
         yield
         _run_all(recorder, rank)
@@ -112,13 +113,8 @@ class Context:
 
 def _start_ranks(recorder, fn, args, nprocs):
     def body(rank, *args):
-        sys.stdout, sys.stderr = of_rank(rank)
-        try:
-            with recorder.rank(rank), exits(recorder):
-                fn(rank, *args)
-        finally:
-            sys.stdout.close_line()
-            sys.stderr.close_line()
+        with of_rank(rank), recorder.rank(rank), exits(recorder):
+            fn(rank, *args)
 
     start(body, args, nprocs, joined=False)
 

@@ -1,38 +1,75 @@
-"""The ranks' output, line by line, with ``[rank0]:`` in front, as torchrun writes it."""
+"""The ranks' output, line by line, with ``[rank0]:`` in front, as torchrun writes it.
 
+All ranks have the same two objects as sys.stdout and sys.stderr, which write for the rank that runs: a library that
+ranks share may have kept one, for its logs.
+"""
+
+import contextlib
 import io
 import sys
 
+from simgpu.accounting.allocator import Running
 
+
+@contextlib.contextmanager
 def of_rank(rank, shown=True):
-    """Return a rank's sys.stdout and sys.stderr."""
-    streams = (sys.__stdout__, sys.__stderr__)
-    return [Prefixed(stream, f"[rank{rank}]:") if shown else Dropped() for stream in streams]
+    """Let the calling rank print inside; what it prints goes nowhere unless it is `shown`."""
+    prefix = f"[rank{rank}]:" if shown else None
+    Running.process.lines = lines = [Lines(stream, prefix) for stream in (sys.__stdout__, sys.__stderr__)]
+    sys.stdout, sys.stderr = _STREAMS
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):  # the program's own, where it has put one there
+            with contextlib.suppress(Exception):
+                stream.flush()
+        for each in lines:
+            each.close()
 
 
-class Prefixed(io.TextIOBase):
-    """A text stream that writes whole lines to `stream`, each after `prefix`; a line without an end waits for it."""
+class Lines:
+    """Writes whole lines to `stream`, each after `prefix`, nothing where that is None; a line without an end waits."""
 
     def __init__(self, stream, prefix):
-        self._stream, self._prefix, self._line = stream, prefix, ""
-
-    encoding = property(lambda self: self._stream.encoding)
-    errors = property(lambda self: self._stream.errors)
-    name = property(lambda self: getattr(self._stream, "name", None))
+        self.stream, self._prefix, self._line = stream, prefix, ""
 
     def write(self, text):
-        """Write text; return its length."""
+        """Write text."""
         *lines, self._line = (self._line + text).split("\n")
         self._line = _drawn(self._line)
-        if lines:
-            self._stream.write("".join(f"{self._prefix} {_drawn(line)}\n" for line in lines))
-            self._stream.flush()
-        return len(text)
+        if lines and self._prefix is not None:
+            self.stream.write("".join(f"{self._prefix} {_drawn(line)}\n" for line in lines))
+            self.stream.flush()
 
-    def close_line(self):
+    def close(self):
         """Write what has no end yet."""
         if self._line:
             self.write("\n")
+
+
+class Stream(io.TextIOBase):
+    """sys.stdout (0) or sys.stderr (1) of whichever rank runs; outside of ranks, Python's own."""
+
+    def __init__(self, which):
+        self._which = which
+
+    encoding = property(lambda self: self._below.encoding)
+    errors = property(lambda self: self._below.errors)
+    name = property(lambda self: getattr(self._below, "name", None))
+
+    @property
+    def _lines(self):
+        lines = getattr(Running.process, "lines", None)
+        return None if lines is None else lines[self._which]
+
+    @property
+    def _below(self):
+        return (sys.__stdout__, sys.__stderr__)[self._which] if self._lines is None else self._lines.stream
+
+    def write(self, text):
+        """Write text; return its length."""
+        (self._lines or self._below).write(text)
+        return len(text)
 
     def writable(self):
         """Return True."""
@@ -44,7 +81,7 @@ class Prefixed(io.TextIOBase):
 
     def fileno(self):
         """Return the file descriptor below, whose bytes have no prefix."""
-        return self._stream.fileno()
+        return self._below.fileno()
 
     @property
     def buffer(self):
@@ -53,11 +90,6 @@ class Prefixed(io.TextIOBase):
 
     def reconfigure(self, **options):
         """Do nothing: each line is written at once."""
-
-
-def _drawn(line):
-    """Return what a line shows in the end: a progress bar draws it again and again."""
-    return line.rstrip("\r").rpartition("\r")[2]
 
 
 class _Bytes(io.RawIOBase):
@@ -72,18 +104,9 @@ class _Bytes(io.RawIOBase):
         return len(data)
 
 
-class Dropped(io.TextIOBase):
-    """A stream that nobody reads: of a rank that ``--local-ranks-filter`` leaves out."""
+_STREAMS = Stream(0), Stream(1)
 
-    encoding = "utf-8"
 
-    def write(self, text):
-        """Drop the text; return its length."""
-        return len(text)
-
-    def writable(self):
-        """Return True."""
-        return True
-
-    def close_line(self):
-        """Do nothing."""
+def _drawn(line):
+    """Return what a line shows in the end: a progress bar draws it again and again."""
+    return line.rstrip("\r").rpartition("\r")[2]

@@ -50,22 +50,19 @@ def run(options):
 
 def _on_ranks(program, size, recorder, shown):
     def body(rank):
-        sys.stdout, sys.stderr = of_rank(rank, shown is None or rank in shown)
-        try:
-            with recorder.rank(rank), children.exits(recorder):
-                program(rank)
-        except SystemExit as error:
-            if isinstance(error.code, str):
-                print(error.code, file=sys.stderr)
-            raise
-        except Stopped:
-            raise
-        except BaseException as error:
-            _show(error)
-            raise
-        finally:
-            sys.stdout.close_line()
-            sys.stderr.close_line()
+        with of_rank(rank, shown is None or rank in shown):
+            try:
+                with recorder.rank(rank), children.exits(recorder):
+                    program(rank)
+            except SystemExit as error:
+                if isinstance(error.code, str):
+                    print(error.code, file=sys.stderr)
+                raise
+            except Stopped:
+                raise
+            except BaseException as error:
+                _show(error)
+                raise
 
     try:
         start(body, nprocs=size, joined=False)

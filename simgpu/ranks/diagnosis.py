@@ -24,10 +24,24 @@ def deadlock(world, works):
 def asleep(world, rank):
     """Return why `rank`, which does nothing but sleep while all others wait or have returned, will never go on."""
     line = place(sys._current_frames().get(rank.thread))
-    return (
-        f"no rank can go on: rank {rank.number} has slept for {rank.slept:.0f} simulated seconds{line}; "
-        f"{waits(world, world.scheduler.waiting())}"
-    )
+    told = [f"rank {rank.number} has slept for {rank.slept:.0f} simulated seconds{line}", *_others(world)]
+    return f"no rank can go on: {'; '.join(told)}"
+
+
+def blocked(world):
+    """Return why the ranks of `world`, some of which wait for what is no collective, will never go on."""
+    return f"no rank can go on: {'; '.join(_others(world))}"
+
+
+def _others(world):
+    frames = sys._current_frames()
+    told = [
+        f"rank {rank.number} waits for {rank.blocked}{place(frames.get(rank.thread))}, which never comes"
+        for rank in world.ranks
+        if rank.blocked
+    ]
+    waiting = world.scheduler.waiting()
+    return [*told, waits(world, waiting)] if waiting else told
 
 
 def waits(world, works):

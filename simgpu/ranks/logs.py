@@ -1,6 +1,11 @@
-"""Levels and handlers of Python's loggers, which each rank has for itself: of those loggers that any rank changes."""
+"""Levels and handlers of Python's loggers, which each rank has for itself: of those loggers that any rank changes.
+
+What an installed library sets up while it is imported, once for all ranks, is meant for all.
+"""
 
 import logging
+
+from simgpu.ranks.modules import is_imported
 
 _outside = {}  # {logger: what it was before a rank first changed it}
 
@@ -40,8 +45,12 @@ def _state(logger):
 
 def _noting(own):
     def method(logger, value):
-        _outside.setdefault(logger, _state(logger))
+        for_all = is_imported()
+        if not for_all:
+            _outside.setdefault(logger, _state(logger))
         own(logger, value)
+        if for_all and logger in _outside:
+            _outside[logger] = _state(logger)
 
     method.__name__, method.__doc__ = own.__name__, own.__doc__
     return method

@@ -52,6 +52,13 @@ def is_programs(name, module):
     return not (str(file).startswith(_INSTALLED) or "site-packages" in str(file) or "dist-packages" in str(file))
 
 
+def is_imported(depth=2):
+    """Return whether the caller at `depth` is an installed module that is being imported, which ranks share."""
+    caller = sys._getframe(depth)
+    name = caller.f_globals.get("__name__", "")
+    return caller.f_code.co_name == "<module>" and not is_programs(name, sys.modules.get(name))
+
+
 class Modules:
     """What one process has of the program's modules; `leave` and `enter` put it aside and back, inside `split` only."""
 

@@ -92,6 +92,10 @@ class Process:
                 self._numpy = numpy.random.MT19937()
                 self._numpy.state = numpy.random.get_state(legacy=False)
 
+    def filters(self):
+        """Return the list of the filters of warnings of a process that does not run."""
+        return self._held[next(place for place, (_, name, _) in enumerate(_HELD) if name == "filters")]
+
     def leave(self):
         """Put the variables aside."""
         self._held = [getattr(owner, name) for owner, name, _ in _HELD]
@@ -118,9 +122,6 @@ class Process:
             setattr(variable.owner, variable.name, value)
         for (_, put), value in zip((*_ASKED, *ASKED), self._asked):
             put(value)
-        while self._is_rank and self._started < len(IN_RANK):
-            IN_RANK[self._started]()
-            self._started += 1
         if numpy:
             numpy.random.set_bit_generator(self._numpy)
         if hasattr(state.clock, "first"):
@@ -131,6 +132,9 @@ class Process:
             owner._shared_state = self._shared.setdefault(owner, {})
         self._modules.enter()
         logs.enter(self._logs)
+        while self._is_rank and self._started < len(IN_RANK):
+            IN_RANK[self._started]()
+            self._started += 1
 
 
 def _set_environment(pairs):

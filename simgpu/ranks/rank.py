@@ -22,6 +22,9 @@ class Rank:
         self.process = Process(environment, own, number - device)
         self.slept, self.slept_since = 0.0, 0.0  # seconds in which it has only slept; when it began to
         self.thread, self.ended = None, False
+        self.blocked = None  # what its thread waits for that is neither collective nor store, in words
+        self.start_children = lambda: None  # starts the processes that it has made, where they are ranks
+        self.warned = set()  # what has been shown, by `warned`
         self.program_joined = False  # whether the program has called init_process_group
         self.groups = Counter()  # how often the rank has made a group of that name and those ranks
         self.stands_for = None  # the GPU that the host's tensors stand for that a group is handed, or None

@@ -8,7 +8,7 @@ So results, bytes and simulated times are the same in every run. When no rank is
 that is a deadlock, seen at once.
 """
 
-import threading
+from _thread import allocate_lock  # beneath those of `threading`, which let other ranks run
 from collections import deque
 
 from simgpu.ranks.errors import DeadlockError, Stopped
@@ -29,8 +29,9 @@ class Scheduler:
         self.running = None
         self._waiting, self._ready, self._explain = {}, deque(range(size)), explain
         self._ended, self._deadlock = False, None
-        self._turns = [threading.Lock() for _ in range(size)]  # locked unless it is the rank's turn
-        self._lock = threading.Lock()
+        self.moves = 0  # how often a rank has got on: called a collective, returned, or found what it waited for
+        self._turns = [allocate_lock() for _ in range(size)]  # locked unless it is the rank's turn
+        self._lock = allocate_lock()
         for turn in self._turns:
             turn.acquire()
 
@@ -42,7 +43,7 @@ class Scheduler:
     def enter(self, rank):
         """Wait for the first turn of a rank; raises Stopped when it will have none."""
         self._turns[rank].acquire()
-        self._check()
+        self.check()
 
     def wait(self, rank, work, process):
         """Let others run until a rank's work is done.
@@ -56,9 +57,10 @@ class Scheduler:
             DeadlockError: It never will be.
             Stopped: Another rank failed.
         """
-        self._check()
+        self.check()
         process.leave()
         with self._lock:
+            self.moves += 1
             self._waiting[rank] = work
             self._pass()
         self._go_on(rank, process)
@@ -69,7 +71,7 @@ class Scheduler:
         Returns:
             Whether there were any.
         """
-        self._check()
+        self.check()
         if not self._ready:
             return False
         process.leave()
@@ -86,7 +88,7 @@ class Scheduler:
     def _go_on(self, rank, process):
         self._turns[rank].acquire()
         process.enter()
-        self._check()
+        self.check()
 
     def done(self, rank, work):
         """Make `rank` ready if it waits for `work`."""
@@ -99,6 +101,7 @@ class Scheduler:
         """Hand on for good: the rank's function has returned or raised. Doing it again changes nothing."""
         with self._lock:
             if self.running == rank:
+                self.moves += 1
                 self._pass()
 
     def stop(self):
@@ -107,7 +110,8 @@ class Scheduler:
             self._ended = True
             self._wake_all()
 
-    def _check(self):
+    def check(self):
+        """Raise Stopped or DeadlockError where the rank that runs is to go no further."""
         if self._ended:
             raise Stopped
         if self._deadlock:

@@ -22,15 +22,20 @@ def sleep(seconds):
     rank = here()
     if rank.clock is not None:
         rank.clock.advance(seconds, "sleep")
-    if rank.rest():
+    moves, rested = rank.world.scheduler.moves, rank.rest()
+    if moves != rank.world.scheduler.moves:
         rank.slept = 0.0
         return None
     if not rank.slept:
         rank.slept_since = monotonic()
     rank.slept += seconds
-    if rank.slept >= LONGEST_S and monotonic() - rank.slept_since >= REAL_S and rank.world.scheduler.waiting():
+    if rank.slept >= LONGEST_S and monotonic() - rank.slept_since >= REAL_S and _others_wait(rank):
         raise DeadlockError(diagnosis.asleep(rank.world, rank))
-    return really_sleep(min(seconds, _NAP_S))
+    return None if rested else really_sleep(min(seconds, _NAP_S))
+
+
+def _others_wait(rank):
+    return rank.world.scheduler.waiting() or any(other.blocked for other in rank.world.ranks)
 
 
 def nap():

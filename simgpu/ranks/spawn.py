@@ -16,7 +16,7 @@ from simgpu.device import signals
 from simgpu.device.gpu_list import new
 from simgpu.device.state import state
 from simgpu.hardware.topology import Cluster
-from simgpu.ranks import diagnosis, logs, seeds
+from simgpu.ranks import diagnosis, logs, seeds, waiting, warned
 from simgpu.ranks.communication_costs import CommunicationCosts
 from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
 from simgpu.ranks.modules import Modules
@@ -32,6 +32,7 @@ from simgpu.torch_glue.install import in_spawn, replaced
 
 _LOOK_S = 0.1
 _END_S = 10  # a thread that waits in C, as for a lock of a file, is left behind
+_join = threading.Thread.join  # of a rank that has started others too
 _one_call = threading.Lock()  # held by the call that is under way: what it replaces in torch is the whole process's
 
 
@@ -75,7 +76,10 @@ def start(fn, args=(), nprocs=None, allreduce=None, joined=True):
             process, handler = Process(), signals.in_use(signals.SIGINT)
             signals.install()  # which the ranks' threads cannot, and would try before every operation
             try:
-                with in_spawn(), replaced([(time, "sleep", sleep), *logs.entries()]):
+                with (
+                    in_spawn(),
+                    replaced([(time, "sleep", sleep), *logs.entries(), *warned.entries(), *waiting.entries()]),
+                ):
                     return World(size, allreduce, joined).run(fn, args)
             finally:
                 process.enter()
@@ -111,6 +115,7 @@ class World:
 
     def __init__(self, size, allreduce, joined=True):
         self.joined, self.is_first, self.seed = joined, here() is None, seeds.draw()
+        self.parent = here() and here().world
         self.began = 0 if state.clock is None else state.clock.now_ps()  # past the ends of an earlier call's ranks
         self.ended = self.began  # the last moment of any rank that has ended
         self.schedule = cache(allreduce) if callable(allreduce) else lambda size: allreduce
@@ -139,7 +144,7 @@ class World:
         try:
             for thread in threads:
                 while thread.is_alive():
-                    thread.join(_LOOK_S)  # an interrupt that Python passes on itself wakes nobody who waits for ever
+                    _join(thread, _LOOK_S)  # an interrupt that Python passes on itself wakes nobody who waits for ever
         except BaseException:  # Ctrl-C
             self._interrupt(threads)
             raise

@@ -270,6 +270,20 @@ OTHERS = (
         always={"safetensors.safe_open*": "safetensors.opening"},
         entries="safetensors.safe_open",
     ),
+    Feature(  # an attribute of a function tells who prints, logs and saves
+        "Lightning's rank",
+        "ranks",
+        "lightning_utilities.core.rank_zero",
+        once="libraries.lightning",
+        own={"lightning_utilities.core.rank_zero.rank_zero_only.rank?": "libraries.same"},
+        in_rank="libraries.lightning",
+    ),
+    Feature(  # a handler that the first who logs makes, for the process's own stderr
+        "logs of transformers",
+        "ranks",
+        "transformers.utils.logging",
+        own={"transformers.utils.logging._default_handler": "libraries.same"},
+    ),
     Feature(  # "cuda:1", torch.cuda.* and x.is_cuda mean simulated GPUs inside `simgpu.as_cuda`
         "simgpu.as_cuda",
         needs=f"""{_DP}_functions._get_stream {_C}_get_accelerator {_C}_is_autocast_available

@@ -143,7 +143,7 @@ def _install(feature):
 def _share_out(feature):
     """Let each rank have for itself what the feature's row says; so does the one that is running, if any."""
     for name, maker in feature.own.items():
-        owner, last = find(name)
+        owner, last = find(bare(name))
         variable = Variable(owner, last, _named(maker), getattr(owner, last))
         OWN.append(variable)
         if here() is not None:

@@ -1,0 +1,129 @@
+"""What blocks a thread: it hands on the rank's turn, or is told as a deadlock."""
+
+import sys
+import warnings
+
+import pytest
+
+from simgpu.ranks import waiting
+
+START = """
+import fcntl, os, queue, threading, time, warnings, torch, torch.distributed as dist
+rank = int(os.environ["RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl")
+"""
+NEVER = {
+    "an event": "threading.Event().wait()",
+    "a condition": "c = threading.Condition(); c.acquire(); c.wait()",
+    "a barrier": "threading.Barrier(2).wait()",
+    "a queue": "queue.Queue().get()",
+    "a simple queue": "queue.SimpleQueue().get()",
+    "a thread": "t = threading.Thread(target=threading.Event().wait, daemon=True); t.start(); t.join()",
+    "a lock": "lock = threading.Lock(); lock.acquire(); lock.acquire()",
+    "a file": "f = open(__file__); fcntl.flock(f, fcntl.LOCK_EX); dist.barrier()",
+    "another process": "import torch.multiprocessing as mp; mp.Event().wait()",
+}
+
+
+@pytest.mark.parametrize("what", NEVER)
+def test_what_never_comes_is_a_deadlock(run, monkeypatch, what):
+    monkeypatch.setattr(waiting, "REAL_S", 0.1)
+    ran = run(f"{START}{NEVER[what]}\n", options=["--nproc-per-node=2"])
+    assert ran.code == 1
+    assert "DeadlockError: no rank can go on" in ran.err
+    assert "program.py:6" in ran.err
+
+
+def test_a_rank_that_waits_while_others_are_in_a_collective_is_named(run, monkeypatch):
+    monkeypatch.setattr(waiting, "REAL_S", 0.1)
+    ran = run(f"{START}dist.barrier() if rank else threading.Event().wait()\n", options=["--nproc-per-node=2"])
+    assert "rank 0 waits for a lock or an event (in <module>, program.py:6)" in ran.err
+    assert "rank 1 in barrier" in ran.err
+
+
+def test_threads_of_a_rank_and_locks_of_all_ranks_go_on(run):
+    text = f"""{START}
+from concurrent.futures import ThreadPoolExecutor
+items, out = queue.Queue(1), []
+
+def make():
+    for i in range(4):
+        items.put(i)
+    items.put(None)
+
+thread = threading.Thread(target=make)
+thread.start()
+while (item := items.get()) is not None:
+    out.append(item)
+thread.join()
+with ThreadPoolExecutor(2) as pool:
+    out.append(sum(pool.map(lambda i: i * i, range(10))))
+with threading.RLock() as outer, open(__file__) as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    time.sleep(1)  # the other rank tries to take it
+    fcntl.flock(file, fcntl.LOCK_UN)
+try:
+    queue.Queue().get(timeout=0.01)
+except queue.Empty:
+    out.append(threading.Event().wait(0.01))
+dist.barrier(device_ids=[rank])
+print(out)
+"""
+    ran = run(text, options=["--nproc-per-node=2"])
+    assert ran.code == 0, ran.err
+    assert ran.out.count("[0, 1, 2, 3, 285, False]") == 2
+
+
+def test_processes_of_a_program_meet_by_their_own_means(run):
+    text = """
+import torch, torch.multiprocessing as mp
+
+def work(rank, pipe, event, barrier, lock, total):
+    barrier.wait()
+    with lock:
+        total.value += rank
+    if rank == 0:
+        event.set()
+    event.wait()
+    pipe.send((rank, pipe.recv()))
+
+if __name__ == "__main__":
+    context = mp.get_context("spawn")
+    shared = context.Event(), context.Barrier(2), context.Lock(), context.Value("i", 10)
+    pipes = [context.Pipe() for _ in range(2)]
+    children = [context.Process(target=work, args=(rank, pipes[rank][1], *shared)) for rank in range(2)]
+    for child, (end, _) in zip(children, pipes):
+        child.start()
+        end.send("hello")
+    print([end.recv() for end, _ in pipes], shared[3].value)
+"""
+    ran = run(text, options=["--nproc-per-node=1"])
+    assert ran.code == 0, ran.err
+    assert ran.out == "[rank0]: [(0, 'hello'), (1, 'hello')] 11\n"
+
+
+def test_warnings_of_a_rank_are_those_of_a_process(run, monkeypatch):
+    def shows(message):
+        print(warnings._formatwarnmsg(message), file=sys.stderr)
+
+    monkeypatch.setattr(warnings, "_showwarnmsg_impl", shows)  # as where no pytest collects them
+    text = f"""{START}
+if rank == 0:
+    warnings.filterwarnings("ignore", message="nothing")
+for _ in range(3):
+    warnings.warn("once a rank")
+    warnings.warn("nothing")
+    dist.barrier(device_ids=[rank])
+with warnings.catch_warnings(record=True) as caught:
+    warnings.warn("once a rank")
+print(len(caught))
+import sys
+if rank:
+    sys.stdout = open(os.devnull, "w")
+print("only rank 0")
+"""
+    ran = run(text, options=["--nproc-per-node=2"])
+    assert ran.code == 0, ran.err
+    assert (ran.err.count("UserWarning: once a rank"), ran.err.count("UserWarning: nothing")) == (2, 1)
+    assert sorted(ran.out.splitlines()) == ["[rank0]: 1", "[rank0]: only rank 0", "[rank1]: 1"]
