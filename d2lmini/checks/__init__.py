@@ -6,6 +6,7 @@ from d2lmini.checks.gradient_buckets import bucket_hook, bucket_plan
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
 from d2lmini.checks.layouts import lowest_level, possible_layouts
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
+from d2lmini.checks.needs import conv_share, doubling_months, fewest_gpus
 from d2lmini.checks.numbers import loss_scale, most_ranks, send_largest, zero_point
 from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, worker_plan
 from d2lmini.checks.parallel_costs import pipeline_seconds, qkv_rows, ring_seconds, split_loss
@@ -38,7 +39,10 @@ __all__ = [
     "check",
     "checkpointed_peak",
     "clip_shards",
+    "conv_share",
+    "doubling_months",
     "exposed_seconds",
+    "fewest_gpus",
     "fewest_servers",
     "first_gpu_bytes",
     "fit_line",
