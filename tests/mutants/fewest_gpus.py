@@ -1,5 +1,5 @@
 EDITS = [
-    ("only the forward pass", "6 * parameters", "2 * parameters"),
+    ("only the forward pass", "= 6 * parameters", "= 2 * parameters"),
     ("the share of the peak is left out", "peak * share", "peak"),
     ("rounded down", "ceil(flops", "int(flops"),
     ("memory is rounded down", "ceil(16 *", "int(16 *"),
