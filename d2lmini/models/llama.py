@@ -24,8 +24,16 @@ def rotate(x, cosine, sine):
     return torch.cat([a * cosine - b * sine, b * cosine + a * sine], -1).to(x.dtype)
 
 
+def causal_attention(q, k, v):
+    """Return attention of each token to those up to itself; all shapes are (batch, heads, length, width)."""
+    return scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
 class Layer(nn.Module):
-    """Attention with few keys for many queries, then a gated feed-forward network."""
+    """Attention with few keys for many queries, then a gated feed-forward network.
+
+    Another function can take the place of its `attention`: of a sequence that is split over ranks.
+    """
 
     def __init__(self, width, heads, key_heads, hidden):
         super().__init__()
@@ -36,6 +44,7 @@ class Layer(nn.Module):
         )
         self.gate, self.up = (nn.Linear(width, hidden, bias=False) for _ in range(2))
         self.down = nn.Linear(hidden, width, bias=False)
+        self.attention = causal_attention
 
     def forward(self, x, turn):
         """Return (batch, length, width) for x of the same shape; `turn` is what `rotation` returns."""
@@ -43,7 +52,7 @@ class Layer(nn.Module):
         q, k = rotate(split_heads(self.q(y), self.heads), *turn), rotate(split_heads(self.k(y), self.key_heads), *turn)
         v, shared = split_heads(self.v(y), self.key_heads), self.heads // self.key_heads
         k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
-        x = x + self.out(scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(-2))
+        x = x + self.out(self.attention(q, k, v).transpose(1, 2).flatten(-2))
         y = self.norms[1](x)
         return x + self.down(silu(self.gate(y)) * self.up(y))
 
@@ -57,10 +66,33 @@ class Llama(nn.Module):
         self.layers = nn.ModuleList(Layer(width, heads, key_heads, hidden) for _ in range(layers))
         self.norm, self.head_width = nn.RMSNorm(width, eps=1e-5), width // heads
 
-    def forward(self, tokens):
-        """Return scores (batch, length, words); tokens: (batch, length)."""
+    def forward(self, tokens, turn=None):
+        """Return scores (batch, length, words); tokens: (batch, length).
+
+        turn: what `rotation` returns for the tokens' positions; None for those from 0 on.
+        """
         x = self.words(tokens)
-        turn = rotation(tokens.shape[1], self.head_width, device=tokens.device)
+        turn = rotation(tokens.shape[1], self.head_width, device=tokens.device) if turn is None else turn
         for layer in self.layers:
             x = layer(x, turn)
         return self.scores(self.norm(x))
+
+
+class Stage(nn.Module):
+    """Some consecutive layers of a `Llama`, the stage of a pipeline, with what belongs to the network's two ends."""
+
+    def __init__(self, net, number, count):
+        super().__init__()
+        each = len(net.layers) // count
+        self.layers = net.layers[number * each : (number + 1) * each]
+        self.words = net.words if number == 0 else None
+        self.norm, self.scores = (net.norm, net.scores) if number == count - 1 else (None, None)
+        self.head_width = net.head_width
+
+    def forward(self, x):
+        """Return (batch, length, width), of the last stage scores; x: the same, of the first stage tokens."""
+        x = x if self.words is None else self.words(x)
+        turn = rotation(x.shape[1], self.head_width, device=x.device)
+        for layer in self.layers:
+            x = layer(x, turn)
+        return x if self.norm is None else self.scores(self.norm(x))

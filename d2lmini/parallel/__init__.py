@@ -1,6 +1,7 @@
 """The kinds of parallelism beyond one replica a device, by hand: what `torch.distributed` brings ready-made.
 
-    within an example     tensor_parallel    each layer's weights are cut        pipeline    a rank has some layers
+    within an example     tensor_parallel    each layer's weights are split      pipeline    a rank has some layers
+                          sequence           a rank has some tokens              experts     a rank has some experts
     over examples         sharded            replicas that share out what they keep (ZeRO)
     over updates          asynchronous       workers that do not wait for one another
 
@@ -10,30 +11,43 @@ All but `asynchronous` and `layout` are written for one rank, with its collectiv
 `simgpu.spawn` on simulated GPUs, or under torchrun.
 """
 
+from d2lmini.parallel.all_to_all import AllToAll
 from d2lmini.parallel.asynchronous import Update, arrivals, train_asynchronously
+from d2lmini.parallel.experts import ExpertParallel, Experts, load_balance_loss, visit
 from d2lmini.parallel.layout import Layout, Shape, memory_bytes, step_seconds
-from d2lmini.parallel.pipeline import bubble, gpipe, one_f_one_b, run_stage, starts
+from d2lmini.parallel.pipeline import bubble, gpipe, one_f_one_b, run_stage, start_times, starts
+from d2lmini.parallel.sequence import RingShift, attend, ring_attention, ulysses_attention
 from d2lmini.parallel.sharded import Unit, shard
 from d2lmini.parallel.tensor_parallel import CopyToRanks, RowParallel, SumOverRanks, column_parallel, cut_layer
 
 __all__ = [
+    "AllToAll",
     "CopyToRanks",
+    "ExpertParallel",
+    "Experts",
     "Layout",
+    "RingShift",
     "RowParallel",
     "Shape",
     "SumOverRanks",
     "Unit",
     "Update",
     "arrivals",
+    "attend",
     "bubble",
     "column_parallel",
     "cut_layer",
     "gpipe",
+    "load_balance_loss",
     "memory_bytes",
     "one_f_one_b",
+    "ring_attention",
     "run_stage",
     "shard",
+    "start_times",
     "starts",
     "step_seconds",
     "train_asynchronously",
+    "ulysses_attention",
+    "visit",
 ]

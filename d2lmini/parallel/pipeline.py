@@ -48,32 +48,46 @@ def starts(orders, forward=1.0, backward=2.0):
     >>> parallel.starts(parallel.gpipe(2, 1))
     {(0, 'F', 0): 0.0, (1, 'F', 0): 1.0, (1, 'B', 0): 2.0, (0, 'B', 0): 4.0}
     """
-    begin, free, todo = {}, [0.0] * len(orders), [list(order) for order in orders]
+    ranks = [[(stage, *step) for step in order] for stage, order in enumerate(orders)]
+    return start_times(ranks, {"F": forward, "B": backward})
+
+
+def start_times(ranks, seconds):
+    """Return {(stage, kind, micro-batch): when it starts}, messages taking no time.
+
+    Args:
+        ranks: For each rank its steps in order: (stage, kind, micro-batch). A rank may have several stages.
+        seconds: {kind: what a step takes}. The kinds are F, forward; B, backward; or, in place of B, I and W, its
+            halves: the gradient of the stage's input, for which the stage before waits, and those of its weights.
+
+    Raises:
+        ValueError: Ranks wait for one another; the line names the first step that never starts.
+    """
+    begin, end, free, todo = {}, {}, [0.0] * len(ranks), [list(order) for order in ranks]
+    last = max(stage for order in ranks for stage, _, _ in order)
     while any(todo):
-        ready = [
-            stage
-            for stage, order in enumerate(todo)
-            if order and _before(stage, order[0], len(orders)) in (*begin, None)
-        ]
-        if not ready:
-            stage = next(stage for stage, order in enumerate(todo) if order)
-            raise ValueError(f"the schedule does not end: stage {stage} waits for {''.join(map(str, todo[stage][0]))}")
-        for stage in ready:
-            way, i = todo[stage].pop(0)
-            before = _before(stage, (way, i), len(orders))
-            took = forward if before and before[1] == "F" else backward
-            arrived = begin[before] + took if before else 0.0
-            begin[stage, way, i] = max(free[stage], arrived)
-            free[stage] = begin[stage, way, i] + (forward if way == "F" else backward)
+        stuck = True
+        for rank, order in enumerate(todo):
+            needed = _needed(order[0], last) if order else []
+            if not order or (needed and not any(step in end for step in needed)):
+                continue
+            step, stuck = order.pop(0), False
+            begin[step] = max(free[rank], *(end.get(other, 0.0) for other in needed), 0.0)
+            free[rank] = end[step] = begin[step] + seconds[step[1]]
+        if stuck:
+            stage, kind, i = next(order[0] for order in todo if order)
+            raise ValueError(f"the schedule does not end: stage {stage} waits for {kind}{i}")
     return begin
 
 
-def _before(stage, step, stages):
-    """Return the step whose result a step needs, None for the first stage's forward."""
-    way, i = step
-    if way == "F":
-        return (stage - 1, "F", i) if stage else None
-    return (stage, "F", i) if stage == stages - 1 else (stage + 1, "B", i)
+def _needed(step, last):
+    """Return the steps of which one must have ended before a step starts; none for the first stage's forward."""
+    stage, kind, i = step
+    if kind == "F":
+        return [(stage - 1, "F", i)] if stage else []
+    if kind == "W":
+        return [(stage, "I", i)]
+    return [(stage, "F", i)] if stage == last else [(stage + 1, "B", i), (stage + 1, "I", i)]
 
 
 def bubble(orders, forward=1.0, backward=2.0):

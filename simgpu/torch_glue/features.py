@@ -408,6 +408,7 @@ OTHERS = (
             f"{_PIPELINING}_backward.reverse_closure": "pipelining.closure",
             f"{_PIPELINING}_backward.get_param_groups": "pipelining.groups",
             "torch.random.fork_rng": "pipelining.fork_rng",
+            f"{_PIPELINING}schedules._PipelineSchedule._warmup_p2p@2.13": "pipelining.warmup",
         },
         entries=f"{_PIPELINING}stage.PipelineStage.__init__",
     ),

@@ -1,4 +1,4 @@
-"""The order in which zero-bubble schedules add up a stage's gradients, which torch leaves to the addresses of nodes.
+"""Pipelining: the order in which gradients add up, the device type of random numbers, and the stages' vote on shapes.
 
 torch keeps parameters, and the nodes of a graph that lead to them, in sets. Which gradient is added first, and so when
 each is done, would be others in every run.
@@ -7,6 +7,8 @@ each is done, would be others in every run.
 from itertools import chain
 
 import torch
+
+from simgpu.device.state import state
 
 
 class Nodes(dict):
@@ -55,3 +57,26 @@ def groups(own):
         return found
 
     return groups
+
+
+def warmup(own):
+    """Return ``_warmup_p2p``, in which stages vote whether all of them know their shapes.
+
+    Tensors without numbers hold no votes: every stage must then know its shapes, and no messages are sent.
+    """
+
+    def warmup(schedule, stages, has_backward, *args):
+        if state.home.type != "meta":
+            return own(schedule, stages, has_backward, *args)
+        from torch.distributed.pipelining._utils import InferenceMode
+
+        for stage in stages:
+            if InferenceMode.needs_dynamic(stage._user_meta, has_backward):
+                raise RuntimeError(
+                    f"expected input_args and output_args in PipelineStage {stage.stage_index}, as simulated GPUs that "
+                    "hold shapes only cannot send them"
+                )
+            stage._inference_mode = InferenceMode.STATIC
+        return None
+
+    return warmup

@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
 from d2lmini.models import Llama
-from d2lmini.models.llama import rotation
+from d2lmini.models.llama import Stage
 from d2lmini.parallel import cut_layer, run_stage, shard
 
 STEPS, BATCH, LENGTH, WORDS, WIDTH = 2, 8, 6, 24, 16
@@ -65,25 +65,6 @@ def tensor_parallel(rank):
     return losses, {name: p.detach().cpu() for name, p in net.named_parameters()}
 
 
-class Stage(torch.nn.Module):
-    """Some of the layers, with what comes before the first and after the last."""
-
-    def __init__(self, net, rank, size):
-        super().__init__()
-        long = len(net.layers) // size
-        self.layers = net.layers[rank * long : (rank + 1) * long]
-        self.words = net.words if rank == 0 else None
-        self.norm, self.scores = (net.norm, net.scores) if rank == size - 1 else (None, None)
-        self.numbers, self.turn_width = (rank * long, (rank + 1) * long), net.head_width
-
-    def forward(self, x):
-        x = self.words(x) if self.words is not None else x
-        turn = rotation(x.shape[1], self.turn_width, device=x.device)
-        for layer in self.layers:
-            x = layer(x, turn)
-        return x if self.norm is None else self.scores(self.norm(x))
-
-
 def pipelined(rank, schedule, batches):
     size = dist.get_world_size()
     stage = Stage(model(), rank, size).to("sim")
@@ -95,7 +76,7 @@ def pipelined(rank, schedule, batches):
         optimize.step()
         optimize.zero_grad()
         losses.append(sum(found).item() if found else None)
-    return losses, [p.detach().cpu() for p in stage.parameters()], stage.numbers
+    return losses, [p.detach().cpu() for p in stage.parameters()], (rank * 4 // size, (rank + 1) * 4 // size)
 
 
 def zero(rank, stage):
