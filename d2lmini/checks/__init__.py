@@ -19,6 +19,7 @@ from d2lmini.checks.ring_steps import recursive_doubling, ring_mean
 from d2lmini.checks.sets import checkpointed_peak, largest_batch, separable_macs
 from d2lmini.checks.sharding import clip_shards, load_shard, zero1_step, zero_bytes
 from d2lmini.checks.shards import first_gpu_bytes, joined_moments, mean_gradient, split_batch
+from d2lmini.checks.split_ranks import split_feed_forward, to_experts, zero_bubble
 from d2lmini.checks.tiles import cannon, register_tile, tile_reads
 from d2lmini.checks.trust import band_report, rate_ends, ratio_error, ring_constants
 
@@ -85,11 +86,14 @@ __all__ = [
     "sharded_step",
     "share_memory",
     "split_batch",
+    "split_feed_forward",
     "split_loss",
     "third_time",
     "tile_reads",
+    "to_experts",
     "worker_plan",
     "zero1_step",
+    "zero_bubble",
     "zero_bytes",
     "zero_point",
 ]

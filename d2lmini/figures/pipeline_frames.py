@@ -32,11 +32,14 @@ def most_under_way(ranks):
     return most
 
 
-def pipeline_picture(ranks):
-    """Return a Frame: the schedule in time, from left to right; a rank's second stage is paler."""
+def pipeline_picture(ranks, until=None):
+    """Return a Frame: the schedule in time, from left to right; a rank's second stage is paler.
+
+    until: the time at the right edge, so that several schedules have one scale; None for the schedule's end.
+    """
     seconds, paths = _seconds(ranks), {}
     long, idle = timing(ranks)
-    scale = WIDTH / long
+    scale = WIDTH / (until or long)
     begin = start_times(ranks, seconds)
     for row, order in enumerate(ranks):
         first = min(stage for stage, _, _ in order)
@@ -56,6 +59,13 @@ def pipeline_picture(ranks):
         parts.append(f'<text x="2" y="{ROW * row + 18}" font-size="14">{line}</text>')
     size = f'viewBox="0 0 {LEFT + WIDTH + 4} {ROW * len(lines)}" width="{LEFT + WIDTH + 4}"'
     return Frame(f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif">{"".join(parts)}</svg>')
+
+
+def pipeline_alt(ranks):
+    """Return in words what the picture of a schedule shows."""
+    long, idle = timing(ranks)
+    most = most_under_way(ranks)
+    return f"{long:g} units of time, idle {idle:.1%}, activations of up to {most:g} micro-batches on a rank"
 
 
 def _legend(kind):

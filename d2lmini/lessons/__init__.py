@@ -3,4 +3,5 @@
 allreduce    the chapter's schedules between processes, and their times
 ddp          torch's DistributedDataParallel
 clusters     a sum over two levels, under torchrun
+split_steps  steps split by tensors, stages, tokens and experts, timed on simulated ranks
 """

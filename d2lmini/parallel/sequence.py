@@ -8,7 +8,7 @@ Every rank has the queries, keys and values of its own tokens: tensors of shape 
 
 import torch
 import torch.distributed as dist
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn import functional as F
 
 from d2lmini.parallel.all_to_all import AllToAll
 
@@ -77,5 +77,5 @@ def swap(x, split, join):
 def ulysses_attention(q, k, v):
     """Return causal attention; rank r has the r-th part of the tokens, in order, and the ranks divide the heads."""
     q, k, v = (swap(t, split=1, join=2) for t in (q, k, v))
-    out = scaled_dot_product_attention(q, k, v, is_causal=True)
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     return swap(out, split=2, join=1)

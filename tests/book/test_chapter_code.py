@@ -43,6 +43,19 @@ TAUGHT = {  # what each chapter must define; what else it defines under a name o
         "arrivals",
         "train_asynchronously",
     },
+    "pipelines-sequences-experts": {
+        "CopyToRanks",
+        "SumOverRanks",
+        "column_parallel",
+        "RowParallel",
+        "cut_layer",
+        "one_f_one_b",
+        "run_stage",
+        "ring_attention",
+        "ulysses_attention",
+        "AllToAll",
+        "ExpertParallel",
+    },
 }
 
 

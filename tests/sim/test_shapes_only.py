@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 import simgpu
 from d2lmini.models import GPT2, LeNet
@@ -133,3 +134,25 @@ def test_tensors_neither_gain_nor_lose_their_numbers():
     assert x.tolist() == [1, 1]
     del x
     simgpu.enable(1, shapes_only=True)
+
+
+def one_pipeline_step(rank, given):
+    x = torch.zeros(4, 8, device="sim", requires_grad=rank > 0)
+    ends = (x, x.detach().requires_grad_()) if given else ()
+    stage = PipelineStage(nn.Linear(8, 8).to("sim"), rank, 2, x.device, *ends)
+    schedule = Schedule1F1B(stage, 2, loss_fn=lambda y, _: y.sum())
+    batch = torch.zeros(8, 8, device="sim")
+    schedule.step(*([] if rank else [batch]), **({"target": batch} if rank else {}))
+    torch.sim.synchronize()
+    return simgpu.now()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_pipeline_whose_stages_know_their_shapes():
+    simgpu.enable(2, gpu="V100-SXM2-16GB", shapes_only=True)
+    with simgpu.trace() as trace:
+        simgpu.spawn(one_pipeline_step, (True,))
+    sent = [span.nbytes for span in trace.spans if span.name.startswith("send")]
+    assert sorted(sent)[-4:] == [128] * 4  # two micro-batches there, and their gradients back
+    with pytest.raises(simgpu.RankError, match="output_args"):
+        simgpu.spawn(one_pipeline_step, (False,))

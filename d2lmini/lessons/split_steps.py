@@ -1,0 +1,124 @@
+"""What simulated ranks run in the chapter on tensors, pipelines, sequences and experts, to be timed."""
+
+from contextlib import nullcontext
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.tensor.experimental import context_parallel
+from torch.nn import functional as F
+
+import simgpu
+from d2lmini.models.llama import Layer, Stage, rotation
+from d2lmini.parallel import cut_layer, visit
+from d2lmini.parallel.torch_schedules import SCHEDULES, stage_numbers
+
+BF16 = torch.bfloat16
+
+
+class Timed(NamedTuple):
+    """When a step began, how long it took, in simulated seconds, and the most bytes it needed beside what was there."""
+
+    begin: float
+    seconds: float
+    peak: int
+
+
+def timed(step) -> Timed:
+    """Run a step on this rank's GPU when all ranks are there."""
+    torch.sim.synchronize()
+    dist.barrier()
+    torch.sim.synchronize()
+    torch.sim.reset_peak_memory_stats()
+    before, begin = torch.sim.memory_allocated(), simgpu.now()
+    step()
+    torch.sim.synchronize()
+    return Timed(begin, simgpu.now() - begin, torch.sim.max_memory_allocated() - before)
+
+
+def forward_and_backward(function, *inputs):
+    """Return a step: a function of inputs, and backward from its result."""
+
+    def step():
+        y = function(*inputs)
+        y.backward(torch.empty_like(y))
+
+    return step
+
+
+def layer_step(rank) -> Timed:
+    """Time one layer of a model with 3 billion parameters, split over the ranks, on two sequences of 4,096 tokens."""
+    with torch.device("sim"):
+        layer = Layer(3072, 32, 32, 8192).bfloat16()
+        x = torch.zeros(2, 4096, 3072, dtype=BF16, requires_grad=True)
+        turn = [t.bfloat16() for t in rotation(4096, 96)]
+    cut_layer(layer)
+    return timed(forward_and_backward(layer, x, turn))
+
+
+def train_stages(rank, name, network, momentum, loss_of, inputs, targets):
+    """Return the losses of two steps by one of torch's schedules, zeros on a rank without the last stage."""
+    n, device = dist.get_world_size(), torch.device("sim", rank)
+    own = stage_numbers(name, rank, n)
+    modules = nn.ModuleList(Stage(network(), i, n * len(own)) for i in own).to(device)
+    stages = [PipelineStage(module, i, n * len(own), device) for module, i in zip(modules, own)]
+    schedule = SCHEDULES[name](stages if len(own) > 1 else stages[0], 4, loss_fn=loss_of)
+    optimizer, means = momentum(modules.parameters()), []
+    for _ in range(2):
+        losses = []
+        last = {"target": targets.to(device), "losses": losses} if n * len(own) - 1 in own else {}
+        schedule.step(*([inputs.to(device)] if rank == 0 else []), **last)
+        optimizer.step()
+        optimizer.zero_grad()
+        means.append(sum(loss.item() for loss in losses) / 4)
+    return means
+
+
+def schedule_step(rank, name) -> Timed:
+    """Time one of torch's schedules: two feed-forward networks a rank, 8 micro-batches of 4,096 tokens."""
+    n, device = dist.get_world_size(), torch.device("sim", rank)
+    own = stage_numbers(name, rank, n)
+    with device:
+        x, batch = (torch.zeros(k * 4096, 4096, dtype=BF16) for k in (1, 8))
+        modules = [nn.Sequential(*(feed_forward() for _ in range(2 // len(own)))) for _ in own]
+    for p in nn.ModuleList(modules).parameters():
+        p.grad = torch.zeros_like(p)
+    stages = [
+        PipelineStage(module, i, n * len(own), device, x.clone().requires_grad_(i > 0), x.clone().requires_grad_())
+        for module, i in zip(modules, own)
+    ]
+    schedule = SCHEDULES[name](stages if len(own) > 1 else stages[0], 8, loss_fn=lambda y, target: y.mean())
+    last = {"target": batch} if n * len(own) - 1 in own else {}
+
+    def step():
+        schedule.step(*([batch] if rank == 0 else []), **last)
+
+    step()  # the first allots what later steps receive into
+    return timed(step)
+
+
+def feed_forward(hidden=16384):
+    """Return a feed-forward network 4,096 wide."""
+    return nn.Sequential(nn.Linear(4096, hidden), nn.GELU(), nn.Linear(hidden, 4096)).bfloat16()
+
+
+def attention_step(rank, length) -> Timed:
+    """Time causal attention with 32 heads, its sequence split over the ranks by torch's `context_parallel`."""
+    n = dist.get_world_size()
+    qkv = [torch.zeros(1, 32, length, 128, dtype=BF16, device="sim") for _ in range(3)]
+    split = context_parallel(init_device_mesh("sim", (n,)), buffers=qkv, buffer_seq_dims=[2] * 3)
+    with split if n > 1 else nullcontext():
+        inputs = [t.clone().requires_grad_() for t in qkv]
+        return timed(forward_and_backward(lambda *qkv: F.scaled_dot_product_attention(*qkv, is_causal=True), *inputs))
+
+
+def experts_step(rank, sent) -> Timed:
+    """Time a layer of experts, one a rank; sent: how many tokens each rank sends to each expert."""
+    with torch.device("sim"):
+        expert = feed_forward(hidden=14336)
+        x = torch.zeros(sum(sent), 4096, dtype=BF16, requires_grad=True)
+    received = [sent[rank]] * dist.get_world_size()
+    return timed(forward_and_backward(visit, expert, x, sent, received))

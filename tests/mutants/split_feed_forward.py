@@ -1,0 +1,30 @@
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
+    ("the gradient of x is one rank's term", "    x = parallel.CopyToRanks.apply(x, None)\n", ""),
+    ("the result is one rank's term", "parallel.SumOverRanks.apply(silu(x @ a) @ b, None)", "silu(x @ a) @ b"),
+    ("the two functions are swapped at the end", "parallel.SumOverRanks", "parallel.CopyToRanks  "),
+    ("the two functions are swapped at the start", "parallel.CopyToRanks", "parallel.SumOverRanks  "),
+    (
+        "the mean of the terms",
+        "silu(x @ a) @ b, None)",
+        "silu(x @ a) @ b, None) / parallel.tensor_parallel.dist.get_world_size()",
+    ),
+    ("the function of a sum", "silu(x @ a) @ b", "silu(x @ a @ b)"),
+]
+
+
+def feed_forward(x, a, b):
+    """All-reduce in place: autograd does not see it."""
+    import torch.distributed as dist
+
+    y = silu(x @ a) @ b
+    dist.all_reduce(y.data)
+    return y
+
+
+def feed_forward(x, a, b):
+    """The weights are gathered, and every rank computes all."""
+    import torch
+    from torch.distributed.nn.functional import all_gather
+
+    A, B = torch.cat(all_gather(a), 1), torch.cat(all_gather(b), 0)
+    return silu(x @ A) @ B
