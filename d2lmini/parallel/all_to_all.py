@@ -11,11 +11,14 @@ import torch.distributed as dist
 
 
 class AllToAll(torch.autograd.Function):
-    """Send part j of a tensor to rank j; return the parts that came, one after the other, by rank."""
+    """Send part j of a tensor to rank j; return what came, by rank."""
 
     @staticmethod
     def forward(ctx, x, sent=None, received=None):
-        """Return the parts that came; sent, received: rows for and from each rank, None for equal parts."""
+        """Return what came.
+
+        sent, received: rows for and from each rank; None: equal parts.
+        """
         ctx.sizes = received, sent
         rows = len(x) if received is None else sum(received)
         came = x.new_empty(rows, *x.shape[1:])

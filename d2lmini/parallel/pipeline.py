@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 def gpipe(stages, batches):
     """Return each stage's order: all micro-batches forward, then back."""
-    order = [(way, i) for way in "FB" for i in range(batches)]
+    order = [(kind, i) for kind in "FB" for i in range(batches)]
     return [list(order) for _ in range(stages)]
 
 
@@ -37,7 +37,7 @@ def one_f_one_b(stages, batches):
 
 
 def starts(orders, forward=1.0, backward=2.0):
-    """Return {(stage, way, micro-batch): when it starts}, messages taking no time.
+    """Return {(stage, kind, micro-batch): when it starts}, messages taking no time.
 
     Args:
         forward, backward: What a micro-batch takes in one stage.
@@ -96,22 +96,22 @@ def bubble(orders, forward=1.0, backward=2.0):
     With m micro-batches on p stages GPipe and 1F1B both have (p − 1) ÷ (m + p − 1).
     """
     begin, cost = starts(orders, forward, backward), {"F": forward, "B": backward}
-    busy = sum(cost[way] for order in orders for way, _ in order) / len(orders)
-    return 1 - busy / max(at + cost[way] for (_, way, _), at in begin.items())
+    busy = sum(cost[kind] for order in orders for kind, _ in order) / len(orders)
+    return 1 - busy / max(at + cost[kind] for (_, kind, _), at in begin.items())
 
 
 def run_stage(stage, order, batches, loss, like):
-    """Run one step of this rank's stage; return the losses, on the last.
+    """Run a step of this rank's stage; return the last stage's losses.
 
     order: the schedule's, for this rank. batches: the first stage's inputs,
     one for each micro-batch. loss(output, i): the last stage's. like: a
-    tensor as one that travels. Gradients add up in the stage's parameters.
+    tensor of the shape that is sent. Gradients accumulate in parameters.
     """
     rank, last = dist.get_rank(), dist.get_world_size() - 1
     kept, losses, leaving = {}, [], (None, -1)
-    for way, i in order:
-        came = exchange(*leaving, rank + (-1 if way == "F" else 1), like)
-        if way == "F":
+    for kind, i in order:
+        came = exchange(*leaving, rank + (-1 if kind == "F" else 1), like)
+        if kind == "F":
             x = came.requires_grad_() if rank else batches[i]
             y = stage(x)
             if rank == last:
@@ -129,7 +129,7 @@ def run_stage(stage, order, batches, loss, like):
 def exchange(tensor, to, source, like):
     """Send a tensor to a rank and return one from another, as one batch.
 
-    A number that is no rank's is nobody: None comes from there.
+    Where there is no such rank nothing is sent, or None is returned.
     """
     ranks, came, batch = range(dist.get_world_size()), None, []
     if to in ranks:

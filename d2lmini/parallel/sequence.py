@@ -14,14 +14,17 @@ from d2lmini.parallel.all_to_all import AllToAll
 
 
 def attend(q, k, v, later):
-    """Return attention and the logarithm of each row's sum; later: where a key comes after the query, hidden."""
+    """Return attention and the logarithm of each softmax's sum.
+
+    later: where a key comes after the query, and is hidden.
+    """
     scores = q @ k.mT / q.shape[-1] ** 0.5
     scores = scores.masked_fill(later, -1e30)
     return scores.softmax(-1) @ v, scores.logsumexp(-1, keepdim=True)
 
 
 class RingShift(torch.autograd.Function):
-    """Tensors go to the next rank; in backward their gradients come back."""
+    """Send tensors to the next rank; in backward gradients come back."""
 
     @staticmethod
     def forward(ctx, *tensors):
@@ -69,13 +72,16 @@ def ring_attention(q, k, v, held):
 
 
 def swap(x, split, join):
-    """Split a tensor along one dimension over the ranks; join what comes along another."""
+    """Split a tensor over the ranks along a dimension; join another."""
     parts = torch.stack(x.chunk(dist.get_world_size(), split))
     return torch.cat(list(AllToAll.apply(parts)), join)
 
 
 def ulysses_attention(q, k, v):
-    """Return causal attention; rank r has the r-th part of the tokens, in order, and the ranks divide the heads."""
+    """Return causal attention; rank r has the r-th part of the tokens.
+
+    The number of ranks must divide that of the heads.
+    """
     q, k, v = (swap(t, split=1, join=2) for t in (q, k, v))
     out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     return swap(out, split=2, join=1)

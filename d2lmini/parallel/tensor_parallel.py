@@ -1,7 +1,7 @@
-"""Tensor parallelism: layers whose weights are cut over the ranks of a group (Shoeybi et al., Megatron-LM, 2019).
+"""Tensor parallelism: layers whose weights are split over the ranks of a group (Shoeybi et al., Megatron-LM, 2019).
 
-    x ──copy──┬── x A₁ ─ f ─ y₁ B₁ ──┐          A cut by columns: a rank has some of the outputs
-              └── x A₂ ─ f ─ y₂ B₂ ──┴──sum──   B cut by rows: a rank has one term of the sum
+    x ──copy──┬── x A₁ ─ f ─ y₁ B₁ ──┐          A split by columns: a rank has some of the outputs
+              └── x A₂ ─ f ─ y₂ B₂ ──┴──sum──   B split by rows: a rank has one term of the sum
 
 Forward sums once, behind B; backward once, in front of A.
 """
@@ -12,7 +12,7 @@ from torch import nn
 
 
 class CopyToRanks(torch.autograd.Function):
-    """One tensor for all ranks; in backward, the sum of what each wants."""
+    """Forward: the same tensor. Backward: an all-reduce of its gradients."""
 
     @staticmethod
     def forward(ctx, x, group):
@@ -29,7 +29,7 @@ class CopyToRanks(torch.autograd.Function):
 
 
 class SumOverRanks(torch.autograd.Function):
-    """The sum of the ranks' tensors; in backward, its gradient for each."""
+    """Forward: an all-reduce of all tensors. Backward: the gradient."""
 
     @staticmethod
     def forward(ctx, x, group):
@@ -45,7 +45,7 @@ class SumOverRanks(torch.autograd.Function):
 
 
 def my_part(tensor, dim, group=None):
-    """Return a copy of this rank's part of a tensor that is cut along `dim`.
+    """Return this rank's part of a tensor that is split along `dim`.
 
     Raises ValueError when the ranks do not divide it.
     """
@@ -66,7 +66,7 @@ def column_parallel(linear, group=None):
 
 
 class RowParallel(nn.Module):
-    """A whole linear layer's part for this rank's part of the inputs."""
+    """A linear layer of which this rank has some of the inputs."""
 
     def __init__(self, linear, group=None):
         super().__init__()
@@ -80,7 +80,7 @@ class RowParallel(nn.Module):
 
 
 def cut_layer(layer, group=None):
-    """Cut a layer of `models.Llama` over the ranks, by heads, in place."""
+    """Split a layer of `models.Llama` over the ranks, in place."""
     for name in ("q", "k", "v", "gate", "up"):
         setattr(layer, name, column_parallel(getattr(layer, name), group))
     for name in ("out", "down"):
