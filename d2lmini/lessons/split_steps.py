@@ -27,7 +27,7 @@ class Timed(NamedTuple):
     peak: int
 
 
-def timed(step) -> Timed:
+def timed_on_ranks(step) -> Timed:
     """Run a step on this rank's GPU when all ranks are there."""
     torch.sim.synchronize()
     dist.barrier()
@@ -39,7 +39,7 @@ def timed(step) -> Timed:
     return Timed(begin, simgpu.now() - begin, torch.sim.max_memory_allocated() - before)
 
 
-def forward_and_backward(function, *inputs):
+def both_passes(function, *inputs):
     """Return a step: a function of inputs, and backward from its result."""
 
     def step():
@@ -49,14 +49,14 @@ def forward_and_backward(function, *inputs):
     return step
 
 
-def layer_step(rank) -> Timed:
+def split_layer_step(rank) -> Timed:
     """Time one layer of a model with 3 billion parameters, split over the ranks, on two sequences of 4,096 tokens."""
     with torch.device("sim"):
         layer = Layer(3072, 32, 32, 8192).bfloat16()
         x = torch.zeros(2, 4096, 3072, dtype=BF16, requires_grad=True)
         turn = [t.bfloat16() for t in rotation(4096, 96)]
     cut_layer(layer)
-    return timed(forward_and_backward(layer, x, turn))
+    return timed_on_ranks(both_passes(layer, x, turn))
 
 
 def train_stages(rank, name, network, momentum, loss_of, inputs, targets):
@@ -77,7 +77,7 @@ def train_stages(rank, name, network, momentum, loss_of, inputs, targets):
     return means
 
 
-def schedule_step(rank, name) -> Timed:
+def pipeline_step(rank, name) -> Timed:
     """Time one of torch's schedules: two feed-forward networks a rank, 8 micro-batches of 4,096 tokens."""
     n, device = dist.get_world_size(), torch.device("sim", rank)
     own = stage_numbers(name, rank, n)
@@ -97,7 +97,7 @@ def schedule_step(rank, name) -> Timed:
         schedule.step(*([batch] if rank == 0 else []), **last)
 
     step()  # the first allots what later steps receive into
-    return timed(step)
+    return timed_on_ranks(step)
 
 
 def feed_forward(hidden=16384):
@@ -105,14 +105,14 @@ def feed_forward(hidden=16384):
     return nn.Sequential(nn.Linear(4096, hidden), nn.GELU(), nn.Linear(hidden, 4096)).bfloat16()
 
 
-def attention_step(rank, length) -> Timed:
+def split_attention_step(rank, length) -> Timed:
     """Time causal attention with 32 heads, its sequence split over the ranks by torch's `context_parallel`."""
     n = dist.get_world_size()
     qkv = [torch.zeros(1, 32, length, 128, dtype=BF16, device="sim") for _ in range(3)]
     split = context_parallel(init_device_mesh("sim", (n,)), buffers=qkv, buffer_seq_dims=[2] * 3)
     with split if n > 1 else nullcontext():
         inputs = [t.clone().requires_grad_() for t in qkv]
-        return timed(forward_and_backward(lambda *qkv: F.scaled_dot_product_attention(*qkv, is_causal=True), *inputs))
+        return timed_on_ranks(both_passes(lambda *qkv: F.scaled_dot_product_attention(*qkv, is_causal=True), *inputs))
 
 
 def experts_step(rank, sent) -> Timed:
@@ -121,4 +121,4 @@ def experts_step(rank, sent) -> Timed:
         expert = feed_forward(hidden=14336)
         x = torch.zeros(sum(sent), 4096, dtype=BF16, requires_grad=True)
     received = [sent[rank]] * dist.get_world_size()
-    return timed(forward_and_backward(visit, expert, x, sent, received))
+    return timed_on_ranks(both_passes(visit, expert, x, sent, received))

@@ -37,14 +37,10 @@ def to_experts(x, chosen):
 
 def to_experts(x, chosen):
     """Every token goes to every rank, which takes its own."""
-    from torch.distributed.nn.functional import all_gather
-
-    most = torch.tensor(len(x), device=x.device)
-    dist.all_reduce(most, op=dist.ReduceOp.MAX)
-    padded = x.new_zeros(int(most), x.shape[1])
-    padded[: len(x)] = x
-    experts = chosen.new_full((int(most),), -1)
-    experts[: len(x)] = chosen
-    y, found = torch.cat(all_gather(padded)), [torch.empty_like(experts) for _ in range(dist.get_world_size())]
-    dist.all_gather(found, experts)
-    return y[torch.cat(found) == dist.get_rank()]
+    n = dist.get_world_size()
+    counts = [torch.zeros_like(chosen[:1].sum()) for _ in range(n)]
+    dist.all_gather(counts, torch.full_like(counts[0], len(x)))
+    counts = [int(count) for count in counts]
+    everything = parallel.AllToAll.apply(x.repeat(n, 1), [len(x)] * n, counts)
+    experts = parallel.AllToAll.apply(chosen.repeat(n), [len(x)] * n, counts)
+    return everything[experts == dist.get_rank()]
