@@ -107,9 +107,10 @@ _CAPABILITIES = {
     "Ada": (8, 9),
     "Hopper": (9, 0),
     "Blackwell": (10, 0),
+    "RTX Blackwell": (12, 0),
 }
-_FLOAT8 = ("Ada", "Hopper", "Blackwell")
-_INT8 = ("Turing", "Ampere", *_FLOAT8)
+_FLOAT8 = ("Ada", "Hopper", "Blackwell", "RTX Blackwell", "CDNA 4")  # CDNA 3 has formats of its own
+_INT8 = ("Turing", "Ampere", "CDNA 3", *_FLOAT8)
 _PEAKS = ("peak_fp32_flops_per_s", "peak_tensor_tf32_flops_per_s", "peak_tensor_16_flops_per_s")
 
 

@@ -57,6 +57,9 @@ _SLOTS = {
     "Ada": "PCIe4-x16",
     "Hopper": "PCIe5-x16",
     "Blackwell": "PCIe5-x16",
+    "RTX Blackwell": "PCIe5-x16",
+    "CDNA 3": "PCIe5-x16",
+    "CDNA 4": "PCIe5-x16",
 }  # others: PCIe 3
 
 
@@ -135,6 +138,7 @@ LINKS: dict[str, Link] = {
         _pcie(3, "2010-11", 8, 128 / 130),
         _pcie(4, "2017-10", 16, 128 / 130),
         _pcie(5, "2019-05", 32, 128 / 130),
+        _pcie(6, "2022-01", 64, 242 / 256),  # of a flit's 256 bytes 8 are for its checksum and 6 for error correction
         _nvlink(1, "2016-04", 8, 20, "Tesla P100 white paper WP-08019-001, 2016"),
         _nvlink(2, "2017-05", 8, 25, "Tesla V100 white paper WP-08608-001, 2017"),
         _nvlink(3, "2020-05", 4, 50, "A100 white paper, 2020"),
@@ -145,6 +149,7 @@ LINKS: dict[str, Link] = {
         _infiniband("EDR", "2014", 25.78125, 64 / 66),
         _infiniband("HDR", "2018", 53.125, _FEC),
         _infiniband("NDR", "2022", 106.25, _FEC),
+        _infiniband("XDR", "2023", 212.5, _FEC),
         _ethernet(1, "1999-06", 4, 0.25, 1, "802.3ab, 1000BASE-T"),
         _ethernet(10, "2002-06", 1, 10.3125, 64 / 66, "802.3ae, 10GBASE-R"),
         _ethernet(25, "2016-06", 1, 25.78125, 64 / 66, "802.3by, 25GBASE-R"),

@@ -152,6 +152,9 @@ GENERATIONS = {
     "Ada": "GA10x",
     "Hopper": "Hopper",
     "Blackwell": "Hopper",
+    "RTX Blackwell": "GA10x",
+    "CDNA 3": "Hopper",  # AMD's: no measurement was at hand
+    "CDNA 4": "Hopper",
 }
 
 
