@@ -16,7 +16,7 @@ SORTED := LC_ALL=C sort
 FORMATTED := simgpu d2lmini tests tools benchmarks
 CHECKED := $(FORMATTED) chapters reference index.ipynb
 
-.PHONY: help setup book slides serve lab chapters quick test test-outside clean distclean FORCE
+.PHONY: help setup book slides serve lab chapters quick test types test-outside clean distclean FORCE
 .DEFAULT_GOAL := help
 
 help: ## list what make can do
@@ -41,21 +41,23 @@ lab: $(INSTALLED) ## open notebooks made for running, in _build/notebooks, in Ju
 chapters: $(INSTALLED) ## execute the notebooks and store their outputs (FRESH=1 measures again what is measured)
 	@$(PY) tools/chapters.py --timeout $(CELL_TIMEOUT) $(if $(FRESH),--fresh)
 
-# The cheapest check comes first, so that most mistakes show within seconds. The book comes before pytest, whose
+# The cheapest check comes first, so that most mistakes show within seconds; types are checked beside the book. The book comes before pytest, whose
 # browser tests read it. Notebooks are compared in the same run, so that no process of it is idle before the end.
 test: $(INSTALLED) ## check the code, build the book, run the tests, compare every notebook's outputs
 	@echo "ruff:" && $(PY) -m ruff check $(wildcard $(CHECKED)) \
 		&& $(PY) -m ruff format --check --quiet $(wildcard $(FORMATTED))
-	@echo "mypy:" && $(PY) -m mypy
-	@$(MAKE) --no-print-directory book
+	@$(MAKE) --no-print-directory -j2 types book
 	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder \
 		--nbval --nbval-current-env --nbval-cell-timeout $(CELL_TIMEOUT) tests index.ipynb chapters reference
+
+types: $(INSTALLED)
+	@$(PY) -m mypy
 
 # A marker given here takes the place of those in pyproject.toml, so they are named again. A book need not be there.
 quick: $(INSTALLED) ## check the code and run the tests that are not slow and start no process, browser or notebook
 	@echo "ruff:" && $(PY) -m ruff check $(wildcard $(CHECKED)) \
 		&& $(PY) -m ruff format --check --quiet $(wildcard $(FORMATTED))
-	@echo "mypy:" && $(PY) -m mypy
+	@$(MAKE) --no-print-directory types
 	@$(PY) tools/notebook_env.py $(PY) -m pytest -q -n $(JOBS) --dist loadfile \
 		-m "not process and not browser and not slow and not long and not outside" \
 		--deselect tests/book/test_book.py::test_the_book_is_built tests

@@ -43,8 +43,9 @@ def install():
     UNFINISHED.touch()
     STAMP.unlink(missing_ok=True)
     print("Installing what the book needs into .venv (the first time this takes minutes) ...", flush=True)
-    # Errors only: pip warns about each package that one of several indexes lacks.
-    pip = [str(PYTHON), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+    # Errors only: pip warns about each package that one of several indexes lacks. Python compiles a module when it is
+    # first imported; pip would compile all 14,000 of them, of which most are never imported.
+    pip = [str(PYTHON), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-compile"]
     subprocess.run([*pip, "-r", "requirements.txt"], check=True)
     # What the packages depend on was installed, pinned, the line before.
     subprocess.run([*pip, "--no-deps", "--editable", "./simgpu", "--editable", "."], check=True)
