@@ -103,7 +103,7 @@ addEventListener("DOMContentLoaded", () => {
   }) : connect();
   const interrupt = () => {
     empty();
-    if (running && socket) api(`/${id}/interrupt`, "POST").catch(error => say(error.message));
+    if (running && socket?.readyState === WebSocket.OPEN) api(`/${id}/interrupt`, "POST").catch(error => say(error.message));
     else stopped = running;
   };
 

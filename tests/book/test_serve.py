@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import socket
 
 import pytest
@@ -78,8 +79,8 @@ def test_a_browser_that_leaves_in_the_middle_of_a_file_is_no_error(served, cooki
             browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closing breaks it off
             browser.sendall(f"GET {PAGE} HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie}\r\n\r\n".encode())
             browser.recv(1000)
-    ours = [line for line in served.errors.read_text().splitlines() if not line.startswith("[IPKernelApp]")]
-    assert ours == []
+    # An ipykernel that is ended while it starts says so, whoever its server is.
+    assert re.sub(r"\[IPKernelApp\] .*KeyboardInterrupt caught.*\n", "", served.errors.read_text()) == ""
 
 
 def test_a_taken_or_wrong_port_gives_one_line(capsys):
