@@ -7,6 +7,8 @@
 
     layout                which of them fits a model, a card and a cluster, and what a step then takes, by formula
 
+    whole_step            a step in such a layout, run whole, to hold the formula against
+
 All but `asynchronous` and `layout` are written for one rank, with its collectives and messages: run them with
 `simgpu.spawn` on simulated GPUs, or under torchrun.
 """

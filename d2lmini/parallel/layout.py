@@ -72,6 +72,8 @@ class Layout:
         recomputed: The share of forward that backward computes again (activation checkpointing).
         gradient: Bytes of one gradient.
         fused: Whether a norm is one kernel.
+        sequence: Whether norms and residuals are split over the tensor ranks too (sequence parallelism).
+        chunks: Parts of the model that a stage has (interleaving); 1 is plain 1F1B.
     """
 
     data: int = 1
@@ -83,6 +85,8 @@ class Layout:
     recomputed: float = 0.0
     gradient: int = 2
     fused: bool = True
+    sequence: bool = False
+    chunks: int = 1
 
     @property
     def gpus(self):
@@ -94,13 +98,16 @@ def held(shape, layout):
     """Return the parameters of a rank of the first stage, which has the embedding; a single stage has the logits' too.
 
     Raises:
-        ValueError: Tensor ranks do not divide the heads, or the stages the layers.
+        ValueError: Tensor ranks do not divide the heads, the stages' chunks the layers, or, where these are
+            interleaved, the stages the micro-batches.
     """
-    if shape.heads % layout.tensor or shape.layers % layout.pipeline:
+    if shape.heads % layout.tensor or shape.layers % (layout.pipeline * layout.chunks):
         raise ValueError(
             f"{shape.heads} heads and {shape.layers} layers cannot be cut for {layout.tensor} tensor "
-            f"ranks and {layout.pipeline} stages"
+            f"ranks and {layout.pipeline} stages of {layout.chunks} chunks"
         )
+    if layout.chunks > 1 and layout.batches % layout.pipeline:
+        raise ValueError(f"{layout.batches} micro-batches cannot be interleaved on {layout.pipeline} stages")
     ends = shape.words * shape.width * (1 if layout.pipeline > 1 or shape.tied else 2)
     return (shape.layers // layout.pipeline * shape.layer + ends) / layout.tensor
 
@@ -109,7 +116,7 @@ def memory_bytes(shape, layout):
     """Return the memory of the fullest GPU: {"weights", "gradients", "optimizer", "activations": bytes}.
 
     Activations are what backward reads, counted from a layer's operations with fused attention; of the first stage's
-    micro-batches as many as there are stages are in flight (1F1B).
+    micro-batches as many as there are stages are in flight (1F1B), interleaved (p − 1) ÷ chunks more.
 
     Args:
         shape: The model's `Shape`.
@@ -125,10 +132,12 @@ def memory_bytes(shape, layout):
     mine, parts = held(shape, layout), [layout.data if layout.level >= level else 1 for level in (3, 2, 1)]
     weights, gradients, state = WEIGHT / parts[0], layout.gradient / parts[1], STATE / parts[2]
     gathered = 2 * WEIGHT * shape.layer / layout.tensor if layout.level == 3 else 0  # this layer, and the next one
-    tokens, under_way = layout.batch * shape.length, min(layout.pipeline, layout.batches)
+    tokens, more = layout.batch * shape.length, (layout.pipeline - 1) / layout.chunks if layout.chunks > 1 else 0
+    under_way = min(layout.pipeline + more, layout.batches)
     keys = 2 * shape.key_heads / shape.heads
     inside = (2 * shape.width * (2 + keys) + 8 * shape.hidden) / layout.tensor  # q, k, v, mixed; gate, up, both after
-    kept = 2 * shape.width + (1 - layout.recomputed) * (6 * shape.width + inside)
+    width = shape.width / (layout.tensor if layout.sequence else 1)
+    kept = 2 * width + (1 - layout.recomputed) * (6 * width + inside)
     activations = tokens * kept * shape.layers / layout.pipeline
     scores = tokens * SCORE * shape.words / layout.tensor
     fullest = max(activations * under_way + (scores if layout.pipeline == 1 else 0), activations + scores)
@@ -156,7 +165,8 @@ def layer_seconds(shape, layout, gpu):
     fused = [operation_seconds(n * flops, 0, gpu, "attention", "bfloat16") for n in (1, 2.5)]
     norms, times = PASSED[layout.fused]
     inside = (28 * shape.width + 10 * shape.hidden) / layout.tensor  # turning queries and keys; the gate
-    small = operation_seconds(0, tokens * (norms * shape.width + inside), gpu, "pointwise")
+    width = shape.width / (layout.tensor if layout.sequence else 1)
+    small = operation_seconds(0, tokens * (norms * width + inside), gpu, "pointwise")
     return products[0] + fused[0] + small, products[1] + weights + fused[1] + times * small
 
 
@@ -171,7 +181,7 @@ def step_seconds(shape, layout, gpu, collective, pace=1.0):
 
     Ranks of one layer are neighbours; a collective of replicas shares the wires with its neighbours', so that all count
     as one. All stages have as many layers, and the last, which has the logits too, sets the time; the others delay its
-    first micro-batch and follow its last. "data" is what backward does not hide.
+    first micro-batch and follow its last. What stages send takes no time. "data" is what no computation hides.
 
     Args:
         shape: The model's `Shape`.
@@ -187,9 +197,11 @@ def step_seconds(shape, layout, gpu, collective, pace=1.0):
     ends = 3 * scores + operation_seconds(0, 2 * SCORE * tokens * shape.words / layout.tensor, gpu, "pointwise")
     backward += layout.recomputed * forward  # which is computed again there, and hides messages too
     one = layers * (forward + backward)
-    messages = (4 + 2 * layout.recomputed) * layers * collective("all_reduce", layout.tensor, 2 * tokens * shape.width)
-    messages *= layout.tensor > 1
-    compute, waiting = layout.batches * (one + pace * ends), (layout.pipeline - 1) * (one + messages)
+    halves = ("reduce_scatter", "all_gather") if layout.sequence else ("all_reduce",)
+    messages = sum(collective(half, layout.tensor, 2 * tokens * shape.width) for half in halves)
+    messages *= (4 + 2 * layout.recomputed) * layers * (layout.tensor > 1)
+    compute = layout.batches * (one + pace * ends)
+    waiting = (layout.pipeline - 1) / layout.chunks * (one + messages)
     mine = held(shape, layout)
     # Adam reads the gradient and three 32-bit numbers, writes these and the weight.
     moved = (layout.gradient + 2 * STATE + WEIGHT) * mine / (layout.data if layout.level else 1)
@@ -203,18 +215,23 @@ def step_seconds(shape, layout, gpu, collective, pace=1.0):
 
 
 def _exposed(shape, layout, collective, mine, forward, backward):
-    """Return the seconds of the replicas' collectives beside which nothing is computed."""
+    """Return the seconds of the replicas' collectives beside which nothing is computed.
+
+    The embedding comes first in forward and last in backward, so that nothing hides its own messages.
+    """
     if layout.data == 1:
         return 0.0
 
-    def whole(operation, nbytes):
+    def seconds(operation, numbers):
+        nbytes = numbers * (WEIGHT if operation == "all_gather" else layout.gradient)
         return collective(operation, layout.data * layout.tensor, layout.tensor * nbytes)
 
-    gradients, weights = layout.gradient * mine, WEIGHT * mine
+    embedding = shape.words * shape.width / layout.tensor
     if layout.level == 0:
-        return max(0.0, whole("all_reduce", gradients) - backward)
-    scatter, gather = whole("reduce_scatter", gradients), whole("all_gather", weights)
+        return max(seconds("all_reduce", mine) - backward, seconds("all_reduce", embedding))
+    gather, scatter = (seconds(operation, mine) for operation in ("all_gather", "reduce_scatter"))
+    first, last = (seconds(operation, embedding) for operation in ("all_gather", "reduce_scatter"))
     if layout.level < 3:
         times = layout.batches if layout.level == 2 else 1  # level 2 has no room to add up whole gradients
-        return times * max(0.0, scatter - backward) + gather
-    return layout.batches * (max(0.0, gather - forward) + max(0.0, gather + scatter - backward))
+        return times * max(scatter - backward, last) + gather
+    return layout.batches * (max(gather - forward, first) + max(gather + scatter - backward, last))
