@@ -5,7 +5,6 @@ raises torch.AcceleratorError with CUDA's sentence.
 """
 
 import sys
-from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +15,10 @@ from torch.nn.parallel import comm  # noqa: F401 part of torch.sim
 from simgpu.accounting import communication
 from simgpu.accounting.allocator import Allocator, human
 from simgpu.accounting.queues import PS
-from simgpu.device import nvtx, unsupported  # noqa: F401 part of torch.sim
+from simgpu.device import nvtx, unsupported
 from simgpu.device import state as current
 from simgpu.device.forked import is_forked
+from simgpu.device.properties import Properties
 from simgpu.device.random import (  # noqa: F401 part of torch.sim
     get_rng_state,
     get_rng_state_all,
@@ -85,19 +85,6 @@ def synchronize(device: Device = None) -> None:
         state.clock.synchronize(index)
 
 
-@dataclass(frozen=True)
-class Properties:
-    """What `get_device_properties` returns: name, compute capability, sizes in bytes, number of multiprocessors."""
-
-    name: str
-    major: int
-    minor: int
-    total_memory: int
-    multi_processor_count: int
-    L2_cache_size: int
-    warp_size: int = 32
-
-
 def _sleep(cycles: float) -> None:
     """Keep the current stream busy for so many cycles of the GPU's clock."""
     if state.clock is not None:
@@ -109,9 +96,10 @@ def _sleep(cycles: float) -> None:
 
 def get_device_properties(device: Device = None) -> Properties:
     """Return the `Properties` of a device."""
-    capacity, gpu = state.gpus[index_of(device)].allocator.capacity, state.machine.gpu
+    index, gpu = index_of(device), state.machine.gpu
     major, minor = gpu.capability
-    return Properties(get_device_name(device), major, minor, capacity, gpu.multiprocessors, gpu.l2_bytes)
+    capacity = state.gpus[index].allocator.capacity
+    return Properties(get_device_name(device), major, minor, capacity, gpu.multiprocessors, gpu.l2_bytes, index)
 
 
 def get_device_capability(device: Device = None) -> tuple[int, int]:
@@ -224,7 +212,7 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
         ("Free", allocator.free()),
         ("Capacity", allocator.capacity),
     ]
-    title = f"Memory of sim:{index}, {get_device_name(index)}"
+    title = f"Memory of {'cuda' if state.as_cuda else 'sim'}:{index}, {get_device_name(index)}"
     lines = [title, "-" * len(title), *(f"{label:<12}{human(size):>14}" for label, size in rows)]
     if not abbreviated:
         lines += [f"{'Storages':<12}{allocator.blocks():>14}", f"{'Failures':<12}{allocator.failures:>14}"]
@@ -236,6 +224,20 @@ def empty_cache() -> None:
 
 
 ipc_collect = empty_cache
+
+
+def get_allocator_backend() -> str:
+    """Return torch's name for its own caching allocator."""
+    return "native"
+
+
+def cudart() -> SimpleNamespace:
+    """Return what programs call of CUDA's runtime: no profiler of NVIDIA's listens."""
+    return SimpleNamespace(cudaProfilerStart=nvtx.mark, cudaProfilerStop=nvtx.mark, cudaMemGetInfo=mem_get_info)
+
+
+def check_error(code: int) -> None:
+    """Do nothing: the functions of `cudart` have no errors."""
 
 
 def _is_in_bad_fork() -> bool:

@@ -29,6 +29,9 @@ def _live(thing: Any) -> Any:
 class Stream:
     """A queue of work on one device, by default a new one on the current device."""
 
+    known_as: Any = None  # inside `simgpu.as_cuda`, the class of torch.cuda's
+    __class__ = property(lambda self: type(self).known_as or type(self))  # type: ignore[assignment]
+
     device_type = int(torch._C._autograd.DeviceType.PrivateUse1)  # type: ignore[call-overload]  # torch.Stream has a number too
 
     def __init__(self, device: Device = None, priority: int = 0, *, _queue: Queue | None = None) -> None:
@@ -98,6 +101,9 @@ class Stream:
 
 class Event:
     """A mark in a stream; with ``enable_timing`` the milliseconds between two can be asked for."""
+
+    known_as: Any = None
+    __class__ = property(lambda self: type(self).known_as or type(self))  # type: ignore[assignment]
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         if interprocess:

@@ -14,7 +14,7 @@ _libraries = []
 
 _TYPES = "BFloat16 Bool Byte Char ComplexDouble ComplexFloat Double Float Half Int Long Short"
 _INSTEAD_OF = {
-    'use torch.tensor(..., dtype=..., device="sim")': " ".join(f"{t}Tensor {t}Storage" for t in _TYPES.split()),
+    "use torch.tensor(..., dtype=..., device=...)": " ".join(f"{t}Tensor {t}Storage" for t in _TYPES.split()),
     "use simgpu.one_launch(), which costs the host the one launch of a graph's replay": (
         "graph graphs CUDAGraph graph_pool_handle make_graphed_callables export_dot export_graph_data graph_annotations"
     ),
@@ -30,7 +30,7 @@ _INSTEAD_OF = {
     ),
     "memory comes from the host and goes back at once, by no allocator of the GPU's": (
         "CUDAPluggableAllocator MemPool caching_allocator_alloc caching_allocator_delete "
-        "caching_allocator_disabled caching_allocator_enable change_current_allocator get_allocator_backend "
+        "caching_allocator_disabled caching_allocator_enable change_current_allocator "
         "use_mem_pool"
     ),
     "pinned memory is the host's ordinary memory, which nobody counts": (
@@ -38,8 +38,8 @@ _INSTEAD_OF = {
         "reset_peak_host_memory_stats"
     ),
     "the CPU computes, by no library of CUDA's": (
-        "CudaError DeferredCudaCallError check_error cudaStatus cudart current_blas_handle "
-        "current_solver_handle gds get_gencode_flags has_half has_magma jiterator nccl profiler sparse "
+        "CudaError DeferredCudaCallError cudaStatus current_blas_handle "
+        "current_solver_handle gds get_gencode_flags has_half has_magma jiterator nccl sparse "
         "tunable"
     ),
 }
@@ -58,7 +58,9 @@ def unavailable_class(name):
         raise NotImplementedError(unavailable(name))
 
     # Where dynamo of torch 2.15 looks for what a decorator wraps.
-    return type(name, (), {"__new__": new, "__doc__": unavailable(name), "__wrapped__": new})
+    return type(
+        name, (), {"__new__": new, "__doc__": unavailable(name), "__wrapped__": new, "__module__": "torch.cuda"}
+    )
 
 
 def register():

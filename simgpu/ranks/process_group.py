@@ -30,6 +30,7 @@ class SimGroup(dist.ProcessGroup):
         backend: The name under which the program made it, "nccl" for one; None where it gave none.
     """
 
+    __module__, __qualname__ = "torch.distributed.distributed_c10d", "ProcessGroup"  # as programs print it
     supports_splitting = supports_coalescing = supports_time_estimate = False
     supports_tensor_alloc = staticmethod(lambda device: False)
     reducer = staticmethod(lambda: None)  # returns DDP's, after its forward pass
@@ -64,6 +65,13 @@ class SimGroup(dist.ProcessGroup):
         return NAME if name == "nccl" and not state.as_cuda else name  # torch asks its build for NCCL's version
 
     _get_backend_name = getBackendName
+
+    def config(self):
+        """Return the backends by type of device, as ``torch.distributed.get_backend_config`` writes them."""
+        found = self._backends or {"cpu": "gloo", "sim": "nccl"}
+        return ",".join(
+            f"{device}:{name}" for device, name in sorted((backend_rules.shown(d), n) for d, n in found.items())
+        )
 
     @property
     def _device_types(self):

@@ -14,6 +14,8 @@ from simgpu.ranks.errors import in_words
 class Work(dist.Work):
     """One rank's part of one collective or message. call: what it asks for; rank: its `ranks.Rank`."""
 
+    __module__ = "torch.distributed.distributed_c10d"  # as programs print it
+
     def __init__(self, call, rank):
         super().__init__()
         self.call, self.owner, self.rank = call, rank, call.rank
@@ -93,6 +95,8 @@ class Work(dist.Work):
 
 class Future(torch.futures.Future):
     """The Future of a Work. Waiting for it, or the end of the backward pass, makes the current stream wait."""
+
+    __module__ = "torch.futures"
 
     def __init__(self, owner, end, call):
         super().__init__()

@@ -21,10 +21,12 @@ from torch.utils import _device
 
 from simgpu.accounting.allocator import Allocator
 from simgpu.device import api, factories, signals, unsupported
+from simgpu.device.properties import Properties
 from simgpu.device.random import SimGenerator
 from simgpu.device.state import state, to_sim
 from simgpu.device.streams import Event, Stream
 from simgpu.device.tensor import SimTensor
+from simgpu.torch_glue import legacy
 from simgpu.torch_glue.features import FACTORIES
 from simgpu.torch_glue.install import replaced
 from simgpu.torch_glue.redirect import original
@@ -56,6 +58,7 @@ _TAKERS = {  # of a device, by their owner
 }
 
 _DEVICE = torch.device
+_CUDA = "13.0"
 _NCCL = 2, 28, 3  # of the line whose figures the clock's collectives have
 _to_put_back = contextlib.ExitStack()
 
@@ -91,7 +94,13 @@ def leave(count):
 @contextlib.contextmanager
 def _renamed():
     """Let our classes print as those for which they stand."""
-    names = {SimTensor: ("torch", "Tensor"), Stream: ("torch.cuda", "Stream"), Event: ("torch.cuda", "Event")}
+    names = {
+        SimTensor: ("torch", "Tensor"),
+        Stream: ("torch.cuda", "Stream"),
+        Event: ("torch.cuda", "Event"),
+        SimGenerator: ("torch._C", "Generator"),
+        Properties: ("torch.cuda", "_CudaDeviceProperties"),
+    }
     before = {kind: (kind.__module__, kind.__qualname__) for kind in names}
     _name(names)
     try:
@@ -129,6 +138,12 @@ def _entries():
         for owner in (torch.cuda, torch.cuda.memory):
             if callable(getattr(owner, name, None)):
                 yield owner, name, unsupported.unavailable_class(name)
+    yield from legacy.entries()
+    for kind, ours in ((torch.cuda.Stream, Stream), (torch.cuda.Event, Event)):  # imported before by their names
+        yield kind, "__new__", _making(ours)
+        yield ours, "known_as", kind
+    yield torch.cuda.CUDAGraph, "__new__", _making(unsupported.unavailable_class("CUDAGraph"))
+    yield torch.version, "cuda", _CUDA
     for name in torch.cuda.nvtx.__all__:
         yield torch.cuda.nvtx, name, getattr(api.nvtx, name)
     yield torch.cuda.nccl, "version", lambda: _NCCL
@@ -163,11 +178,15 @@ def _entries():
 class ProcessGroupNCCL:
     """Stands for torch's class in builds without CUDA; groups of that name are those of simulated ranks."""
 
+    __module__ = "torch.distributed.distributed_c10d"
+
     def __init__(self, *args, **options):
         raise RuntimeError("NCCL joins simulated ranks here: call simgpu.spawn(fn), which starts them")
 
     class Options:
         """What programs ask of NCCL; changes nothing."""
+
+        __module__ = "torch.distributed.distributed_c10d"
 
         def __init__(self, is_high_priority_stream=False):
             self.is_high_priority_stream = is_high_priority_stream
@@ -216,6 +235,11 @@ def _translating(function):
     return translated
 
 
+def _making(ours):
+    """Return the ``__new__`` of a class of torch.cuda's, which makes one of ours."""
+    return staticmethod(lambda cls, *args, **options: ours(*args, **options))
+
+
 def _shown(own):
     """Return the function that names a device, which says cuda for sim."""
     return lambda *thing: as_shown(own(*thing))
@@ -230,8 +254,8 @@ def _type_of(tensor, dtype=None, *args, own=torch.Tensor.type, **kwargs):
     """Return ``x.type()``, by its name of CUDA's, or ``x.type("torch.cuda.HalfTensor")``; types are said as strings."""
     if dtype is None:
         return own(tensor).replace(".sim.", ".cuda.")
-    if isinstance(dtype, str):
-        dtype = dtype.replace(".cuda.", ".sim.")
+    if isinstance(dtype, (str, legacy.TensorType)):
+        dtype = str(dtype).replace(".cuda.", ".sim.")
     return own(tensor, dtype, *args, **kwargs)
 
 

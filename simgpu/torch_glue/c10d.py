@@ -96,6 +96,7 @@ def init_process_group(own):
         if options.get("store") is not rank.world.store:  # else it was `ranks` that called
             dist.group.WORLD.declare(args[0] if args else options.get("backend"))
             rank.program_joined = True
+            _bind(dist.group.WORLD, options.get("device_id"))
             if state.as_cuda and not state.thread.chosen:
                 state.current = 0  # as a new process of torchrun's has it
         return None
@@ -126,6 +127,7 @@ def new_group(own):
         made = own(size, place, ranks, NAME if here() else backend, store, name, *args, **options)
         if here() and ranks and _is_ours(made[0]):
             made[0].declare(dist.group.WORLD.backend if backend == NAME else backend)
+            _bind(made[0], options.get("device_id"))
         return made
 
     return new_group
@@ -139,6 +141,24 @@ def get_backend(own):
         return group.getBackendName() if _is_ours(group) else name
 
     return get_backend
+
+
+def get_backend_config(own):
+    """Return which backend takes the tensors of which device, as torch writes it."""
+
+    def get_backend_config(group=None):
+        config, group = own(group), group or dist.group.WORLD
+        return group.config() if _is_ours(group) and state.as_cuda else config
+
+    return get_backend_config
+
+
+def _bind(group, device):
+    """Note the device that a program gave its group: then torch warns of no barrier that has to choose one."""
+    if device is not None:
+        group.bound_device_id = (
+            torch.device("cuda" if state.as_cuda else "sim", device) if isinstance(device, int) else device
+        )
 
 
 def split_group(own):

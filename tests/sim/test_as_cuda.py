@@ -2,12 +2,16 @@
 
 import gc
 import io
+import warnings
 from functools import partial
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn, ones, tensor
+from torch.cuda import CUDAGraph as GraphBefore
+from torch.cuda import Event as EventBefore
+from torch.cuda import Stream as StreamBefore
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.attention import flex_attention as flex
 
@@ -279,3 +283,68 @@ def test_flex_attention_is_trained_as_it_is_uncompiled(cuda):
     y.square().sum().backward()
     nn.functional.scaled_dot_product_attention(plain, plain, plain, is_causal=True).square().sum().backward()
     torch.testing.assert_close(ours.grad.cpu(), plain.grad)
+
+
+def test_classes_imported_before_make_and_recognise_ours(cuda):
+    stream, event = StreamBefore(), EventBefore(enable_timing=True)
+    assert isinstance(torch.cuda.Stream(), StreamBefore)
+    assert isinstance(torch.cuda.current_stream(), StreamBefore)
+    assert all(isinstance(one, kind) for one in (stream, torch.cuda.Stream()) for kind in (torch.Stream, type(stream)))
+    with torch.cuda.stream(stream):
+        event.record()
+    assert isinstance(event, torch.cuda.Event)
+    assert isinstance(torch.cuda.Event(), EventBefore)
+    with pytest.raises(NotImplementedError, match="one_launch"):
+        GraphBefore()
+
+
+def test_types_of_older_programs(cuda):
+    kind = torch.cuda.FloatTensor
+    x = kind([1, 2])
+    assert (x.tolist(), x.is_cuda, isinstance(x, kind), isinstance(x.cpu(), kind)) == ([1, 2], True, True, False)
+    assert kind(2, 3).shape == (2, 3)
+    assert x.type(torch.cuda.HalfTensor).type() == "torch.cuda.HalfTensor"
+    torch.set_default_tensor_type(torch.cuda.DoubleTensor)
+    try:
+        assert torch.ones(1).type() == "torch.cuda.DoubleTensor"
+    finally:
+        torch.set_default_device(None)
+        torch.set_default_dtype(torch.float32)
+
+
+def test_what_programs_ask_about_the_gpu(cuda):
+    found = torch.cuda.get_device_properties(0)
+    assert found.max_threads_per_multi_processor in (1024, 1536, 2048)
+    assert found.shared_memory_per_block_optin >= found.shared_memory_per_block
+    assert found.uuid != torch.cuda.get_device_properties(1).uuid
+    assert torch.version.cuda
+    assert torch.cuda.get_allocator_backend() == "native"
+    torch.cuda.cudart().cudaProfilerStart()
+    torch.cuda.profiler.stop()
+
+
+def test_nothing_that_prints_says_sim(cuda):
+    x = torch.ones(2, device="cuda")
+    shown = [x, nn.Parameter(x), type(x), x.device, x.type(), x.untyped_storage(), torch.cuda.current_stream()]
+    shown += [torch.cuda.Event(), torch.cuda.default_generators[0], torch.device(1), torch.cuda.FloatTensor]
+    shown += [torch.cuda.memory_summary().replace("Simulated", ""), type(torch.cuda.get_device_properties(0))]
+    for action in (lambda: x + torch.ones(2), lambda: x.to("cuda:9"), lambda: x.numpy(), lambda: x @ x[:1]):
+        with pytest.raises((RuntimeError, TypeError)) as caught:
+            action()
+        shown.append(caught.value)
+    assert [text for text in map(repr, shown) if "sim" in text.lower()] == []
+
+    def on_ranks(rank):
+        torch.cuda.set_device(rank)
+        dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+        work = dist.all_reduce(torch.ones(1, device="cuda"), async_op=True)
+        shown = [dist.group.WORLD, work, work.get_future(), dist.get_backend(), dist.get_backend_config()]
+        shown += [dist.ProcessGroupNCCL, dist.group.WORLD.bound_device_id]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            dist.barrier()
+        return list(map(repr, shown))
+
+    for texts in simgpu.spawn(on_ranks):
+        assert [text for text in texts if "sim" in text.lower()] == []
+        assert "'cuda:nccl'" in texts
