@@ -44,7 +44,7 @@ class SimGroup(dist.ProcessGroup):
     def declare(self, backend):
         """Note the name under which a program made the group: what NCCL or gloo refuse is refused from now on."""
         self.backend = None if backend in (None, NAME, "undefined") else str(backend).lower()
-        self._backends = backend_rules.backends(self.backend)
+        self.backends = backend_rules.backends(self.backend)
 
     def __repr__(self):
         return f"<{self.getBackendName()} rank {self._place} of {self._size} in {self._rendezvous.where}>"
@@ -66,16 +66,9 @@ class SimGroup(dist.ProcessGroup):
 
     _get_backend_name = getBackendName
 
-    def config(self):
-        """Return the backends by type of device, as ``torch.distributed.get_backend_config`` writes them."""
-        found = self._backends or {"cpu": "gloo", "sim": "nccl"}
-        return ",".join(
-            f"{device}:{name}" for device, name in sorted((backend_rules.shown(d), n) for d, n in found.items())
-        )
-
     @property
     def _device_types(self):
-        return [torch.device(backend_rules.shown(device)) for device in self._backends or ("sim", "cpu")]
+        return [torch.device(backend_rules.shown(device)) for device in self.backends or ("sim", "cpu")]
 
     def _get_backend(self, device):
         return self
@@ -193,7 +186,7 @@ class SimGroup(dist.ProcessGroup):
     @as_operation("monitored_barrier_")
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         """Wait for all ranks. Raises DeadlockError, which names those that cannot come; it needs no timeout."""
-        if self._backends and "gloo" not in self._backends.values():
+        if self.backends and "gloo" not in self.backends.values():
             raise ValueError("monitored_barrier is only implemented for GLOO backend")
         self._join(collectives.MonitoredBarrier([], [])).wait()
 
@@ -253,13 +246,13 @@ class SimGroup(dist.ProcessGroup):
             raise ValueError(f"{call.name}: expected dense tensors, got a sparse one")
         index = next(iter(found), device)
         index = self._owner.stands_for if index is None and tensors else index
-        if self._backends is not None:
-            call.backend = backend_rules.check(self._backends, call, "cpu" if index is None else "sim")
+        if self.backends is not None:
+            call.backend = backend_rules.check(self.backends, call, "cpu" if index is None else "sim")
         call.settle(index is None, index, self._size)
 
     def _barrier_device(self, opts):
         """Return the index of the GPU on which NCCL's barrier is an all-reduce; None for others' barriers."""
-        if self._backends != {"sim": "nccl"} or opts is None:
+        if self.backends != {"sim": "nccl"} or opts is None:
             return None
         if opts.device_ids:
             return opts.device_ids[0]

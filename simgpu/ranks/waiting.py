@@ -18,6 +18,8 @@ from time import monotonic  # what a program reads on a rank may be simulated
 
 from simgpu.ranks import diagnosis
 from simgpu.ranks.errors import DeadlockError
+from simgpu.ranks.modules import is_imported
+from simgpu.ranks.own_locks import OwnLock
 from simgpu.ranks.sleeping import really_sleep
 from simgpu.torch_glue.here import here
 
@@ -113,9 +115,9 @@ class Lock:
 
 def entries():
     """Yield (owner, name, what takes its place)."""
-    yield threading, "Lock", Lock
+    yield threading, "Lock", _made(Lock)
     yield threading, "_allocate_lock", Lock
-    yield threading, "RLock", threading._PyRLock  # Python's own in Python, above a `Lock`
+    yield threading, "RLock", _made(threading._PyRLock)  # Python's own in Python, above a `Lock`
     yield threading.Thread, "start", _start
     yield threading.Thread, "join", _join
     yield queue, "SimpleQueue", _simple_queue(queue.SimpleQueue)
@@ -124,6 +126,10 @@ def entries():
     yield synchronize.SemLock, "__enter__", lambda semaphore: semaphore.acquire()
     for name in ("recv", "recv_bytes"):
         yield connection.Connection, name, _receiving(getattr(connection.Connection, name))
+
+
+def _made(kind):
+    return lambda: OwnLock(kind) if is_imported() else kind()
 
 
 def _start(thread):

@@ -139,17 +139,10 @@ def _entries():
             if callable(getattr(owner, name, None)):
                 yield owner, name, unsupported.unavailable_class(name)
     yield from legacy.entries()
-    for kind, ours in ((torch.cuda.Stream, Stream), (torch.cuda.Event, Event)):  # imported before by their names
-        yield kind, "__new__", _making(ours)
-        yield ours, "known_as", kind
-    yield torch.cuda.CUDAGraph, "__new__", _making(unsupported.unavailable_class("CUDAGraph"))
+    yield from _classes()
     yield torch.version, "cuda", _CUDA
     for name in torch.cuda.nvtx.__all__:
         yield torch.cuda.nvtx, name, getattr(api.nvtx, name)
-    yield torch.cuda.nccl, "version", lambda: _NCCL
-    yield distributed_c10d, "_NCCL_AVAILABLE", True
-    for owner in (distributed_c10d, torch.distributed):
-        yield owner, "ProcessGroupNCCL", ProcessGroupNCCL
     yield torch, "device", Device
     yield Allocator, "platform", "CUDA"
     yield torch, "get_autocast_gpu_dtype", lambda: torch.get_autocast_dtype("sim")
@@ -173,6 +166,18 @@ def _entries():
     own = torch.Tensor.device.__get__
     for question in ("is_cuda", "is_sim"):
         yield torch.Tensor, question, property(lambda tensor: own(tensor).type in ("sim", "cuda"))  # cuda: traced
+
+
+def _classes():
+    """Yield the same for classes, which programs may have imported before by their names, and for NCCL."""
+    for kind, ours in ((torch.cuda.Stream, Stream), (torch.cuda.Event, Event)):
+        yield kind, "__new__", _making(ours)
+        yield ours, "known_as", kind
+    yield torch.cuda.CUDAGraph, "__new__", _making(unsupported.unavailable_class("CUDAGraph"))
+    yield torch.cuda.nccl, "version", lambda: _NCCL
+    yield distributed_c10d, "_NCCL_AVAILABLE", True
+    for owner in (distributed_c10d, torch.distributed):
+        yield owner, "ProcessGroupNCCL", ProcessGroupNCCL
 
 
 class ProcessGroupNCCL:

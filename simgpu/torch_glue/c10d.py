@@ -15,6 +15,7 @@ from torch.distributed import distributed_c10d
 from torch.utils._pytree import tree_map_only  # noqa: F401 for `ranks`, which knows no private names of torch
 
 from simgpu.device.state import state
+from simgpu.torch_glue import group_names
 from simgpu.torch_glue.here import here
 
 NAME = "simccl"
@@ -96,16 +97,12 @@ def init_process_group(own):
         if options.get("store") is not rank.world.store:  # else it was `ranks` that called
             dist.group.WORLD.declare(args[0] if args else options.get("backend"))
             rank.program_joined = True
-            _bind(dist.group.WORLD, options.get("device_id"))
+            group_names.bind(dist.group.WORLD, options.get("device_id"))
             if state.as_cuda and not state.thread.chosen:
                 state.current = 0  # as a new process of torchrun's has it
         return None
 
     return init_process_group
-
-
-def _is_ours(group):
-    return hasattr(group, "declare")
 
 
 def _check_numbers(rank, options):
@@ -125,40 +122,12 @@ def new_group(own):
         if here() and ranks and name.isdigit():  # which other ranks need not call where torch makes a name of the ranks
             here().world.new_groups.call(here().number, list(ranks))
         made = own(size, place, ranks, NAME if here() else backend, store, name, *args, **options)
-        if here() and ranks and _is_ours(made[0]):
+        if here() and ranks and group_names.is_ours(made[0]):
             made[0].declare(dist.group.WORLD.backend if backend == NAME else backend)
-            _bind(made[0], options.get("device_id"))
+            group_names.bind(made[0], options.get("device_id"))
         return made
 
     return new_group
-
-
-def get_backend(own):
-    """Return what the backend is called: as the program did, or NCCL where it finds simulated GPUs as CUDA's."""
-
-    def get_backend(group=None):
-        name, group = own(group), group or dist.group.WORLD
-        return group.getBackendName() if _is_ours(group) else name
-
-    return get_backend
-
-
-def get_backend_config(own):
-    """Return which backend takes the tensors of which device, as torch writes it."""
-
-    def get_backend_config(group=None):
-        config, group = own(group), group or dist.group.WORLD
-        return group.config() if _is_ours(group) and state.as_cuda else config
-
-    return get_backend_config
-
-
-def _bind(group, device):
-    """Note the device that a program gave its group: then torch warns of no barrier that has to choose one."""
-    if device is not None:
-        group.bound_device_id = (
-            torch.device("cuda" if state.as_cuda else "sim", device) if isinstance(device, int) else device
-        )
 
 
 def split_group(own):

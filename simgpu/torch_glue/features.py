@@ -113,8 +113,8 @@ CORE = (
             ),
             f"{_C10D}init_process_group*": "c10d.init_process_group",
             f"{_C10D}_new_process_group_helper": "c10d.new_group",
-            f"{_C10D}get_backend*": "c10d.get_backend",
-            f"{_C10D}get_backend_config*": "c10d.get_backend_config",
+            f"{_C10D}get_backend*": "group_names.get_backend",
+            f"{_C10D}get_backend_config*": "group_names.get_backend_config",
             f"{_DIST}TCPStore*": "c10d.tcp_store",
             f"{_DIST}FileStore*": "c10d.file_store",
             # From torch 2.15 on groups get a recorder, which C++ code attaches to groups of C++ alone.

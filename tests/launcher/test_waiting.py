@@ -127,3 +127,24 @@ print("only rank 0")
     assert ran.code == 0, ran.err
     assert (ran.err.count("UserWarning: once a rank"), ran.err.count("UserWarning: nothing")) == (2, 1)
     assert sorted(ran.out.splitlines()) == ["[rank0]: 1", "[rank0]: only rank 0", "[rank1]: 1"]
+
+
+def test_a_lock_of_an_installed_library_is_each_ranks_own(run, tmp_path):
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "a_library.py").write_text("import threading\nlocks = threading.Lock(), threading.RLock()\n")
+    text = f"""{START}
+import sys
+sys.path.insert(0, {str(folder)!r})
+import a_library
+for lock in a_library.locks:
+    with lock:
+        dist.barrier(device_ids=[rank])
+    condition = threading.Condition(lock)
+    with condition:
+        condition.notify()
+print("fine", lock.acquire(False))
+"""
+    ran = run(text, options=["--nproc-per-node=2"])
+    assert ran.code == 0, ran.err
+    assert ran.out.count("fine True") == 2

@@ -1,0 +1,107 @@
+"""torch's own tests of ``torch.distributed`` on simulated ranks: ``python -m benchmarks.torch_suite [--backend gloo]``.
+
+They come with torch, in ``torch.testing._internal.distributed.distributed_test``, and need expecttest. Each test runs
+on ranks that `simgpu.spawn` starts, in place of processes. Printed are the failures, with their reasons, and the counts
+of what passed, failed, and was skipped for torch's own reasons; failures that `KNOWN` explains are counted apart.
+"""
+
+import argparse
+import faulthandler
+import io
+import os
+import re
+import sys
+import tempfile
+import time
+import traceback
+import unittest
+import warnings
+from collections import Counter
+from contextlib import redirect_stderr, redirect_stdout
+
+import simgpu
+
+# Tests that no group of NCCL's on simulated GPUs can pass, by what they ask for.
+KNOWN = {}
+
+
+def load(backend, size):
+    """Return the class of the tests, whose module reads the environment."""
+    os.environ.update(BACKEND=backend, WORLD_SIZE=str(size), TEMP_DIR=tempfile.mkdtemp(), MASTER_ADDR="localhost")
+    from torch.testing._internal.distributed import distributed_test as suite
+
+    suite.initialize_temp_directories()
+    suite.Barrier.init()
+
+    class Tests(suite.TestDistBackend, suite.DistributedTest._DistTestBase):
+        """The tests of a group that has been made."""
+
+    return suite, Tests
+
+
+def run(suite, kind, name, size):
+    """Run one test; return "passed", "skipped" or "failed", and why."""
+    from torch.testing._internal import common_distributed, common_utils
+
+    reasons = {skip.exit_code: skip.message for skip in common_distributed.TEST_SKIPS.values()}
+    file = tempfile.mktemp()
+
+    def body(rank):
+        test = kind(name)
+        test.rank, test.file_name = rank, file
+        suite.dist.init_process_group(
+            suite.BACKEND, init_method=f"file://{file}", world_size=size, rank=rank, timeout=suite.default_pg_timeout
+        )
+        common_utils.set_rng_seed()
+        getattr(test, name)()
+
+    suite.Barrier.init()
+    try:
+        simgpu.spawn(body, nprocs=size)
+    except simgpu.RankError as error:
+        cause = error.__cause__
+        if isinstance(cause, unittest.SkipTest):
+            return "skipped", str(cause)
+        if isinstance(cause, SystemExit):
+            return ("skipped", reasons[cause.code]) if cause.code in reasons else ("failed", f"exit code {cause.code}")
+        last = traceback.extract_tb(cause.__traceback__)[-1]
+        return "failed", f"{error} ({last.name}, {last.filename.rpartition('/')[2]}:{last.lineno})"
+    except Exception as error:
+        return "failed", f"{type(error).__name__}: {error}"
+    return "passed", ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", default="nccl", choices=["nccl", "gloo"])
+    parser.add_argument("--size", type=int, default=2, help="ranks")
+    parser.add_argument("--only", default="", help="a regular expression for the tests' names")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    simgpu.enable(max(given.size, 4), gpu="A100-SXM4-80GB")
+    counts, why = Counter(), Counter()
+    began = time.time()
+    with simgpu.as_cuda():
+        suite, kind = load(given.backend, given.size)
+        for name in filter(re.compile(given.only).search, unittest.TestLoader().getTestCaseNames(kind)):
+            printed = io.StringIO()
+            faulthandler.dump_traceback_later(300, exit=True)
+            with redirect_stdout(printed), redirect_stderr(printed):
+                found, reason = run(suite, kind, name, given.size)
+            faulthandler.cancel_dump_traceback_later()
+            if found == "failed" and name in KNOWN:
+                found, reason = "cannot pass", KNOWN[name]
+            counts[found] += 1
+            if found in ("failed", "cannot pass"):
+                print(f"{found} {name}: {' '.join(reason.split())[:400]}", flush=True)
+            elif found == "skipped":
+                why[reason] += 1
+    for reason, number in why.most_common():
+        print(f"skipped {number}: {reason}")
+    told = ", ".join(f"{counts[found]} {found}" for found in ("passed", "failed", "cannot pass", "skipped"))
+    print(f"{given.backend}, {given.size} ranks: {told}; {time.time() - began:.0f} s")
+    sys.exit(bool(counts["failed"]))
+
+
+if __name__ == "__main__":
+    main()
