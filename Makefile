@@ -36,7 +36,7 @@ serve: $(BOOK) ## show the book, and run its cells in its pages (PORT=… choose
 
 lab: $(INSTALLED) ## open notebooks made for running, in _build/notebooks, in JupyterLab
 	@$(PY) tools/run_notebooks.py
-	@exec $(PY) -m jupyterlab --notebook-dir=_build/notebooks
+	@JUPYTER_CONFIG_PATH=tools/jupyter exec $(PY) -m jupyterlab --notebook-dir=_build/notebooks
 
 chapters: $(INSTALLED) ## execute the notebooks and store their outputs (FRESH=1 measures again what is measured)
 	@$(PY) tools/chapters.py --timeout $(CELL_TIMEOUT) $(if $(FRESH),--fresh)

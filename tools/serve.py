@@ -104,7 +104,6 @@ def settings(port, token):
         jpserver_extensions={"jupyterlab": True, "jupyter_server_terminals": True},
     )  # fmt: skip
     config.Application.log_level = "CRITICAL"  # it calls a page that leaves while its kernel starts an error
-    config.LabApp.news_url = None  # it would ask whether to look for news; the book is at home without a network
     config.IdentityProvider.token = token
     notebooks = BUILD / "notebooks"
     config.FileContentsManager.preferred_dir = str(notebooks if notebooks.is_dir() else ROOT / "chapters")
@@ -134,6 +133,9 @@ def main(argv):
         return 1
     # A cell that is run gives what the page shows: simulated GPUs and one thread, unless the reader has set otherwise.
     os.environ.update(ENVIRONMENT | os.environ)
+    # Its JupyterLab neither asks whether to fetch news nor looks for updates: the book is at home without a network.
+    paths = [str(ROOT / "tools" / "jupyter"), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(paths)
     token = secrets.token_hex(24)
     server = Server(config=settings(port, token))
     server.initialize(argv=[], find_extensions=False)

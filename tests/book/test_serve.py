@@ -48,6 +48,7 @@ def test_its_cookie_opens_the_book_jupyterlab_and_the_kernels(ask, cookie):
     for path in PRIVATE:
         assert ask(path, Cookie=cookie)[0] == 200, path
     assert ask("/nothing.html", Cookie=cookie)[0] == 404
+    assert b"apputils-extension:announcements" in ask("/lab", Cookie=cookie)[2]  # is left out: it would ask for news
     assert ask("/_static/../../../README.md", Cookie=cookie)[0] in (403, 404)
     _, headers, page = ask(PAGE, Cookie=cookie)
     assert b"<body data-served " in page
