@@ -12,7 +12,9 @@ COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 def parsed(source):
-    """Return a cell's statements; magics and shell commands count as nothing."""
+    """Return a cell's statements; magics, shell commands and files that a cell writes count as nothing."""
+    if source.startswith("%%"):
+        return []
     return ast.parse(re.sub(r"(?m)^([ \t]*)[%!].*$", r"\1pass", source)).body
 
 

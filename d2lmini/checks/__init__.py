@@ -15,6 +15,7 @@ from d2lmini.checks.placement import move, product_norms
 from d2lmini.checks.portable import causal_mask, joined_mean, one_wait, placed_step
 from d2lmini.checks.ranks import exposed_seconds, hiding_batch, sampler_indices, sharded_step
 from d2lmini.checks.replica_memory import allreduce_bytes, share_memory
+from d2lmini.checks.reports import verdict
 from d2lmini.checks.ring_steps import recursive_doubling, ring_mean
 from d2lmini.checks.sets import checkpointed_peak, largest_batch, separable_macs
 from d2lmini.checks.sharding import clip_shards, load_shard, zero1_step, zero_bytes
@@ -91,6 +92,7 @@ __all__ = [
     "third_time",
     "tile_reads",
     "to_experts",
+    "verdict",
     "worker_plan",
     "zero1_step",
     "zero_bubble",
