@@ -1,6 +1,6 @@
-"""What a schedule costs on a named machine: α + bytes · β for a message, bytes · γ for adding it up.
+"""What a schedule costs on a named machine: α + bytes ÷ β for a message, bytes · γ for adding it up.
 
-α, a message's fixed part, and β, the seconds a byte takes on a link, are `op_costs.hop_seconds`; γ, the seconds a
+α, a message's fixed part, and β, a link's rate, are `op_costs.hop_seconds`; γ, the seconds a
 byte takes to be read and added, is `op_costs.operation_seconds`. A step lasts as long as its slowest message, or as
 its busiest wire if several messages share one, and then as long as its slowest addition; steps follow one another.
 
@@ -61,7 +61,7 @@ def _longest_addition(sends, machine, itemsize):
 
 
 def constants(machine: Machine) -> list[list[str]]:
-    """Return a machine's α, 1 ÷ β, 1 ÷ γ and κ, with unit, as rows of a table: constant, value, of what.
+    """Return a machine's α, β, 1 ÷ γ and κ, with unit, as rows of a table: constant, value, of what.
 
     α and β for each kind of link. κ is the shortest kernel, which every addition pays once; the launch, by the host, is
     paid once for a schedule.
@@ -71,8 +71,8 @@ def constants(machine: Machine) -> list[list[str]]:
     rows = []
     for link in links.values():
         alpha = copy_seconds(0, link)
-        beta = 1 / (copy_seconds(1, link) - alpha)
-        rows += [["α", f"{alpha * 1e6:.1f} µs", link.name], ["1/β", f"{beta / 1e9:.1f} GB/s", link.name]]
+        beta = 1 / (copy_seconds(1, link) - alpha)  # bytes a second
+        rows += [["α", f"{alpha * 1e6:.1f} µs", link.name], ["β", f"{beta / 1e9:.1f} GB/s", link.name]]
     kappa = operation_seconds(0, 0, machine.gpu, "pointwise")
     gamma = (operation_seconds(1e9, 3e9, machine.gpu, "pointwise") - kappa) / 1e9
     return [
