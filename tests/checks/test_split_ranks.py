@@ -1,0 +1,71 @@
+"""The labs on ranks: right answers that are written otherwise than the book's pass, and a usual slip is named."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.functional import silu
+
+import simgpu
+from d2lmini import checks, parallel
+
+
+def by_a_hook(x, a, b):
+    def reduced(gradient):
+        gradient = gradient.clone()
+        dist.all_reduce(gradient)
+        return gradient
+
+    copy = x.view_as(x)
+    copy.register_hook(reduced)
+    return parallel.SumOverRanks.apply(silu(copy @ a) @ b, None)
+
+
+def by_lists_of_python(x, chosen):
+    counts = [[int((chosen == rank).sum()) for rank in range(dist.get_world_size())]]
+    everybodys = [None] * dist.get_world_size()
+    dist.all_gather_object(everybodys, counts[0])
+    received = [sent[dist.get_rank()] for sent in everybodys]
+    rows = torch.cat([torch.nonzero(chosen == rank)[:, 0] for rank in range(dist.get_world_size())])
+    return parallel.AllToAll.apply(x[rows], counts[0], received)
+
+
+def weights_when_memory_is_full(stages, batches):
+    orders = []
+    for stage in range(stages):
+        ahead, done = stages - stage, 0
+        order = [["F", i] for i in range(ahead)]
+        for i in range(batches):
+            order.append(["I", torch.tensor(i)])
+            if (ahead < batches and ahead - done >= stages) or (ahead >= batches and i >= stage):
+                order.append(["W", done])
+                done += 1
+            if ahead < batches:
+                order.append(["F", ahead])
+                ahead += 1
+        orders.append(tuple(order + [["W", i] for i in range(done, batches)]))
+    return orders
+
+
+@pytest.mark.parametrize(
+    ("check", "answer"),
+    [
+        (checks.split_feed_forward, by_a_hook),
+        (checks.to_experts, by_lists_of_python),
+        (checks.zero_bubble, weights_when_memory_is_full),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_right_answers_of_another_kind(check, answer, capsys):
+    simgpu.enable(1, shapes_only=True)  # as a chapter may have left it
+    assert check(answer), capsys.readouterr().out
+
+
+def test_gradients_that_are_too_large_are_told(capsys):
+    def twice_summed(x, a, b):
+        return parallel.SumOverRanks.apply(silu(parallel.SumOverRanks.apply(x, None) @ a) @ b, None)
+
+    assert not checks.split_feed_forward(twice_summed)
+    assert not checks.split_feed_forward(
+        lambda x, a, b: parallel.SumOverRanks.apply(silu(parallel.CopyToRanks.apply(x, None) @ a) @ b, None) / 2
+    )
+    assert "divided by the number of ranks" in capsys.readouterr().out
