@@ -7,6 +7,7 @@ here, and a comparison that a chapter adds, changes or drops is added, changed o
 import csv
 import json
 import re
+import statistics
 from html import unescape
 from pathlib import Path
 
@@ -91,6 +92,35 @@ def compared(builder, docname, path):
     return section(title, *content) if content else None
 
 
+def errors(html):
+    """Return the errors that a table of a notebook states in its columns headed "error": percents, without sign."""
+    heads = re.findall(r"<th\b[^>]*>(.*?)</th>", html)
+    columns = [place for place, head in enumerate(heads) if head.strip() == "error"]
+    rows = [re.findall(r"<td\b[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>((?:<td\b.*?</td>)+)</tr>", html)]
+    cells = (row[column] for row in rows for column in columns)
+    return [int(found[1]) for found in (re.fullmatch(r"[+−-]?(\d+)%", cell.strip()) for cell in cells) if found]
+
+
+def summary(paths):
+    """Return the section that comes first: how far off each part of the book is, a row for each of its headings."""
+    from d2lmini.figures import tables
+
+    rows = []
+    for path in paths:
+        title = re.search(r"# (.+)", "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"]))[1]
+        found = {}
+        for heading, html in comparisons(path):
+            found.setdefault(heading, []).extend(errors(html))
+        rows += [
+            (title.split(":")[0], heading, len(off), f"{statistics.median(off):.0f}%", f"{max(off)}%")
+            for heading, off in found.items()
+            if off
+        ]
+    table = tables.table(["chapter", "compared", "numbers", "median error", "largest"], rows)._repr_html_()
+    output = nodes.container("", nodes.raw("", table, format="html"), classes=["output", "text_html"])
+    return section("In one table", nodes.container("", output, classes=["cell_output"]))
+
+
 def listed(path):
     """Return a definition list's item for a data file and its sources."""
     lines = [f"{name} ({count} row{'s' * (count > 1)})" for name, count in sources(path).items()]
@@ -112,7 +142,7 @@ class PublishedFigures(Directive):
         for path in [*paths, *files, DRAWN]:
             env.note_dependency(str(path))
         where = section("Where the numbers come from", nodes.definition_list("", *map(listed, files)))
-        return [*filter(None, found), where]
+        return [summary(paths), *filter(None, found), where]
 
 
 def setup(app):

@@ -251,6 +251,11 @@ def test_only_paragraphs_are_linked():
 # --- the page of published figures ---
 
 
+def test_the_summary_counts_the_errors_that_a_table_states():
+    html = tables.table(["run", "error", "of all", "error"], [("a", "+7%", "50%", "−12%"), ("b", "–", "3%", "0%")])
+    assert published_figures.errors(html._repr_html_()) == [7, 12, 0]
+
+
 def test_every_published_row_stands_beside_the_book_s_own():
     paths = sorted((published_figures.ROOT / "chapters").glob("*.ipynb"))
     stored = [html for path in paths for _, html in published_figures.comparisons(path)]
