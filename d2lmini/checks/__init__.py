@@ -11,7 +11,7 @@ from d2lmini.checks.numbers import loss_scale, most_ranks, send_largest, zero_po
 from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, worker_plan
 from d2lmini.checks.parallel_costs import pipeline_seconds, qkv_rows, ring_seconds, split_loss
 from d2lmini.checks.parallel_labs import overlapped, parallel_loss
-from d2lmini.checks.placement import move, product_norms
+from d2lmini.checks.placement import committed_sum, move, product_norms
 from d2lmini.checks.portable import causal_mask, joined_mean, one_wait, placed_step
 from d2lmini.checks.ranks import exposed_seconds, hiding_batch, sampler_indices, sharded_step
 from d2lmini.checks.replica_memory import allreduce_bytes, share_memory
@@ -41,6 +41,7 @@ __all__ = [
     "check",
     "checkpointed_peak",
     "clip_shards",
+    "committed_sum",
     "conv_share",
     "doubling_months",
     "exposed_seconds",

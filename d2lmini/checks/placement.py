@@ -4,7 +4,7 @@ from collections import namedtuple
 
 import torch
 
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many, need_gpus, typed
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many, must_refuse, need_gpus, typed
 from d2lmini.checks.traced import attempt_traced
 
 
@@ -91,3 +91,41 @@ def _try_norms(function, rows, device):
         raise Wrong(f"{given}: the host waited {many(waits, 'time')}; .item(), float(), print and .cpu() make it wait")
     if any(span.kind == "copy" for span in spans):
         raise Wrong(f"{given}: numbers left the device, or came to it; compute on {device} alone")
+
+
+@check
+def committed_sum(function):
+    """``function(x, y)``: JAX's sum of two pairs (tensor, committed), as such a pair."""
+    need_gpus(clock=False)
+    cases = (
+        ("sim:0", True, "sim:0", True, "sim:0"),
+        ("sim:0", False, "sim:1", True, "sim:1"),
+        ("sim:1", True, "sim:0", False, "sim:1"),
+        ("sim:0", False, "sim:0", False, "sim:0"),
+        ("cpu", False, "sim:1", True, "sim:1"),
+        ("cpu", True, "sim:1", False, "cpu"),
+    )
+    for a, a_committed, b, b_committed, want in cases:
+        _try_sum(function, (a, a_committed), (b, b_committed), want)
+    for a, b in (("sim:0", "sim:1"), ("cpu", "sim:0")):
+        x, y = ((torch.ones(3).to(device), True) for device in (a, b))
+        must_refuse(function, x, y, given=f"committed to {a}, and committed to {b}", naming=(a, b))
+    return "a free operand follows a committed one, two that are committed elsewhere are refused"
+
+
+def _try_sum(function, first, second, want):
+    named = [f"{'committed to' if committed else 'free, on'} {device}" for device, committed in (first, second)]
+    given = ", and ".join(named)
+    pairs = [
+        (torch.arange(3.0).to(device) + 10 * i, committed) for i, (device, committed) in enumerate((first, second))
+    ]
+    answer = attempt(function, *pairs, given=given)
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2 or not isinstance(answer[0], torch.Tensor):
+        raise Wrong(f"{given}: expected a pair (tensor, whether it is committed), got {typed(answer)}")
+    total, committed = answer
+    if total.device != torch.device(want):
+        raise Wrong(f"{given}: expected the sum on {want}, it is on {total.device}")
+    if total.cpu().tolist() != [10.0, 12.0, 14.0]:
+        raise Wrong(f"{given}: expected the numbers [10, 12, 14], got {brief(total.cpu())}")
+    if bool(committed) != (first[1] or second[1]):
+        raise Wrong(f"{given}: the sum is committed when an operand is, and only then; got {typed(committed)}")
