@@ -2,6 +2,6 @@
 
 allreduce    the chapter's schedules between processes, and their times
 ddp          torch's DistributedDataParallel
-clusters     a sum over two levels, under torchrun
+clusters     a run that goes on after a rank has died, under torchrun
 split_steps  steps split by tensors, stages, tokens and experts, timed on simulated ranks
 """

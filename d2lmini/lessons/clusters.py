@@ -1,64 +1,48 @@
-"""A sum over two levels in real processes: inside groups of two ranks first, then between their leaders.
+"""A program that survives the loss of a rank: it stores checkpoints and resumes from the last one.
 
-torchrun --nproc-per-node=4 -m d2lmini.lessons.clusters
+torchrun --nproc-per-node=2 --max-restarts=1 -m d2lmini.lessons.clusters FOLDER
 """
 
 import os
-import time
+import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
+from d2lmini.distributed.join import connect, join
 
-def two_levels(per_node):
-    """Return this rank's group inside its node, and the group of all nodes' first ranks; every rank must call it.
 
-    Raises:
-        ValueError: Where the ranks do not fill whole nodes.
+def main(folder: str, steps: int = 6, every: int = 2, fails: int = 3) -> None:
+    """Train one weight; store it after every `every` steps; in the first start, rank 1 dies in step `fails`.
+
+    Args:
+        folder: Where the checkpoint lies; all ranks see it.
+        steps: How many steps in all.
+        every: Steps between checkpoints.
+        fails: The step, from 0, in which rank 1 dies.
     """
-    rank, size = dist.get_rank(), dist.get_world_size()
-    if size % per_node:
-        raise ValueError(f"expected whole nodes of {per_node} ranks, got {size} ranks")
-    firsts = range(0, size, per_node)
-    inside = [dist.new_group(list(range(first, first + per_node))) for first in firsts]
-    return inside[rank // per_node], dist.new_group(list(firsts))
-
-
-def add_through_leaders(x, inside, leaders, per_node):
-    """Add x up over all ranks, in place: to each node's first rank, over these, and back."""
-    first = dist.get_rank() // per_node * per_node
-    dist.reduce(x, first, group=inside)
-    if dist.get_rank() == first:
-        dist.all_reduce(x, group=leaders)
-    dist.broadcast(x, first, group=inside)
-
-
-def main(per_node=2, n=250_000, repeat=5):
-    """Print who this rank is; rank 0 also prints whether both sums agree, and the seconds of each."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    rank, groups = dist.get_rank(), two_levels(per_node)
-    ways = {"flat": dist.all_reduce, "through leaders": lambda x: add_through_leaders(x, *groups, per_node)}
-    sums, best = {}, {}
-    for name, add in ways.items():
-        times = []
-        for _ in range(repeat):
-            sums[name] = torch.arange(n, dtype=torch.float32) % 1000 + rank
-            dist.barrier()
-            begin = time.perf_counter()
-            add(sums[name])
-            times.append(time.perf_counter() - begin)
-        best[name] = min(times)
-    for speaker in range(dist.get_world_size()):
-        dist.barrier()
-        if rank == speaker:
-            print(f"rank {rank} of {os.environ['WORLD_SIZE']}, local rank {os.environ['LOCAL_RANK']}", flush=True)
-    dist.barrier()
+    join(connect(), torch.device("cpu"), timeout=30)  # each start meets in a store of its own
+    rank, start = dist.get_rank(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    checkpoint, weight, first = Path(folder) / "last.pt", torch.zeros(1), 0
+    if checkpoint.exists():
+        weight, first = torch.load(checkpoint).values()
     if rank == 0:
-        print(f"both sums agree: {torch.equal(*sums.values())}")
-        print(*(f"{name}: {seconds * 1e3:.1f} ms" for name, seconds in best.items()), sep="\n")
+        print(f"start {start}: {dist.get_world_size()} ranks, from step {first}", flush=True)
+    for step in range(first, steps):
+        if start == 0 and step == fails and rank == 1:
+            print(f"rank 1 dies in step {step}", flush=True)
+            os._exit(1)
+        gradient = torch.full((1,), rank + 1.0)
+        dist.all_reduce(gradient)
+        weight -= gradient
+        if rank == 0 and (step + 1) % every == 0:
+            torch.save({"weight": weight, "step": step + 1}, checkpoint.with_suffix(".new"))
+            checkpoint.with_suffix(".new").replace(checkpoint)  # whole or not at all
+    if rank == 0:
+        print(f"weight after {steps} steps: {weight.item():g}", flush=True)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])
