@@ -95,13 +95,11 @@ class Plan:
         self.random = drawing and placement_rules.name(func) not in placement_rules.DRAW_NOTHING
         kinds = {str(r.type) for r in schema.returns}
         returns_numbers = any("Tensor" not in kind for kind in kinds - {"int"})  # a size is known without looking
-        self.product = placement_rules.NO_WHOLE_NUMBERS.get(func.overloadpacket)
+        self.type_rule = placement_rules.type_rule(func.overloadpacket)
         self.indexes = placement_rules.name(func) in placement_rules.INDEXING
         self.waits = self.indexes or returns_numbers or not _WAITS.isdisjoint(tags)
         bare = placement_rules.name(func)
-        self.part = (
-            bare if self.views and bare in placement_rules.PARTS else None
-        )  # whose call costs the host something
+        self.part = bare if self.views and bare in placement_rules.PARTS else None  # a view that costs the host a call
         self.takes = not self.each and not self.views and (None in self.aliases or self.reshapes)  # new memory
         self.operands, self.records, self.sizes = Operands(func), Records(func, not self.reshapes), Sizes(func)
         new = not self.reshapes and set(self.aliases) == {None} and not self.on_host and not self.views
@@ -116,8 +114,8 @@ class Plan:
         counting, clock = self.takes and state.counting, None if self.views else state.clock  # no kernel makes a view
         key = [] if counting or clock is not None else None
         index, reals, named, hosts = self.operands.unwrap(args, kwargs, key)
-        if self.product:
-            placement_rules.check_type(self.product, reals[1])
+        if self.type_rule:
+            self.type_rule(reals)
         if hosts:
             placement_rules.check_hosts(func, args, kwargs)
             if self.indexes and state.clock is not None:

@@ -65,6 +65,18 @@ NO_WHOLE_NUMBERS = {
     aten.addmv: "addmv_impl_cuda",
     aten.dot: "dot",
 }
+# Others whose tensors have one type of number: torch's kernels for shapes alone do not look.
+_ONE_TYPE = {
+    aten.convolution,
+    aten.index_add,
+    aten.index_add_,
+    aten.index_copy,
+    aten.index_copy_,
+    aten.index_put,
+    aten.index_put_,
+    aten._index_put_impl_,
+    aten.binary_cross_entropy,
+}
 # Results that stay on the host, by place.
 RESULTS_ON_HOST = {"_pack_padded_sequence": {1}}
 
@@ -109,11 +121,21 @@ def check_hosts(func, args, kwargs):
             mixed(func, args, kwargs)
 
 
-def check_type(kernel, real):
-    """Raise CUDA's error for a product of whole numbers, which the CPU does compute."""
-    if not (real.is_floating_point() or real.is_complex()):
-        kind = real.type().rpartition(".")[2].removesuffix("Tensor")
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind}'")
+def type_rule(packet):
+    """Return the function of an operation's operands that raises where CUDA refuses their types, or None."""
+    kernel, one_type = NO_WHOLE_NUMBERS.get(packet), packet in NO_WHOLE_NUMBERS or packet in _ONE_TYPE
+
+    def rule(reals):
+        if kernel and not (reals[1].is_floating_point() or reals[1].is_complex()):
+            kind = reals[1].type().rpartition(".")[2].removesuffix("Tensor")
+            raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind}'")
+        if state.home.type == "meta":  # elsewhere the CPU's kernel raises, as CUDA's does
+            types = {x.dtype: None for x in reals if isinstance(x, torch.Tensor) and x.is_floating_point()}
+            if len(types) > 1:
+                listed = " != ".join(str(dtype).removeprefix("torch.") for dtype in types)
+                raise RuntimeError(f"{packet.__name__}: expected tensors of the same dtype, but got: {listed}")
+
+    return rule if one_type else None
 
 
 def masks_are_counted(func, args):

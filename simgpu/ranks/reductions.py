@@ -44,20 +44,24 @@ def combine(ops, tensors):
         ops: What each rank asks for; only the factors of PREMUL_SUM may differ.
         tensors: One of each rank, all of one shape and type.
     """
-    total = begin(ops[0], tensors[0])
+    total = begin(ops[0], tensors[0], len(tensors))
     for op, tensor in zip(ops[1:], tensors[1:]):
-        fold(op, total, begin(op, tensor, copy=False))
+        fold(op, total, begin(op, tensor, len(tensors), copy=False))
     return end(ops[0], total, tensors[0].dtype, len(tensors))
 
 
-def begin(op, tensor, copy=True):
-    """Return what a rank's tensor brings into the reduction, a new one where `copy` is asked for.
+def begin(op, tensor, count, copy=True):
+    """Return what a rank's tensor brings into the reduction of `count` ranks, a new one where `copy` is asked for.
 
+    A mean of floating-point numbers is a sum of shares, as NCCL has it (ncclDevPreMulSum in src/enqueue.cc): in float16
+    it does not overflow. Of whole numbers it is the sum, divided at the end.
     Unsigned integers come as signed ones of the same bits; where their order counts, it is moved by half the range.
     """
     if tensor.dtype in _SIGNED:
         tensor = tensor.view(_SIGNED[tensor.dtype])
         return tensor ^ torch.iinfo(tensor.dtype).min if kind(op) in _ORDERED else tensor.clone()
+    if kind(op) == ReduceOp.AVG and (tensor.is_floating_point() or tensor.is_complex()):
+        return tensor * (1 / count)
     if kind(op) == ReduceOp.PREMUL_SUM:
         return (tensor * _factor(op)).to(tensor.dtype)
     return tensor.clone() if copy else tensor
@@ -72,9 +76,8 @@ def end(op, total, dtype, count):
     """Return the result in type `dtype`, of a reduction over `count` ranks."""
     if dtype in _SIGNED:
         return (total ^ torch.iinfo(total.dtype).min if kind(op) in _ORDERED else total).view(dtype)
-    if kind(op) == ReduceOp.AVG:
-        exact = total.is_floating_point() or total.is_complex()
-        return torch.div(total, count, rounding_mode=None if exact else "trunc")
+    if kind(op) == ReduceOp.AVG and not (total.is_floating_point() or total.is_complex()):
+        return torch.div(total, count, rounding_mode="trunc")
     return total
 
 

@@ -12,7 +12,7 @@ def run(schedule, calls):
     """Carry out the all-reduce of all ranks' calls."""
     ops = [call.op for call in calls]
     for place, first in enumerate(calls[0].sent):
-        buffers = [reductions.begin(op, call.sent[place].flatten()) for op, call in zip(ops, calls)]
+        buffers = [reductions.begin(op, call.sent[place].flatten(), len(calls)) for op, call in zip(ops, calls)]
         _carry(schedule, ops, buffers)
         for call, op, buffer in zip(calls, ops, buffers):
             total = reductions.end(op, buffer, first.dtype, len(calls))

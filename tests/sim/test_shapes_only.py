@@ -117,6 +117,28 @@ def test_a_terabyte_fits_into_this_machine_but_not_onto_the_gpu():
         torch.ones(2**39, device="sim")
 
 
+MIXED = {
+    "mm": lambda x, y: x @ y,
+    "addmm": lambda x, y: torch.addmm(x, y, y),
+    "mv": lambda x, y: torch.mv(x, y[0]),
+    "conv2d": lambda x, y: torch.nn.functional.conv2d(x[None, None], y[None, None]),
+    "index_add": lambda x, y: x.index_add(0, torch.arange(3, device=x.device), y),
+    "index_put_": lambda x, y: x.index_put_((torch.arange(3, device=x.device),), y),
+    "binary_cross_entropy": lambda x, y: torch.nn.functional.binary_cross_entropy(x, y),
+}
+
+
+@pytest.mark.parametrize("shapes_only", [False, True])
+@pytest.mark.parametrize("call", MIXED.values(), ids=MIXED)
+def test_two_types_of_number_are_refused_without_numbers_too(call, shapes_only):
+    """As a missing autocast would be on a GPU: torch's kernels for shapes alone let it pass."""
+    simgpu.enable(1, shapes_only=shapes_only)
+    x = torch.ones(3, 3, device="sim")
+    assert call(x, x.clone()) is not None
+    with pytest.raises(RuntimeError, match=r"(?i)dtype|type"):
+        call(x, x.bfloat16())
+
+
 def test_what_reads_numbers_is_refused():
     simgpu.enable(1, shapes_only=True)
     x = torch.ones(2, device="sim")

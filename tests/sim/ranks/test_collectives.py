@@ -87,6 +87,17 @@ def test_unsigned_extremes_keep_their_order():
     assert simgpu.spawn(run)[1] == ([2**63 + 2, 3], [2**63 - 1, 0])
 
 
+def test_an_average_in_float16_does_not_overflow():
+    """NCCL multiplies by 1/N before it sums (ncclDevPreMulSum)."""
+
+    def run(rank):
+        large = torch.tensor([40_000.0], dtype=torch.float16, device="sim")
+        dist.all_reduce(large, dist.ReduceOp.AVG)
+        return large.item()
+
+    assert simgpu.spawn(run) == [40_000.0] * N
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32], ids=str)
 def test_average_and_sum_of_multiples(dtype):
     def run(rank):
