@@ -38,7 +38,7 @@ class SimGroup(dist.ProcessGroup):
     def __init__(self, place, size, rendezvous, owner):
         super().__init__(place, size)
         self._place, self._size, self._rendezvous, self._owner = place, size, rendezvous, owner
-        self._together = None
+        self._together, self._used = None, None  # the index of the first GPU whose tensors it was given
         self.declare(None)
 
     def declare(self, backend):
@@ -245,6 +245,7 @@ class SimGroup(dist.ProcessGroup):
         if any(tensor.is_sparse for tensor in tensors) and call.name != "all_reduce":
             raise ValueError(f"{call.name}: expected dense tensors, got a sparse one")
         index = next(iter(found), device)
+        self._used = index if self._used is None and tensors else self._used
         index = self._owner.stands_for if index is None and tensors else index
         if self.backends is not None:
             call.backend = backend_rules.check(self.backends, call, "cpu" if index is None else "sim")
@@ -254,10 +255,9 @@ class SimGroup(dist.ProcessGroup):
         """Return the index of the GPU on which NCCL's barrier is an all-reduce; None for others' barriers."""
         if self.backends != {"sim": "nccl"} or opts is None:
             return None
-        if opts.device_ids:
-            return opts.device_ids[0]
-        index = getattr(opts.device, "index", None)
-        return state.current if index is None else index
+        guess = self._owner.number % len(state.gpus) if self._used is None else self._used  # as torch's docstring says
+        asked = opts.device_ids or [getattr(opts.device, "index", None)]
+        return guess if asked[0] is None else asked[0]
 
     def _kept(self, work):
         if self._together is not None:

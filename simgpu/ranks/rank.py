@@ -107,7 +107,7 @@ class Rank:
         """Let the current stream wait until `end`; for the host's own tensors the host waits."""
         if self.clock is None:
             return
-        if call.on_host:
+        if call.on_host or call.name == "barrier":  # NCCL's wait for it synchronises the stream
             self.clock.wait_until(end, str(call))
         else:
             communication.hold(self.clock, self.clock.current_stream(self._local(call)), end)

@@ -131,7 +131,11 @@ class Rendezvous:
     def _check_gpu(call, owner, others):
         """Raise torch's error where another rank of the communicator has its tensors on the same GPU."""
         for other in others if call.device is not None and call.backend != "gloo" else ():
-            if other.call.device is not None and other.owner.gpu(other.call) == owner.gpu(call):
+            if (
+                other.owner is not owner
+                and other.call.device is not None
+                and other.owner.gpu(other.call) == owner.gpu(call)
+            ):
                 raise DistBackendError(
                     f"{call}: Duplicate GPU detected: rank {call.rank} and rank {other.rank} both on "
                     f"{shown(f'sim:{call.device}')}: call torch.{shown('sim')}.set_device(local_rank) first"

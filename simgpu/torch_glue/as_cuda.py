@@ -11,6 +11,7 @@ always does, but those of a number alone, which are CUDA's.
 import contextlib
 import functools
 import warnings
+import zlib
 from types import SimpleNamespace
 
 import torch
@@ -174,6 +175,7 @@ def _classes():
         yield kind, "__new__", _making(ours)
         yield ours, "known_as", kind
     yield torch.cuda.CUDAGraph, "__new__", _making(unsupported.unavailable_class("CUDAGraph"))
+    yield torch._C._distributed_c10d, "_hash_tensors", lambda tensors: zlib.crc32(str(tensors).encode())  # for logs
     yield torch.cuda.nccl, "version", lambda: _NCCL
     yield distributed_c10d, "_NCCL_AVAILABLE", True
     for owner in (distributed_c10d, torch.distributed):

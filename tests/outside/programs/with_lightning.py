@@ -76,7 +76,7 @@ def main():
     trainer(given, 1).fit(Classifier(), *loaders)
     again = trainer(given, 2)
     again.fit(Classifier(), *loaders, ckpt_path=f"{given.folder}/last.ckpt")
-    (found,) = again.test(again.lightning_module, loaders[1], verbose=False)
+    (found,) = again.test(Classifier(), loaders[1], ckpt_path=f"{given.folder}/last.ckpt", verbose=False)
     print(f"rank {again.global_rank} of {again.world_size} test {found['test']:.5f} steps {again.global_step}")
 
 

@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import time
 import warnings
 from importlib import import_module
 
@@ -172,3 +173,18 @@ def test_the_current_device_is_a_new_processs_once_the_program_joins():
     with simgpu.as_cuda():
         assert simgpu.spawn(joins, nprocs=2) == [("cuda:0", "cuda:0"), ("cuda:1", "cuda:0")]
         assert simgpu.spawn(sets, nprocs=2) == [1, 0]
+
+
+def test_a_barrier_is_on_the_gpu_that_the_group_used_first_and_the_host_waits():
+    def run(rank):
+        init_process_group("nccl")
+        dist.barrier()  # rank mod GPUs, whatever is current
+        dist.all_reduce(torch.ones(1, device=f"cuda:{1 - rank}"))
+        if rank == 0:
+            time.sleep(5)
+        dist.barrier()
+        return simgpu.now() >= 5
+
+    with simgpu.as_cuda(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert simgpu.spawn(run, nprocs=2) == [True, True]
