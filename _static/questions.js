@@ -1,5 +1,6 @@
 // Questions that commit. The output that a question asks about, the next one before the next heading, stays folded until the
-// reader has answered or wants to be shown. The first answer counts; it stays marked, with its reason, after a reload.
+// reader has answered or wants to be shown, and with it the paragraph that explains it. The first answer counts; it stays
+// marked, with its reason, after a reload.
 addEventListener("DOMContentLoaded", () => {
   const article = document.querySelector("article");
   if (!article) return;
@@ -21,12 +22,20 @@ addEventListener("DOMContentLoaded", () => {
     }
     return undefined;
   };
+  // What explains an output: the paragraph right behind its cell, and the list that the paragraph introduces.
+  const explanation = output => {
+    const found = [];
+    let next = output.closest(".cell").nextElementSibling;
+    for (; next?.matches(found.length ? "ul, ol" : "p"); next = next.nextElementSibling) found.push(next);
+    return found;
+  };
   const gates = new Map(), about = new Map(); // output -> the line in its place, and the questions about it
   const reveal = output => about.get(output)?.filter(ask => !ask.dataset.answered)
     .forEach(ask => bookProgress.set(idOf(ask), { shown: true }));
   const gate = (output, asks) => {
     const open = asks.every(ask => ask.dataset.answered);
     output.toggleAttribute("data-gated", !open);
+    explanation(output).forEach(part => part.toggleAttribute("data-explains-gated", !open));
     let line = gates.get(output);
     if (open) return line?.remove();
     if (!line) {
@@ -36,7 +45,7 @@ addEventListener("DOMContentLoaded", () => {
         output.tabIndex = -1;
         output.focus({ preventScroll: true });
       };
-      line = make("p", { className: "gate" }, "The output stays folded until you have answered the question above. ", button);
+      line = make("p", { className: "gate" }, "The output and its explanation stay folded until you have answered the question above. ", button);
       gates.set(output, line);
     }
     if (!line.isConnected) output.before(line);

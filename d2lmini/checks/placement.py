@@ -21,16 +21,28 @@ def move(function):
 
 def _batches():
     x, y = torch.arange(6.0).reshape(2, 3), torch.arange(2)
-    return {
+    wraps = {
+        "a list": list,
+        "a tuple": tuple,
+        "a dict": lambda items: dict(zip(("image", "label"), items)),
+        "a named tuple": namedtuple("Example", "image label")._make,
+    }
+    batches = {
         "a tensor": x,
         "a tuple of two tensors": (x, y),
+        "a named tuple": wraps["a named tuple"]([x, y]),
         "a tensor on sim:0 and one on the CPU": [x.to("sim:0"), y],
-        "a list with a tuple inside": [x, (y, x)],
         "a dict with a list inside": {"image": x, "boxes": [y, y], "name": "cat", "index": 7},
         "a list of dicts": [{"boxes": x, "label": "cat"}, {"boxes": y, "label": None}],
         "an empty list": [],
-        "a named tuple": namedtuple("Example", "image label")(x, y),
+        "a dict with empty containers": {"image": x, "boxes": [], "sizes": [(), {}]},
     }
+    deep = [x, y]
+    for outer, wrap in wraps.items():
+        for inner, wrap_inner in wraps.items():
+            batches[f"{outer}, inside it {inner} and a text"] = wrap([wrap_inner([x, y]), "cat"])
+        deep = wrap([y, deep])
+    return {**batches, "five containers, one inside the other": deep}
 
 
 def _compare(given, batch, got, device):

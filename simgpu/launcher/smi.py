@@ -3,7 +3,7 @@
 import simgpu
 from simgpu.device.state import state
 
-_WIDTHS = (4, 31, 22, 10)
+_WIDTHS = (3, 22, 21, 8)
 _meter = None
 
 

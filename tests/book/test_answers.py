@@ -35,10 +35,13 @@ def first(page):
 
 def test_an_output_is_folded_until_its_question_is_answered_and_the_answer_stays(page):
     ask, output = first(page)
+    explanation = output.locator("xpath=ancestor::div[contains(@class, 'cell ')]/following-sibling::*").first
     gates = page.locator("[data-gated]").count()
     assert gates > 1
     assert output.get_attribute("data-gated") is not None
+    assert "caching allocator" in explanation.text_content()
     assert not output.is_visible()
+    assert not explanation.is_visible()
     right = ask.locator("details:has(strong:text('Yes.')) > summary")
     wrong = ask.locator("details:has(strong:text('No.')) > summary").first
     wrong.press("Enter")
@@ -46,6 +49,7 @@ def test_an_output_is_folded_until_its_question_is_answered_and_the_answer_stays
         assert ask.get_attribute("data-answered") == "wrong"
         assert wrong.locator("..").get_attribute("open") is not None
         assert output.is_visible()
+        assert explanation.is_visible()
         assert page.locator("[data-gated]").count() == gates - 1
         right.click()  # may be read, but the first answer counts
         assert ask.get_attribute("data-answered") == "wrong"
@@ -106,11 +110,11 @@ def test_a_number_is_judged_within_its_factor_and_in_its_unit(page):
 
 def test_all_is_there_without_a_script_and_on_paper(page, site, browser):
     page.emulate_media(media="print")
-    assert all(output.is_visible() for output in page.locator("[data-gated]").all())
+    assert all(output.is_visible() for output in page.locator("[data-gated], [data-explains-gated]").all())
     context = browser.new_context(java_script_enabled=False)
     plain = context.new_page()
     plain.goto(f"{site}/{PAGE}")
-    assert plain.locator("[data-gated], .gate").count() == 0
+    assert plain.locator("[data-gated], [data-explains-gated], .gate").count() == 0
     assert first(plain)[1].is_visible()
     context.close()
 
