@@ -120,7 +120,7 @@ def main():
         suite, kind = load(given.backend, given.size)
         for name in filter(re.compile(given.only).search, unittest.TestLoader().getTestCaseNames(kind)):
             printed = io.StringIO()
-            faulthandler.dump_traceback_later(300, exit=True)
+            faulthandler.dump_traceback_later(1800, exit=True)  # some train ResNet-50
             with redirect_stdout(printed), redirect_stderr(printed):
                 found, reason = run(suite, kind, name, given.size)
             faulthandler.cancel_dump_traceback_later()
