@@ -35,6 +35,7 @@ FOREIGN = {
     "epoch.json",
     "hidden_units.json",
     "memory.json",
+    "networks.json",
     "predict.json",  # lie there too, from other benchmarks
     "sharded.json",
 }
