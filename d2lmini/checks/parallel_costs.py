@@ -1,4 +1,4 @@
-"""Checks of the exercises on parallelism: cutting weights and scores, a ring, and a pipeline."""
+"""Checks of the exercises on parallelism: cutting weights and logits, a ring, and a pipeline."""
 
 import math
 import sys
@@ -67,7 +67,7 @@ class _Largest(TorchFunctionMode):
 
 @check
 def split_loss(function):
-    """``function(parts, targets)``: mean cross-entropy of scores cut by tokens, [n, tokens of a rank] each."""
+    """``function(parts, targets)``: mean cross-entropy of logits cut by tokens, [n, tokens of a rank] each."""
     numbers = torch.Generator().manual_seed(0)
     cases = (
         (5, (4, 4, 4), 1, 1),
@@ -78,40 +78,40 @@ def split_loss(function):
         (1, (4, 5, 6), 1, 1),
     )
     for n, widths, size, spread in cases:
-        scores = torch.randn(n, sum(widths), generator=numbers, dtype=torch.float64) * spread + size
+        logits = torch.randn(n, sum(widths), generator=numbers, dtype=torch.float64) * spread + size
         targets = torch.randint(sum(widths), (n,), generator=numbers)
         targets[n // 2], targets[0], targets[-1] = widths[0] - 1, 0, sum(widths) - 1  # first and last tokens of ranks
-        given = f"{many(n, 'example')}, {' + '.join(map(str, widths))} tokens, scores around {size}"
-        _try_loss(function, scores, targets, widths, given)
-    return "every rank needs only its own tokens: a largest score, a sum and the target's score are all that travels"
+        given = f"{many(n, 'example')}, {' + '.join(map(str, widths))} tokens, logits around {size}"
+        _try_loss(function, logits, targets, widths, given)
+    return "every rank needs only its own tokens: a largest logit, a sum and the target's logit are all that travels"
 
 
-def _try_loss(function, scores, targets, widths, given):
+def _try_loss(function, logits, targets, widths, given):
     largest = _Largest()
 
     def watched(*inputs):
         with largest:
             return function(*inputs)
 
-    got = ask(watched, [part.clone() for part in scores.split(widths, 1)], targets, given=given, what="one number")
-    want = torch.nn.functional.cross_entropy(scores, targets).item()
+    got = ask(watched, [part.clone() for part in logits.split(widths, 1)], targets, given=given, what="one number")
+    want = torch.nn.functional.cross_entropy(logits, targets).item()
     if not math.isclose(got, want, rel_tol=1e-4):  # 32-bit numbers are right too
         told, found = apart(want, got)
-        raise Wrong(f"{given}: expected {told}, got {found}{_loss_slip(got, scores, targets, widths)}")
-    if len(widths) > 1 and largest.most >= scores.numel():
-        raise Wrong(f"{given}: your code used {largest.most} numbers at once, as many as all ranks' scores together")
+        raise Wrong(f"{given}: expected {told}, got {found}{_loss_slip(got, logits, targets, widths)}")
+    if len(widths) > 1 and largest.most >= logits.numel():
+        raise Wrong(f"{given}: your code used {largest.most} numbers at once, as many as all ranks' logits together")
 
 
-def _loss_slip(got, scores, targets, widths):
+def _loss_slip(got, logits, targets, widths):
     """Return a hint if `got` is what one of the usual slips gives."""
     if got == -math.inf:
-        return " (the sum of an example's exponentials is zero: subtract its own largest score first)"
+        return " (the sum of an example's exponentials is zero: subtract its own largest logit first)"
     if not math.isfinite(got):
-        return " (exp of a large score: subtract the largest of all parts first)"
-    if math.isclose(got, torch.nn.functional.cross_entropy(scores, targets, reduction="sum").item()):
+        return " (exp of a large logit: subtract the largest of all parts first)"
+    if math.isclose(got, torch.nn.functional.cross_entropy(logits, targets, reduction="sum").item()):
         return " (that is the sum: divide by the number of examples)"
-    first = scores[:, : widths[0]]
-    if len(widths) > 1 and math.isclose(got, (first.logsumexp(1) - scores.gather(1, targets[:, None])[:, 0]).mean()):
+    first = logits[:, : widths[0]]
+    if len(widths) > 1 and math.isclose(got, (first.logsumexp(1) - logits.gather(1, targets[:, None])[:, 0]).mean()):
         return " (that sums over the first part alone)"
     return ""
 

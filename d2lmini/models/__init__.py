@@ -1,6 +1,6 @@
 """The networks that the chapters train or count; `benchmarks/networks.py` has more to judge the clock by.
 
-lenet (with mlp and softmax_regression)    alexnet    googlenet    resnet    residual
+lenet (with mlp and softmax_regression)    alexnet    resnet    residual
 transformer ──▶ gpt2    llama
 """
 

@@ -1,6 +1,6 @@
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
-    ("no largest score is subtracted", "(part - largest).exp()", "part.exp()"),
-    ("the largest score is forgotten in the end", "largest[:, 0] + total.log()", "total.log()"),
+    ("no largest logit is subtracted", "(part - largest).exp()", "part.exp()"),
+    ("the largest logit is forgotten in the end", "largest[:, 0] + total.log()", "total.log()"),
     ("the sum in place of the mean", ".mean()", ".sum()"),
     ("nothing is returned", "return (", "("),
     ("all ranks have as many tokens", "first += part.shape[1]", "first += parts[0].shape[1]"),
@@ -9,7 +9,7 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
 
 
 def split_loss(parts, targets):
-    """All scores are put together."""
+    """All logits are put together."""
     return torch.nn.functional.cross_entropy(torch.cat(parts, 1), targets)
 
 
@@ -24,7 +24,7 @@ def split_loss(parts, targets):
 
 
 def split_loss(parts, targets):
-    """The exponentials of the scores themselves are added up."""
+    """The exponentials of the logits themselves are added up."""
     total, wanted, first = 0, 0, 0
     for part in parts:
         total, local = total + part.exp().sum(1), targets - first
@@ -35,28 +35,28 @@ def split_loss(parts, targets):
 
 
 def split_loss(parts, targets):
-    """NumPy puts all scores together."""
-    scores = torch.from_numpy(__import__("numpy").concatenate(parts, 1))
-    return (scores.logsumexp(1) - scores.gather(1, targets[:, None])[:, 0]).mean()
+    """NumPy puts all logits together."""
+    logits = torch.from_numpy(__import__("numpy").concatenate(parts, 1))
+    return (logits.logsumexp(1) - logits.gather(1, targets[:, None])[:, 0]).mean()
 
 
 def split_loss(parts, targets):
-    """All scores are put together, of one example at a time."""
+    """All logits are put together, of one example at a time."""
     rows = [torch.cat([part[i] for part in parts]) for i in range(len(targets))]
     return sum(row.logsumexp(0) - row[target] for row, target in zip(rows, targets)) / len(targets)
 
 
 def split_loss(parts, targets):
-    """NumPy puts all scores together and computes with them."""
+    """NumPy puts all logits together and computes with them."""
     numpy = __import__("numpy")
-    scores = numpy.hstack([part.numpy() for part in parts])
-    top = scores.max(1, keepdims=True)
-    wanted = (scores - top)[range(len(scores)), targets.numpy()]
-    return float((numpy.log(numpy.exp(scores - top).sum(1)) - wanted).mean())
+    logits = numpy.hstack([part.numpy() for part in parts])
+    top = logits.max(1, keepdims=True)
+    wanted = (logits - top)[range(len(logits)), targets.numpy()]
+    return float((numpy.log(numpy.exp(logits - top).sum(1)) - wanted).mean())
 
 
 def split_loss(parts, targets):
-    """One largest score for all examples: elsewhere all exponentials are zero."""
+    """One largest logit for all examples: elsewhere all exponentials are zero."""
     largest, total, wanted, first = max(part.max() for part in parts), 0, 0, 0
     for part in parts:
         total, local = total + (part - largest).exp().sum(1), targets - first
@@ -67,24 +67,24 @@ def split_loss(parts, targets):
 
 
 def split_loss(parts, targets):
-    """All scores come into one array of NumPy's, part by part."""
+    """All logits come into one array of NumPy's, part by part."""
     numpy = __import__("numpy")
-    scores, first = numpy.empty((len(targets), sum(part.shape[1] for part in parts))), 0
+    logits, first = numpy.empty((len(targets), sum(part.shape[1] for part in parts))), 0
     for part in parts:
-        scores[:, first : first + part.shape[1]] = part.numpy()
+        logits[:, first : first + part.shape[1]] = part.numpy()
         first += part.shape[1]
-    top = scores.max(1, keepdims=True)
-    wanted = (scores - top)[range(len(scores)), targets.numpy()]
-    return float((numpy.log(numpy.exp(scores - top).sum(1)) - wanted).mean())
+    top = logits.max(1, keepdims=True)
+    wanted = (logits - top)[range(len(logits)), targets.numpy()]
+    return float((numpy.log(numpy.exp(logits - top).sum(1)) - wanted).mean())
 
 
 def split_loss(parts, targets):
-    """All scores of an example come into one of Python's lists."""
+    """All logits of an example come into one of Python's lists."""
     from math import exp, log
 
     loss = 0
     for i, target in enumerate(targets.tolist()):
-        scores = [score for part in parts for score in part[i].tolist()]
-        top = max(scores)
-        loss += top + log(sum(exp(score - top) for score in scores)) - scores[target]
+        logits = [logit for part in parts for logit in part[i].tolist()]
+        top = max(logits)
+        loss += top + log(sum(exp(logit - top) for logit in logits)) - logits[target]
     return loss / len(targets)
