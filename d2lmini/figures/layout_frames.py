@@ -8,7 +8,7 @@ MEMORY = {"weights": BLUE, "gradients": PALE, "optimizer": ORANGE, "activations"
 TIME = {"compute": GREEN, "tensor": PURPLE, "bubble": "#bab0ac", "data": ORANGE, "update": BLUE}
 
 
-def layout_frame(memory, capacity, seconds, speed, best):
+def layout_frame(memory: dict, capacity: float, seconds: dict, speed: float, best: list[float]) -> Sheet:
     """Return the drawing of one layout.
 
     Args:

@@ -10,11 +10,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed import pipelining
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 import simgpu
 from d2lmini.models.llama import Layer, rotation
+from d2lmini.parallel.layout import Layout, Shape
 from d2lmini.parallel.tensor_parallel import CopyToRanks, column_parallel, cut_layer
 
 
@@ -71,7 +72,7 @@ class SplitLoss(torch.autograd.Function):
         return share.to(ctx.dtype).view(*ctx.shape, -1), None, None
 
 
-def shard_part(part, mesh):
+def shard_part(part: Part, mesh: DeviceMesh) -> None:
     """Apply ZeRO-3 to a part: each of its modules is gathered by itself, gradients are reduced in 32 bits."""
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for module in (part.words, *part.layers, part.logits, part):
@@ -79,7 +80,7 @@ def shard_part(part, mesh):
             fully_shard(module, mesh=mesh, mp_policy=policy)
 
 
-def sum_gradients(parameters, group):
+def sum_gradients(parameters: list[nn.Parameter], group: dist.ProcessGroup) -> None:
     """All-reduce 32-bit gradients, one after the other."""
     for parameter in parameters:
         gradient = parameter.grad.float()
@@ -87,7 +88,7 @@ def sum_gradients(parameters, group):
         parameter.grad = gradient.to(parameter.dtype)
 
 
-def run_whole_step(rank, shape, layout):
+def run_whole_step(rank: int, shape: Shape, layout: Layout) -> tuple[float, int]:
     """Run one step without its update; return (seconds, bytes at its peak) of this rank.
 
     Args:
