@@ -86,21 +86,21 @@ def attempt(function, *inputs, given):
 
     Args:
         function: The reader's.
-        inputs: What it is given.
+        inputs: What it is given. Of numbers and lists of them it gets copies, which it may use up.
         given: The same in words.
 
     Raises:
-        Wrong: It fails, returns None or changes an input.
+        Wrong: It fails, returns None or changes a tensor or another object that it was given.
     """
     before = copy.deepcopy(inputs)
     try:
-        result = called(function, *inputs, given=given)
+        result = called(function, *_handed(inputs), given=given)
     except Exception as error:
         raise Wrong(f"{given}: your code raised {_name(error)}") from error
     if result is None:
         raise Wrong(f"{given}: nothing was returned; end with a return statement")
     if not _same(inputs, before):
-        raise Wrong(f"{given}: your code changed its inputs; work on new tensors and lists")
+        raise Wrong(f"{given}: your code changed its inputs; work on new tensors")
     return result
 
 
@@ -145,7 +145,7 @@ def must_refuse(function, *inputs, given, naming=("",)):
         naming: Words, of which the error's text must contain one.
     """
     try:
-        result = called(function, *inputs, given=given)
+        result = called(function, *_handed(inputs), given=given)
     except ValueError as error:
         if not str(error) or not any(name in str(error) for name in naming):
             said = repr(str(error)) if str(error) else "nothing"
@@ -289,6 +289,18 @@ def typed(value):
 def _name(error):
     message = " ".join(str(error).split())
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _handed(inputs):
+    """Return inputs for the reader's function, plain ones as copies: it may use these up."""
+    return [copy.deepcopy(value) if _plain(value) else value for value in inputs]
+
+
+def _plain(value):
+    """Say whether a value is a number, a text, or a list of such, to any depth: nothing that others may hold."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_plain, value))
+    return value is None or isinstance(value, (Real, str))
 
 
 def _same(a, b):

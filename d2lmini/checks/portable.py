@@ -40,6 +40,8 @@ def one_wait(function):
         if not abs(number(got) - want) <= 1e-5 * want:
             raise Wrong(f"{given}: expected {want:g}, got {brief(got)}")
         waits = sum(span.kind == "wait" for span in spans)
+        if waits == 0:
+            raise Wrong(f"{given}: the number was read before it was there; synchronise after a non-blocking copy")
         if waits != 1:
             raise Wrong(f"{given}: the host waited {many(waits, 'time')}; add them up on the device, then read once")
     return "the mean is right, and the host waited once"

@@ -40,7 +40,7 @@ def clear(x):
         (lambda x: None, "x = [4]: nothing was returned; end with a return statement"),
         (lambda x: x / 2, "x = [4]: your code raised TypeError: unsupported operand type(s) for /: 'list' and 'int'"),
         (lambda: 2, "x = [4]: your code raised TypeError: <lambda>() takes 0 positional arguments but 1 was given"),
-        (clear, "x = [4]: your code changed its inputs; work on new tensors and lists"),
+        (clear, "2 is half of 4"),  # a list may be used up
         (2, "expected the function itself, got 2: leave out its parentheses"),
         (
             lambda x: torch.ones(2),
@@ -81,7 +81,7 @@ def test_of_a_generator_all_that_it_does_is_seen():
     assert attempt(iter, [1, 2], given="x") == [1, 2]
     assert len(attempt(itertools.count, 1, given="x")) == mechanism.MOST
     with pytest.raises(Wrong, match="x: your code changed its inputs"):
-        attempt(lambda x: (x.pop() for _ in range(2)), [1, 2], given="x")
+        attempt(lambda x: (t.add_(1) for t in x), [torch.zeros(2)], given="x")
     with pytest.raises(Wrong, match="x: your code raised ValueError: late"):
         attempt(refused, 1, given="x")
     must_refuse(refused, 1, given="x", naming=["early", "late"])

@@ -14,13 +14,3 @@ def bounded_queue(loads, steps, capacity):
         now += max(load, step)
         ends.append(now)
     return ends
-
-
-def bounded_queue(loads, steps, capacity):
-    """Its inputs are emptied on the way, after it has returned."""
-    from d2lmini.checks.pace import finish_times
-
-    ends = finish_times(loads, steps, capacity)
-    while loads:
-        loads.pop()
-        yield ends.pop(0)

@@ -5,3 +5,9 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("less than none", "max(0, free // per_image)", "free // per_image"),
     ("a text", "max(0, free // per_image)", "str(max(0, free // per_image))"),
 ]
+
+
+def largest_batch(capacity, parameters, per_image, optimizer):
+    """One image where anything is left."""
+    free = capacity - 4 * {"sgd": 2, "momentum": 3, "adam": 4}[optimizer] * parameters
+    return free // per_image if free >= per_image else int(free > 0)

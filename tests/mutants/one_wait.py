@@ -17,3 +17,8 @@ def one_wait(losses):
     for loss in losses:
         total += loss
     return total.item() / len(losses)
+
+
+def one_wait(losses):
+    """A copy that does not block is read at once."""
+    return torch.stack(losses).mean().to("cpu", non_blocking=True).item()
