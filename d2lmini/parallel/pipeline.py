@@ -22,7 +22,7 @@ def gpipe(stages, batches):
 def one_f_one_b(stages, batches):
     """Return each stage's order: one forward, one backward, in turn.
 
-    A stage first runs ahead, by as many as the first needs to come back.
+    Stage s of p starts with p − s forwards. Its first gradient comes then.
     """
     orders = []
     for stage in range(stages):
@@ -110,7 +110,8 @@ def run_stage(stage, order, batches, loss, like):
     rank, last = dist.get_rank(), dist.get_world_size() - 1
     kept, losses, leaving = {}, [], (None, -1)
     for kind, i in order:
-        came = exchange(*leaving, rank + (-1 if kind == "F" else 1), like)
+        source = rank - 1 if kind == "F" else rank + 1
+        came = exchange(*leaving, source, like)
         if kind == "F":
             x = came.requires_grad_() if rank else batches[i]
             y = stage(x)
