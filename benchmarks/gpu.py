@@ -7,8 +7,8 @@ newer for CUDA, numpy, scipy, scikit-learn, tqdm, filelock and psutil, and for t
     python benchmarks/gpu.py
 
 The first runs all tests that need a GPU. The second takes some minutes and writes `chapters/results/<card>.json`, which
-the book then shows; `benchmarks/records.py` has the form. Wanted on a card like the H200: at most 0.10 s for an
-epoch of 60,000 images with all that the trainer has: the quickest of its ways.
+`benchmarks/record_figures.py` draws; `benchmarks/records.py` has the form. Wanted on a card like the H200: at most
+0.10 s for an epoch of 60,000 images with all that the trainer has: the quickest of its ways.
 What torch cannot compile there, without a C compiler for instance, is left out, and a note in the file says so.
 
     python benchmarks/gpu.py --device sim --out sim.json --images 3000 --networks LeNet       # on simulated GPUs

@@ -36,7 +36,7 @@ def show_timelines(*functions):
     return list(traces.values())
 
 
-def show_traces(traces, alt):
+def show_traces(traces, alt, marks=()):
     """Show traces under one another and to one scale, each title with the trace's time.
 
     A row is named after its GPU, that of another stream than the first "2nd stream" and so on: those that have work are
@@ -45,8 +45,11 @@ def show_traces(traces, alt):
     Args:
         traces: Title -> `Trace`.
         alt: What the figure shows, for those who do not see it.
+        marks: For each trace, the seconds after its beginning at which a dotted red line stands.
     """
-    figure = _drawn(traces)
+    figure, longest = _drawn(traces), max(trace.seconds for trace in traces.values())
+    for panel, seconds in zip(figure.axes, marks):
+        panel.axvline(seconds / longest * panel.get_xlim()[1], color="tab:red", linestyle=":")
     for panel in figure.axes:
         panel.set_yticks(panel.get_yticks(), _short([label.get_text() for label in panel.get_yticklabels()]))
     panel.set_xlabel(panel.get_xlabel().replace(" on ", "\non ", 1))  # as wide as the panel, it would be cut off
