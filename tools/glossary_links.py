@@ -47,10 +47,11 @@ def link(app, doctree, docname):
     if not docname.startswith(CHAPTERS) or GLOSSARY not in app.env.all_docs:
         return
     left = terms(app.env.get_doctree(GLOSSARY))
+    names = pattern(left)
     page = app.builder.get_relative_uri(docname, GLOSSARY)
     for text in list(doctree.findall(nodes.Text)):
         if left and in_prose(text):
-            text.parent.replace(text, list(linked(text.astext(), left, page)))
+            text.parent.replace(text, list(linked(text.astext(), names, left, page)))
 
 
 def in_prose(text):
@@ -62,12 +63,21 @@ def in_prose(text):
     return any(isinstance(node, nodes.paragraph) for node in around) and not any(isinstance(n, APART) for n in around)
 
 
-def linked(text, left, page):
-    """Yield a text's parts as nodes, with links in place of terms in `left`, which are taken out of it."""
+def spelt(word, place):
+    """Say whether a word is the term with this id: ZeRO is not zero."""
+    term = place.removeprefix("term-")
+    return not any(map(str.isupper, term[1:])) or word.replace(" ", "-") == term
+
+
+def linked(text, names, left, page):
+    """Yield a text's parts as nodes, with links in place of terms in `left`, which are taken out of it.
+
+    `names` is the pattern of all terms: a longer one that has its link already hides the shorter one in it.
+    """
     end = 0
-    for match in pattern(left).finditer(text):
+    for match in names.finditer(text):
         name = match[1].lower()
-        if name in left:
+        if name in left and spelt(match[1], left[name][0]):
             place, definition = left[name]
             for synonym in [key for key, value in left.items() if value[1] == definition]:
                 del left[synonym]

@@ -235,11 +235,25 @@ def test_first_uses_of_terms_become_links():
         "all-reduce": ("t-a", "A sum."),
         "allreduce": ("t-b", "A sum."),
     }
-    parts = list(glossary_links.linked("String: Ranks, a rank's ring sum, an all-reduce and allreduce", left, "g.html"))
+    parts = list(
+        glossary_links.linked(
+            "String: Ranks, a rank's ring sum, an all-reduce and allreduce",
+            glossary_links.pattern(left),
+            left,
+            "g.html",
+        )
+    )
     assert "".join(part.astext() for part in parts) == "String: Ranks, a rank's ring sum, an all-reduce and allreduce"
     links = [(part.astext(), part["refuri"]) for part in parts if isinstance(part, nodes.reference)]
     assert links == [("Ranks", "g.html#term-rank"), ("ring sum", "g.html#t-sum"), ("all-reduce", "g.html#t-a")]
     assert set(left) == {"ring"}
+
+
+def test_no_link_leads_from_a_part_of_a_longer_term_or_from_another_word():
+    left = {"ring sum": ("t-sum", "a sum"), "ring": ("t-ring", "a circle"), "zero": ("term-ZeRO", "a way to shard")}
+    names = glossary_links.pattern(left)
+    parts = list(glossary_links.linked("a ring sum, zero ring sums, ZeRO", names, left, "g.html"))
+    assert [part.astext() for part in parts if isinstance(part, nodes.reference)] == ["ring sum", "ZeRO"]
 
 
 def test_only_paragraphs_are_linked():
