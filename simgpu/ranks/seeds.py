@@ -19,17 +19,12 @@ _STEP = 0x9E3779B97F4A7C15  # odd, so that no two ranks have one seed
 
 
 def draw():
-    """Return a number that stands for the state of all generators, and change none."""
-    torch_state, python_state = torch.default_generator.get_state(), random.getstate()
-    numpy_state = numpy and numpy.random.get_state()
+    """Return a number that stands for the state of torch's generator, and leave it: the others start anew in each run."""
+    before = torch.default_generator.get_state()
     try:
-        number = int(torch.randint(2**62, ())) ^ random.getrandbits(62)
-        return number ^ (int(numpy.random.randint(2**31)) << 16 if numpy else 0)
+        return int(torch.randint(2**62, ()))
     finally:
-        torch.default_generator.set_state(torch_state)
-        random.setstate(python_state)
-        if numpy:
-            numpy.random.set_state(numpy_state)
+        torch.default_generator.set_state(before)
 
 
 def gpus_of(rank, gpus, base):
