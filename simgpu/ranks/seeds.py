@@ -19,7 +19,7 @@ _STEP = 0x9E3779B97F4A7C15  # odd, so that no two ranks have one seed
 
 
 def draw():
-    """Return a number that stands for the state of torch's generator, and leave it: the others start anew in each run."""
+    """Return a number that stands for the state of torch's generator; others than torch's start anew in each run."""
     before = torch.default_generator.get_state()
     try:
         return int(torch.randint(2**62, ()))

@@ -243,7 +243,7 @@ def test_rank_0_goes_on_with_the_random_numbers_of_the_program_and_others_draw_t
     (
         random.seed(60),
         np.random.seed(70),
-    )  # which nobody seeds in most programs: torch's generator begins alike in each run
+    )  # torch's generator alone begins alike in each run
     assert results[1:] == simgpu.spawn(draw)[1:]
     random.seed(6), np.random.seed(7)
     assert results[0] == draw(0)
