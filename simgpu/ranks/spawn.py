@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from functools import cache
+from multiprocessing import active_children
 from time import monotonic
 from weakref import WeakSet
 
@@ -116,6 +117,9 @@ class World:
     def __init__(self, size, allreduce, joined=True):
         self.joined, self.is_first, self.seed = joined, here() is None, seeds.draw()
         self.parent = here() and here().world
+        # Threads and processes from before, for which no rank waits.
+        self.strangers = self.parent.strangers if self.parent else set(sys._current_frames())
+        self.earlier_children = self.parent.earlier_children if self.parent else set(active_children())
         self.began = 0 if state.clock is None else state.clock.now_ps()  # past the ends of an earlier call's ranks
         self.ended = self.began  # the last moment of any rank that has ended
         self.schedule = cache(allreduce) if callable(allreduce) else lambda size: allreduce

@@ -65,10 +65,12 @@ def until(ready, what, timeout=None):
 
 def _at_work(world):
     """Return whether a thread or process of the program's is at work, None where there are none but the ranks'."""
-    if active_children():
+    if not world.earlier_children.issuperset(active_children()):
         return True
-    ranks = {threading.main_thread().ident, *(rank.thread for rank in _all_ranks(world))}
-    others = [frame for ident, frame in sys._current_frames().items() if ident not in ranks]
+    frames = sys._current_frames()
+    world.strangers.intersection_update(frames)  # the number of one that has ended may come again
+    known = world.strangers.union(rank.thread for rank in _all_ranks(world))
+    others = [frame for ident, frame in frames.items() if ident not in known]
     return any(frame.f_code.co_filename not in _IDLE for frame in others) if others else None
 
 

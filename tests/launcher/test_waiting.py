@@ -1,6 +1,8 @@
 """What blocks a thread: it hands on the rank's turn, or is told as a deadlock."""
 
+import os
 import sys
+import threading
 import warnings
 
 import pytest
@@ -33,6 +35,21 @@ def test_what_never_comes_is_a_deadlock(run, monkeypatch, what):
     assert ran.code == 1
     assert "DeadlockError: no rank can go on" in ran.err
     assert "program.py:6" in ran.err
+
+
+def test_a_thread_from_before_is_not_waited_for(run, monkeypatch):
+    """A notebook's kernel, a server or a test's runner has threads of its own, which no rank waits for."""
+    monkeypatch.setattr(waiting, "REAL_S", 0.1)
+    reading, writing = os.pipe()
+    stranger = threading.Thread(target=os.read, args=(reading, 1))
+    stranger.start()
+    try:
+        ran = run(f"{START}threading.Event().wait()\n", options=["--nproc-per-node=2"])
+    finally:
+        os.write(writing, b"x")
+        stranger.join()
+        os.close(reading), os.close(writing)
+    assert "DeadlockError: no rank can go on" in ran.err
 
 
 def test_a_rank_that_waits_while_others_are_in_a_collective_is_named(run, monkeypatch):
