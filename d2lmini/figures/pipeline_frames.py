@@ -54,7 +54,7 @@ def pipeline_picture(ranks, until=None):
     ]
     for unit in range(0, int(WIDTH / scale) + 1, 5):
         at = f'x="{LEFT + unit * scale:.1f}" y="{ROW * len(ranks) + 16}" text-anchor="middle"'
-        parts.append(f'<text {at} font-size="12">{unit}</text>')
+        parts.append(f'<text {at} font-size="14">{unit}</text>')
     lines = [*(f"rank {rank}" for rank in range(len(ranks))), "time"]
     lines.append(f"{long:g} units of time, idle {idle:.1%}; up to {most_under_way(ranks):g} micro-batches")
     lines.append("  ".join(_legend(kind) for kind in "FBIW" if any(kind == found for found, _ in paths)))
