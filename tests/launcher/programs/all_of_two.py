@@ -7,15 +7,17 @@ import sys
 
 folder = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, folder)
-out = sys.argv[1]
-for name, arguments in (
-    ("ddp", []),
-    ("train", [f"--out_dir={out}"]),
-    ("pipeline", []),
-    ("fsdp", [f"--folder={out}/checkpoint"]),
+out, port = sys.argv[1], 10_000 + os.getppid() % 20_000  # below those that the system gives away, such as to gloo
+for number, (name, arguments) in enumerate(
+    (
+        ("ddp", []),
+        ("train", [f"--out_dir={out}"]),
+        ("pipeline", []),
+        ("fsdp", [f"--folder={out}/checkpoint"]),
+    )
 ):
     os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"  # it still has what the program before has left there
-    os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)
+    os.environ["MASTER_PORT"] = str(port + number)
     sys.argv = [f"{name}.py", *arguments]
     with contextlib.suppress(SystemExit):
         runpy.run_path(os.path.join(folder, f"{name}.py"), run_name="__main__")
