@@ -27,6 +27,7 @@ import simgpu
 
 MOST = 10**5  # values that are taken from a generator, which may have no end
 CHECKS = {}  # name of the exercise, as in its cells' tags -> check
+BEST = {}  # name of the lab -> the reader's lowest score since the kernel started
 
 
 class Wrong(Exception):
@@ -311,6 +312,25 @@ def _same(a, b):
     if isinstance(a, dict):
         return list(a) == list(b) and all(map(_same, a.values(), b.values()))
     return a == b
+
+
+def scored(name, value, book, unit, form=".2f"):
+    """Return a lab's score in words: the reader's, the book's, and the reader's best where an earlier run was better.
+
+    Args:
+        name: The lab's, that is its check's.
+        value: The score of an answer whose result is right, in `unit`; less is better.
+        book: The score of the book's own answer.
+        unit: What follows the number: "ms of communication are exposed".
+        form: The format of the numbers.
+
+    Returns:
+        "0.31 ms of communication are exposed (the book's answer: 0.24; your best: 0.27)".
+    """
+    best = BEST[name] = min(value, BEST.get(name, value))
+    texts = [f"{score:{form}}" for score in (value, book, best)]
+    earlier = f"; your best: {texts[2]}" if texts[2] != texts[0] else ""
+    return f"{texts[0]} {unit} (the book's answer: {texts[1]}{earlier})"
 
 
 def many(count, noun, ending="s"):

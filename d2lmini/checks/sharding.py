@@ -5,8 +5,8 @@ from itertools import product
 
 import torch
 
-import simgpu
-from d2lmini.checks.mechanism import Wrong, apart, ask, brief, called, check, many, need_gpus, number, reals, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, brief, called, check, many, number, reals, typed
+from d2lmini.checks.traced import on_ranks
 
 RANKS = (1, 2, 3, 4)
 
@@ -33,17 +33,6 @@ def _rings(want, got, half):
     return f": {told} half rings of {half:,.0f}, yours are {found}"
 
 
-def _on_ranks(program, ranks, given):
-    """Return the ranks' results and the bytes that all of them sent; raise Wrong where the reader's code fails."""
-    need_gpus(max(RANKS))
-    with simgpu.trace() as trace:
-        try:
-            results = simgpu.spawn(program, nprocs=ranks)
-        except (simgpu.RankError, simgpu.DeadlockError, simgpu.MismatchError) as error:
-            raise Wrong(f"{given}: {str(error).splitlines()[0]}") from error
-    return results, sum(span.nbytes for span in trace.spans if span.kind == "communication")
-
-
 @check
 def clip_shards(function):
     """``function(gradients, limit)``: clip a rank's shards of the gradient by the norm over all ranks, in place."""
@@ -68,7 +57,8 @@ def _try_clip(function, shards, limit):
     sizes = [[len(shard) for shard in mine] for mine in shards]
     norm = math.sqrt(sum(float(shard.square().sum()) for mine in shards for shard in mine))
     given = f"shards of {brief(sizes)} numbers on {many(len(shards), 'rank')}, norm {norm:.4g}, limit {limit:g}"
-    results, sent = _on_ranks(program, len(shards), given)
+    results, messages = on_ranks(program, len(shards), given)
+    sent = sum(span.nbytes for span in messages)
     for rank, (answer, mine) in enumerate(results):
         got = number(answer)
         if got is None:
@@ -117,7 +107,8 @@ def _try_zero1(function, ranks, each, steps=3):
         return found
 
     given = f"{n} parameters on {many(ranks, 'rank')}"
-    results, sent = _on_ranks(program, ranks, given)
+    results, messages = on_ranks(program, ranks, given)
+    sent = sum(span.nbytes for span in messages)
     for step, want in enumerate(wanted):
         for rank, found in enumerate(results):
             _compare_zero1(f"{given}, step {step}", rank, each, found[step], want)

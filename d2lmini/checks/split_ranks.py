@@ -3,31 +3,23 @@
 import torch
 from torch.nn.functional import silu
 
-import simgpu
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, need_gpus, number, typed
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, number, typed
+from d2lmini.checks.traced import on_ranks
 from d2lmini.parallel import start_times
 
 WIDTH = 64  # of a token that goes to an expert
 
 
-def _ran(program, ranks, given, *args):
-    """Return what a program returns on each rank, and the spans of what was sent."""
-    with simgpu.trace() as trace:
-        answers = attempt(lambda: simgpu.spawn(program, args, nprocs=ranks), given=given)
-    return answers, [span for span in trace.spans if span.kind == "communication"]
-
-
 @check
 def split_feed_forward(function):
     """``function(x, a, b)``, on every rank, with its columns of A and rows of B: silu(x A) B, and its gradients."""
-    need_gpus(4)
     numbers = torch.Generator().manual_seed(0)
     for ranks, tokens, width, hidden in ((2, 3, 4, 6), (1, 2, 3, 2), (4, 5, 3, 8)):
         shapes = (tokens, width), (width, hidden), (hidden, width + 1), (tokens, width + 1)
         x, A, B, wish = (torch.randn(shape, generator=numbers) for shape in shapes)
         given = f"{many(ranks, 'rank')}, x {list(x.shape)}, A {list(A.shape)}, B {list(B.shape)}"
         parts = list(zip(A.chunk(ranks, 1), B.chunk(ranks, 0)))
-        answers, messages = _ran(_feed, ranks, given, function, x, parts, wish)
+        answers, messages = on_ranks(_feed, ranks, given, function, x, parts, wish)
         inputs = [t.clone().requires_grad_() for t in (x, A, B)]
         y = silu(inputs[0] @ inputs[1]) @ inputs[2]
         dx, dA, dB = torch.autograd.grad(y, inputs, wish)
@@ -114,7 +106,6 @@ def _must_be_complete(order, batches, given, stages):
 @check
 def to_experts(function):
     """``function(x, chosen)``, on every rank: the tokens that chose this rank, by the rank that had them, in order."""
-    need_gpus(4)
     cases = (
         [[0, 0, 1, 0], [1, 0, 0, 1]],
         [[0, 0]],
@@ -125,7 +116,7 @@ def to_experts(function):
     for chosen in cases:
         given = f"ranks' tokens choose {', '.join(map(str, chosen))}"
         numbers = [[100.0 * rank + i for i in range(len(mine))] for rank, mine in enumerate(chosen)]
-        answers, messages = _ran(_dispatch, len(chosen), given, function, numbers, chosen)
+        answers, messages = on_ranks(_dispatch, len(chosen), given, function, numbers, chosen)
         pairs = [pair for mine, their in zip(numbers, chosen) for pair in zip(mine, their)]
         for rank, (got, gradient) in enumerate(answers):
             want = [token for token, expert in pairs if expert == rank]

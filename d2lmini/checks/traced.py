@@ -1,11 +1,37 @@
-"""What a reader's function does on simulated GPUs: its copies and the host's waits, and who uses a batch's memory."""
+"""What a reader's function does on simulated GPUs and ranks: copies, waits, bytes sent, who uses a batch's memory."""
 
 import weakref
 
 import torch
 
 import simgpu
-from d2lmini.checks.mechanism import attempt, called
+from d2lmini.checks.mechanism import Wrong, attempt, called, need_gpus
+
+RANKS = 4  # as many GPUs serve most checks: they need not be made anew for each
+
+
+def on_ranks(program, ranks, given, *args):
+    """Run ``program(rank, *args)``, which calls the reader's function, on simulated ranks.
+
+    Args:
+        program: What a rank runs.
+        ranks: How many.
+        given: What the reader's function is given, in words.
+        args: More arguments of the program.
+
+    Returns:
+        What each rank returned, and the spans of what all of them sent.
+
+    Raises:
+        Wrong: A rank failed, or the ranks' calls do not fit together.
+    """
+    need_gpus(max(RANKS, ranks))
+    with simgpu.trace() as trace:
+        try:
+            results = simgpu.spawn(program, args, nprocs=ranks)
+        except (simgpu.RankError, simgpu.DeadlockError, simgpu.MismatchError) as error:
+            raise Wrong(f"{given}: {str(error).splitlines()[0]}") from error
+    return results, [span for span in trace.spans if span.kind == "communication"]
 
 
 def attempt_traced(function, *inputs, given):

@@ -181,3 +181,11 @@ def test_mean_gradient_is_what_autograd_says():
     X_shards, y_shards = split_batch(X, y, ["cpu"] * 3)
     assert checks.mean_gradient(right)
     torch.testing.assert_close(right([*map(gradient, X_shards, y_shards)], [3, 2, 2]), gradient(X, y))
+
+
+def test_a_score_stands_beside_the_books_and_the_best_of_the_earlier_runs(monkeypatch):
+    monkeypatch.setattr(mechanism, "BEST", {})
+    found = [mechanism.scored("lab", value, 3, "ms", ".1f") for value in (9.0, 5.0, 7.0, 5.01)]
+    assert found[:2] == ["9.0 ms (the book's answer: 3.0)", "5.0 ms (the book's answer: 3.0)"]
+    assert found[2:] == ["7.0 ms (the book's answer: 3.0; your best: 5.0)", "5.0 ms (the book's answer: 3.0)"]
+    assert mechanism.scored("other lab", 8.0, 3, "ms", ".0f") == "8 ms (the book's answer: 3)"
