@@ -81,7 +81,7 @@ def enable(
     count = chosen.node.count if isinstance(chosen, Cluster) and chosen.count > _MOST else chosen.count
     devices.resize(count, capacity, counting, torch.device("meta" if shapes_only else "cpu"))
     state.machine = chosen
-    state.leads = not real_cuda() if accelerator is None else accelerator
+    state.is_accelerator = not real_cuda() if accelerator is None else accelerator
     state.clock = made
 
 
@@ -97,8 +97,8 @@ def disable() -> None:
     if state.gpus:
         from simgpu.device import gpu_list
 
-        gpu_list.resize(0, 0, state.counting, state.home)
-    state.clock, state.leads = None, False
+        gpu_list.resize(0, 0, state.counting, state.real_device)
+    state.clock, state.is_accelerator = None, False
     if not state.as_cuda and "simgpu.torch_glue.install" in sys.modules:
         sys.modules["simgpu.torch_glue.install"].disable()
         signals.restore(None)
@@ -140,7 +140,7 @@ def has_clock() -> bool:
 
 def has_numbers() -> bool:
     """Return whether simulated GPUs are enabled whose tensors hold numbers, and not only shapes."""
-    return bool(state.gpus) and state.home.type != "meta"
+    return bool(state.gpus) and state.real_device.type != "meta"
 
 
 def clock() -> Clock:

@@ -3,7 +3,7 @@
 api ── streams, random, state    torch.sim: what torch.cuda has; the GPUs that there are, and which is current
 gpu_list                         more or fewer GPUs, with nothing on them lost
 dispatch                         runs an operation: checked, counted, timed
-  ├── tensor ── tensor_swap      the shell that torch sees, the real tensor inside, its storage
+  ├── tensor ── tensor_swap      the wrapper that torch sees, the real tensor inside, its storage
   ├── operands, cost_cache       a call's real tensors; what a call of these shapes needs and costs
   ├── placement_rules            which operands may be on another device
   ├── result_shapes              how large results get, before they are made

@@ -1,6 +1,6 @@
 """Copies between devices, numbers that the host reads, and tensors that change their storage.
 
-`_KERNELS` are what torch calls for a device without a tensor to dispatch on; the others are called with a shell.
+`_KERNELS` are what torch calls for a device without a tensor to dispatch on; the others are called with a wrapper.
 """
 
 import math

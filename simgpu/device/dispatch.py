@@ -1,4 +1,4 @@
-"""How an operation on simulated GPUs runs: check the devices, run it on the real tensors, put shells on what is new.
+"""How an operation on simulated GPUs runs: check the devices, run it on the real tensors, put wrappers on what is new.
 
 For each operation (an ``OpOverload``) a plan is made once, from its schema: which arguments are tensors, which results
 are new, views or arguments that were changed, whether it draws random numbers, whether the host must wait for it.
@@ -18,7 +18,7 @@ from simgpu.device.random import draw
 from simgpu.device.result_shapes import Results, Sizes
 from simgpu.device.signals import SIGINT, in_use
 from simgpu.device.state import state
-from simgpu.device.tensor import SimTensor, fresh, resync, shell, unshare, wrap
+from simgpu.device.tensor import SimTensor, fresh, resync, unshare, wrap, wrap_counted
 from simgpu.hardware.op_costs import INDEX_SHARE
 
 _META = torch.device("meta")
@@ -31,7 +31,7 @@ def dispatch(func, types, args=(), kwargs=None):
     if in_use(SIGINT) is not signals.handler:
         signals.install()
     if len(types) > 1 and any(not issubclass(kind, SimTensor) for kind in types):
-        return NotImplemented  # another class, such as a result to wait for, comes first: on a GPU it meets no shell
+        return NotImplemented  # another class, such as a result to wait for, comes first: on a GPU it meets no wrapper
     handler = _handlers.get(func._op)
     if handler is None:
         handler = _handlers[func._op] = _handler(func)
@@ -68,7 +68,7 @@ def _detach(func, args, kwargs):
     It shares the real tensor too, until one of the two changes its shape.
     """
     (x,) = args
-    return shell(x._real, state.gpus[x._index])
+    return wrap_counted(x._real, state.gpus[x._index])
 
 
 class Plan:
@@ -128,7 +128,7 @@ class Plan:
                 gpu.allocator.check(record.needs)
         if self.random:
             out = draw(func, self.call, reals, named, index, self.replaced)
-        elif self.results is not None and state.home == _META:
+        elif self.results is not None and state.real_device == _META:
             out = self.results.make(self.call, reals, named)
         else:
             out = self.call(*reals, **named)
@@ -151,10 +151,10 @@ class Plan:
     def _view(self, out, gpu):
         if self.part and state.clock is not None:
             state.clock.call(gpu.index, self.part, INDEX_SHARE)
-        return shell(out, gpu)
+        return wrap_counted(out, gpu)
 
     def reshape(self, func, args, kwargs):
-        """Run `func`, which may change the shapes of tensors that it is given, and make their shells follow."""
+        """Run `func`, which may change the shapes of tensors that it is given, and make their wrappers follow."""
         given = [kwargs.get(name, args[0] if args else None) for name in self.changed]
         changed = [t for ts in given for t in (ts if isinstance(ts, (list, tuple)) else (ts,)) if type(t) is SimTensor]
         for tensor in changed:
@@ -165,7 +165,7 @@ class Plan:
         return out
 
     def _finish(self, out, args, kwargs, index):
-        """Return the results: changed arguments as they were given, what is new in shells."""
+        """Return the results: changed arguments as they were given, what is new in wrappers."""
         if not self.aliases:
             if self.each and self.changed == ["self"]:  # torch counts changes itself, but not those of lists
                 torch.autograd.graph.increment_version(args[0])
@@ -183,7 +183,7 @@ class Plan:
 
 
 def follow(tensor):
-    """Make a shell and the memory's count follow a real tensor that changed its shape or its storage's size."""
+    """Make a wrapper and the memory's count follow a real tensor that changed its shape or its storage's size."""
     if state.counting:
         state.gpus[tensor._index].allocator.add(tensor._real.untyped_storage())
     resync(tensor)
@@ -191,7 +191,7 @@ def follow(tensor):
 
 def _outer(real, index, view):
     if isinstance(real, torch.Tensor):
-        return shell(real, state.gpus[index]) if view else wrap(real, index)
+        return wrap_counted(real, state.gpus[index]) if view else wrap(real, index)
     if isinstance(real, (list, tuple)):
         return [_outer(r, index, view) for r in real]
     return real

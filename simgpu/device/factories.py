@@ -1,6 +1,6 @@
 """Tensors from nothing and in another's likeness: ``torch.empty(2, device="sim:1")``, ``torch.zeros_like(x)``.
 
-`KERNELS` are what torch calls for a device without a tensor to dispatch on; `new_like` is called with a shell.
+`KERNELS` are what torch calls for a device without a tensor to dispatch on; `new_like` is called with a wrapper.
 """
 
 import math
@@ -27,27 +27,29 @@ def register():
 
 def _empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
     def make():
-        return torch.empty(size, dtype=dtype, layout=layout, device=state.home, memory_format=memory_format)
+        return torch.empty(size, dtype=dtype, layout=layout, device=state.real_device, memory_format=memory_format)
 
     return _new(make, _bytes(size, dtype), device, pin_memory)
 
 
 def _empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
     def make():
-        return torch.empty_strided(size, stride, dtype=dtype, layout=layout, device=state.home)
+        return torch.empty_strided(size, stride, dtype=dtype, layout=layout, device=state.real_device)
 
     return _new(make, _bytes(size, dtype), device, pin_memory)
 
 
 def _efficientzerotensor(size, *, dtype=None, layout=None, device=None, pin_memory=None):
     """Autograd's zeros, which nobody writes to: one zero, seen from everywhere."""
-    return _new(lambda: torch.zeros((), dtype=dtype, device=state.home).expand(size), 0, device, pin_memory)
+    return _new(lambda: torch.zeros((), dtype=dtype, device=state.real_device).expand(size), 0, device, pin_memory)
 
 
 def _triangle(operation):
     def kernel(row, col, offset=0, *, dtype=torch.int64, layout=None, device=None, pin_memory=None):
         nbytes = operation(row, col, offset, dtype=dtype, device="meta").nbytes
-        return _new(lambda: operation(row, col, offset, dtype=dtype, device=state.home), nbytes, device, pin_memory)
+        return _new(
+            lambda: operation(row, col, offset, dtype=dtype, device=state.real_device), nbytes, device, pin_memory
+        )
 
     return kernel
 
@@ -67,15 +69,15 @@ def _bytes(size, dtype):
 
 
 def places(args, kwargs):
-    """Return the device index of the first shell and that of the result: None for a place that is not simulated.
+    """Return the device index of the first wrapper and that of the result: None for a place that is not simulated.
 
     Third, the torch.device to make the real result on.
     """
     source = next((a._index for a in args if type(a) is SimTensor), None)
     device = kwargs.get("device")
     if device is None:
-        return source, source, state.home
-    return (source, state.index(device), state.home) if device.type == "sim" else (source, None, device)
+        return source, source, state.real_device
+    return (source, state.index(device), state.real_device) if device.type == "sim" else (source, None, device)
 
 
 def new_like(func, args, kwargs):

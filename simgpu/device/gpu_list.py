@@ -16,21 +16,21 @@ def tensors():
     return [thing for thing in gc.get_objects() if type(thing) is SimTensor]
 
 
-def resize(count, capacity, counting, home):
+def resize(count, capacity, counting, real_device):
     """Have `count` devices of `capacity` bytes: keep those that there are, drop or add others.
 
     Args:
         count: How many.
         capacity: Bytes of each.
         counting: Whether memory is counted; what is on them is then counted anew.
-        home: The torch.device on which the real tensors lie, "meta" for none but their shapes.
+        real_device: The torch.device on which the real tensors lie, "meta" for none but their shapes.
 
     Raises:
-        RuntimeError: A tensor is on a device that would go, takes too much memory, or is there when `home` changes.
-            Nothing is changed then.
+        RuntimeError: A tensor is on a device that would go, takes too much memory, or is there when `real_device`
+            changes. Nothing is changed then.
     """
-    found = _staying(count, capacity, home) if _may_hold_tensors() else []
-    state.counting, state.home = counting, home
+    found = _staying(count, capacity, real_device) if _may_hold_tensors() else []
+    state.counting, state.real_device = counting, real_device
     del state.gpus[count:]
     state.gpus += new(range(len(state.gpus), count), capacity)
     for gpu in state.gpus:
@@ -67,16 +67,16 @@ def _may_hold_tensors():
     return bool(state.gpus) and (not counted or any(gpu.allocator.blocks() for gpu in state.gpus))
 
 
-def _staying(count, capacity, home):
+def _staying(count, capacity, real_device):
     gc.collect()  # else what ended ranks have left would count again
     found = tensors()
-    problem = _problem(found, count, capacity, home)
+    problem = _problem(found, count, capacity, real_device)
     if problem:
         raise RuntimeError(problem)
     return found
 
 
-def _problem(tensors, count, capacity, home):
+def _problem(tensors, count, capacity, real_device):
     gone = [tensor for tensor in tensors if tensor._index >= count]
     if gone:
         return (
@@ -84,7 +84,7 @@ def _problem(tensors, count, capacity, home):
             f"{gone[0].device} with shape {tuple(gone[0].shape)}: delete them first, and what has a grad_fn that leads "
             "to them"
         )
-    if tensors and home != state.home:
+    if tensors and real_device != state.real_device:
         return (
             f"expected no tensors on simulated GPUs when shapes_only changes, found {len(tensors)}, the first with "
             f"shape {tuple(tensors[0].shape)}: delete them first"

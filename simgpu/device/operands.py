@@ -67,7 +67,7 @@ class Operands:
 
 
 def real(value):
-    """Return what is inside a shell, or a list of shells; anything else as it is."""
+    """Return what is inside a wrapper, or a list of wrappers; anything else as it is."""
     if type(value) is SimTensor:
         return value._real
     return [real(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -129,7 +129,7 @@ def type_rule(packet):
         if kernel and not (reals[1].is_floating_point() or reals[1].is_complex()):
             kind = reals[1].type().rpartition(".")[2].removesuffix("Tensor")
             raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind}'")
-        if state.home.type == "meta":  # elsewhere the CPU's kernel raises, as CUDA's does
+        if state.real_device.type == "meta":  # elsewhere the CPU's kernel raises, as CUDA's does
             types = {x.dtype: None for x in reals if isinstance(x, torch.Tensor) and x.is_floating_point()}
             if len(types) > 1:
                 listed = " != ".join(str(dtype).removeprefix("torch.") for dtype in types)

@@ -35,8 +35,8 @@ class State:
 
     def __init__(self):
         self.gpus, self.clock, self.counting, self.machine = [], None, True, None
-        self.home = torch.device("cpu")  # where the real tensors lie; "meta" when the GPUs hold shapes only
-        self.leads = False  # whether sim, and not a real accelerator, is what torch.accelerator names
+        self.real_device = torch.device("cpu")  # where the real tensors lie; "meta" when the GPUs hold shapes only
+        self.is_accelerator = False  # whether sim, and not a real accelerator, is what torch.accelerator names
         self.as_cuda = 0  # how often `simgpu.as_cuda` holds; where it does, programs may say cuda for sim
         self.keep_host_values = (
             False  # in shapes-only mode: a copy from a device to the host leaves its target unchanged

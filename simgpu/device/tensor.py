@@ -1,7 +1,7 @@
-"""The tensor of a simulated GPU: a shell that says ``sim:i`` and holds the real tensor, which lies in host memory.
+"""The tensor of a simulated GPU: a wrapper that says ``sim:i`` and holds the real tensor, which lies in host memory.
 
-torch hands every operation on a shell to `dispatch.dispatch`, below autograd, which runs it on the real tensors. What
-is here is the shell itself and those methods of torch.Tensor that would read memory without an operation: printing,
+torch hands every operation on a wrapper to `dispatch.dispatch`, below autograd, which runs it on the real tensors. What
+is here is the wrapper itself and those methods of torch.Tensor that would read memory without an operation: printing,
 numpy, pickling, deepcopy; and its storage, which is of torch's own class, by which torch knows a storage when it saves,
 copies and sends one, and carries a label that the methods replaced in `torch_glue` see.
 """
@@ -147,23 +147,23 @@ def wrap(real, index):
         NotImplementedError: A layout that is not strided.
     """
     gpu = state.gpus[index]
-    new = shell(real, gpu)
+    new = wrap_counted(real, gpu)
     if state.counting:
         gpu.allocator.add(real.untyped_storage())
     return new
 
 
-def shell(real, gpu):
-    """Return a new shell on `gpu` for a real tensor whose storage is counted already, or will be."""
+def wrap_counted(real, gpu):
+    """Return a new wrapper on `gpu` for a real tensor whose storage is counted already, or will be."""
     out = fresh(real, gpu)
-    if real.is_conj() or real.is_neg():  # lazy views, which C++ code asks the shell about
+    if real.is_conj() or real.is_neg():  # lazy views, which C++ code asks the wrapper about
         torch._C._set_conj(out, real.is_conj())
         torch._C._set_neg(out, real.is_neg())
     return out
 
 
 def fresh(real, gpu):
-    """As `shell`, for a tensor that was just computed: no lazy view."""
+    """As `wrap_counted`, for a tensor that was just computed: no lazy view."""
     if real.layout is not _strided or real.is_quantized:
         raise refusal("quantised" if real.is_quantized else str(real.layout).removeprefix("torch."))
     if _inference_mode() and not real.is_inference():  # a view of a tensor from outside, which stays an ordinary one
@@ -214,26 +214,26 @@ def refusal(what):
 
 
 def unshare(tensor):
-    """Give a shell a real tensor of its own, before its shape changes: after ``detach`` two shells share one."""
+    """Give a wrapper a real tensor of its own, before its shape changes: after ``detach`` two wrappers share one."""
     tensor._real = tensor._real.detach()
 
 
 def resync(tensor):
-    """Make a shell's shape follow its real tensor after an operation that changed it in place."""
+    """Make a wrapper's shape follow its real tensor after an operation that changed it in place."""
     real = tensor._real
     if (
         tensor.shape != real.shape
         or tensor.stride() != real.stride()
         or (tensor.storage_offset() != real.storage_offset())
     ):
-        torch.Tensor.data.__set__(tensor, shell(real, state.gpus[tensor._index]))
+        torch.Tensor.data.__set__(tensor, wrap_counted(real, state.gpus[tensor._index]))
 
 
 # -- storages: bytes in host memory, of torch's own class, labelled with the device that they stand for -------------
 
 
 def storage_of(tensor):
-    """Return the storage of a shell, labelled with its device."""
+    """Return the storage of a wrapper, labelled with its device."""
     storage = tensor._real.untyped_storage()
     return storage if hasattr(storage, "_sim") else label(storage, tensor._index)
 

@@ -49,14 +49,14 @@ def _collective(func, args, kwargs):
         made = func.name().removesuffix("_out").split("::")[1]
         result = getattr(torch.ops._c10d_functional, made)(*args)
         return kwargs["out"].copy_(torch.ops._c10d_functional.wait_tensor(result))
-    shells = {}
+    wrappers = {}
 
     def real(tensor):
-        shells[id(tensor._real)] = tensor
+        wrappers[id(tensor._real)] = tensor
         return tensor._real
 
     (reals, kwargs), rank = c10d.tree_map_only(SimTensor, real, (args, kwargs)), here()
-    index = next(iter(shells.values()))._index
+    index = next(iter(wrappers.values()))._index
     if rank is None:
         out = func(*reals, **kwargs)
         _price(func, args, index)
@@ -67,11 +67,11 @@ def _collective(func, args, kwargs):
         finally:
             rank.stands_for = before
 
-    def shell(made):
-        known = shells.get(id(made))
+    def rewrapped(made):
+        known = wrappers.get(id(made))
         return wrap(made, index) if known is None else known
 
-    return c10d.tree_map_only(torch.Tensor, shell, out)
+    return c10d.tree_map_only(torch.Tensor, rewrapped, out)
 
 
 def _price(func, args, index):

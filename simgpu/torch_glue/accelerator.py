@@ -12,7 +12,7 @@ from simgpu.device.state import state
 
 def _lead():
     """Return the module of the accelerator: torch.sim or torch.cuda."""
-    return torch.sim if state.leads else torch.cuda
+    return torch.sim if state.is_accelerator else torch.cuda
 
 
 def _name():
@@ -20,7 +20,7 @@ def _name():
 
 
 def _current():
-    if state.leads:
+    if state.is_accelerator:
         return torch.device(_name())
     return torch.device("cuda") if torch.backends.cuda.is_built() else None
 
@@ -29,7 +29,7 @@ def available_type(real):
     """Return the function that names the type of the accelerator."""
 
     def name():
-        return _name() if state.leads else real()
+        return _name() if state.is_accelerator else real()
 
     return name
 

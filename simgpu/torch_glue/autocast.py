@@ -32,7 +32,7 @@ def enabled(real):
     """Without a device type the question means CUDA; `parallel_apply` asks so, whatever its devices are."""
 
     def is_autocast_enabled(*args):
-        return real("sim") if not args and state.leads else real(*args)
+        return real("sim") if not args and state.is_accelerator else real(*args)
 
     return is_autocast_enabled
 

@@ -56,7 +56,7 @@ def current_stream(own):
 
     @torch.compiler.disable  # else it would itself be compiled, and ask again
     def get_current_stream(device):
-        return torch.accelerator.current_stream(device) if state.leads else own(device)
+        return torch.accelerator.current_stream(device) if state.is_accelerator else own(device)
 
     return get_current_stream
 

@@ -31,9 +31,9 @@ def _stand_in(real, ours, make):
 def _simulated(device, real):
     """Return the index of the simulated GPU that `device` means, or None; without a type the accelerator is meant."""
     if device is None:
-        return state.current if state.leads and real is not _GENERATOR else None
+        return state.current if state.is_accelerator and real is not _GENERATOR else None
     if isinstance(device, int):
-        return state.check(device) if state.leads else None
+        return state.check(device) if state.is_accelerator else None
     device = torch.device(to_sim(device))
     return state.index(device) if device.type == "sim" else None
 

@@ -19,7 +19,7 @@ def _choosing(simulated, real):
 
     def function(tensors, *args):
         given = tensors if isinstance(tensors, (list, tuple)) else (tensors,)
-        ours = any(t.is_sim for t in given) or (state.leads and all(t.is_cpu for t in given))
+        ours = any(t.is_sim for t in given) or (state.is_accelerator and all(t.is_cpu for t in given))
         if not ours and real is None:
             kinds = ", ".join(sorted({t.device.type for t in given}))
             raise RuntimeError(f"expected tensors on simulated GPUs or the CPU, got them on {kinds}")

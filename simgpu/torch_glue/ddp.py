@@ -155,7 +155,7 @@ def check_hook(own):
 
 
 def _shapes_only():
-    return state.home.type == "meta"
+    return state.real_device.type == "meta"
 
 
 def _provide():

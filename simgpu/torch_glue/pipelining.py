@@ -66,7 +66,7 @@ def warmup(own):
     """
 
     def warmup(schedule, stages, has_backward, *args):
-        if state.home.type != "meta":
+        if state.real_device.type != "meta":
             return own(schedule, stages, has_backward, *args)
         from torch.distributed.pipelining._utils import InferenceMode
 
