@@ -1,9 +1,10 @@
 """torch's own tests of ``torch.distributed`` on simulated ranks: ``python -m benchmarks.torch_suite [--backend gloo]``.
 
 They come with torch, in ``torch.testing._internal.distributed.distributed_test``, and need expecttest. Each test runs
-on ranks that `simgpu.spawn` starts in place of processes, and without torch's profiler. Printed are the failures, with
-their reasons, and the counts of what passed, failed, and was skipped for torch's own reasons; failures that `KNOWN`
-explains are counted apart.
+on ranks that `simgpu.spawn` starts in place of processes, and without torch's profiler. The tests run one after the
+other in a process of their own; one that takes longer than ``--seconds``, or ends that process, counts as failed, and
+the next one runs in a new process. Printed are the failures, with their reasons, and the counts of what passed, failed,
+and was skipped for torch's own reasons; failures that `KNOWN` explains are counted apart.
 """
 
 import argparse
@@ -11,8 +12,10 @@ import contextlib
 import faulthandler
 import functools
 import io
+import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import threading
@@ -106,32 +109,76 @@ def run(suite, kind, name, size):
     return "passed", ""
 
 
+def names(kind, only):
+    """Return the names of the tests that the regular expression `only` fits, in unittest's order."""
+    return list(filter(re.compile(only).search, unittest.TestLoader().getTestCaseNames(kind)))
+
+
+def work(given):
+    """Run the tests from number ``--start`` on; print each one's name before, and a line of JSON after it."""
+    warnings.simplefilter("ignore")
+    results = os.fdopen(os.dup(1), "w")
+    simgpu.enable(max(given.size, 4), gpu="A100-SXM4-80GB")
+    with simgpu.as_cuda(), replaced(host_time.entries()):  # some tests look at the time after a sleep
+        suite, kind = load(given.backend, given.size)
+        for name in names(kind, given.only)[given.start :]:
+            print(name, file=results, flush=True)
+            printed = io.StringIO()
+            faulthandler.dump_traceback_later(given.seconds, exit=True)
+            with redirect_stdout(printed), redirect_stderr(printed):
+                found, reason = run(suite, kind, name, given.size)
+            faulthandler.cancel_dump_traceback_later()
+            print(json.dumps([name, found, reason]), file=results, flush=True)
+
+
+def follow(given):
+    """Yield (test's name, what it came to, why) for all tests, whatever becomes of the processes that run them."""
+    ended, start = False, 0
+    while not ended:
+        command = [sys.executable, "-m", "benchmarks.torch_suite", "--backend", given.backend, "--only", given.only]
+        command += ["--size", str(given.size), "--seconds", str(given.seconds), "--start", str(start)]
+        with (
+            tempfile.TemporaryFile("w+") as said,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as process,
+        ):
+            for begun in process.stdout:
+                start += 1
+                yield json.loads(process.stdout.readline() or json.dumps([begun.strip(), *_lost(process, said)]))
+            ended = process.wait() == 0
+            if not ended and not start:
+                raise SystemExit(_lost(process, said)[1])
+
+
+def _lost(process, said):
+    """Return what a test came to whose process has ended, and what the process said at last."""
+    code = process.wait()
+    said.seek(0)
+    lines = said.read().splitlines()
+    places = [number for number, line in enumerate(lines) if line.startswith(("Timeout", "Fatal Python error"))]
+    return "failed", f"ended its process, exit code {code}: {' '.join(lines[places[0] :] if places else lines[-20:])}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", default="nccl", choices=["nccl", "gloo"])
     parser.add_argument("--size", type=int, default=2, help="ranks")
     parser.add_argument("--only", default="", help="a regular expression for the tests' names")
+    parser.add_argument("--seconds", type=int, default=300, help="the longest that one test may take")
+    parser.add_argument("--start", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    simgpu.enable(max(given.size, 4), gpu="A100-SXM4-80GB")
+    if given.start is not None:
+        return work(given)
     counts, why = Counter(), Counter()
     began = time.time()
-    with simgpu.as_cuda(), replaced(host_time.entries()):  # some tests look at the time after a sleep
-        suite, kind = load(given.backend, given.size)
-        for name in filter(re.compile(given.only).search, unittest.TestLoader().getTestCaseNames(kind)):
-            printed = io.StringIO()
-            faulthandler.dump_traceback_later(1800, exit=True)  # some train ResNet-50
-            with redirect_stdout(printed), redirect_stderr(printed):
-                found, reason = run(suite, kind, name, given.size)
-            faulthandler.cancel_dump_traceback_later()
-            known = next((sentence for start, sentence in KNOWN.items() if name.startswith(start)), None)
-            if found == "failed" and known:
-                found, reason = "cannot pass", known
-            counts[found] += 1
-            if found in ("failed", "cannot pass"):
-                print(f"{found} {name}: {' '.join(reason.split())[:400]}", flush=True)
-            elif found == "skipped":
-                why[reason] += 1
+    for name, found, reason in follow(given):
+        known = next((sentence for start, sentence in KNOWN.items() if name.startswith(start)), None)
+        if found == "failed" and known:
+            found, reason = "cannot pass", known
+        counts[found] += 1
+        if found in ("failed", "cannot pass"):
+            print(f"{found} {name}: {' '.join(reason.split())[:400]}", flush=True)
+        elif found == "skipped":
+            why[reason] += 1
     for reason, number in why.most_common():
         print(f"skipped {number}: {reason}")
     told = ", ".join(f"{counts[found]} {found}" for found in ("passed", "failed", "cannot pass", "skipped"))

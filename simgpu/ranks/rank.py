@@ -117,6 +117,10 @@ class Rank:
         device = self._local(call)
         self._backward[device] = max(self._backward.get(device, 0), end)
 
+    def arrived(self, device):
+        """Return the moment at which all that was left for the end of the backward pass is there."""
+        return self._backward.get(device, 0)
+
     def end_backward(self):
         """Let the current streams wait for what was left."""
         if self.clock is not None:

@@ -20,6 +20,7 @@ import torch.distributed as dist
 
 from simgpu.device.state import state
 from simgpu.device.tensor import SimTensor
+from simgpu.torch_glue.ddp_times import Times
 from simgpu.torch_glue.here import here
 
 _kernel = None
@@ -34,18 +35,34 @@ class _Reducer(dist.Reducer):
         self._sizes = [(parameter.numel(), parameter.dtype) for parameter in args[0]]
         self._first, self._caps, self._names = args[1], (args[9], args[5]), args[8]
         self._sent = Counter()  # in this backward pass, the buckets by their number of elements
+        self.times = Times(args[0][0]._index) if type(args[0][0]) is SimTensor else None
         if self._ours and args[6]:  # find_unused_parameters
             _provide()
+
+    def prepare_for_forward(self):
+        """Begin a forward pass."""
+        if self.times:
+            self.times.forward()
+        super().prepare_for_forward()
 
     def prepare_for_backward(self, outputs):
         """Begin a backward pass."""
         self._sent.clear()
+        if self.times:
+            self.times.backward()
         if hasattr(self.group, "reducer"):  # one of ours
             self.group.reducer = weakref.ref(self)
         super().prepare_for_backward(outputs)
 
+    def _set_ddp_runtime_logging_sample_rate(self, rate):
+        if self.times:
+            self.times.every(rate)
+        super()._set_ddp_runtime_logging_sample_rate(rate)
+
     def bucket(self, numel):
         """Return a function that tells the parameters of the bucket which is reduced now, of `numel` elements."""
+        if self.times:
+            self.times.bucket()
         number, self._sent[numel] = self._sent[numel], self._sent[numel] + 1
         return functools.partial(self._in_words, numel, number)
 
@@ -98,8 +115,20 @@ class _Logger(dist.Logger):
 
     _said = False
 
+    def __init__(self, reducer):
+        super().__init__(reducer)
+        self._times = reducer.times
+
+    def _get_ddp_logging_data(self):
+        data = super()._get_ddp_logging_data()
+        if self._times:
+            data.ints_map = data.ints_map | self._times.found
+        return data
+
     def set_runtime_stats_and_log(self):
         """As torch's, without its words: said inside a function of torch's they become a warning of Python's."""
+        if self._times:
+            self._times.log()
         own = super().set_runtime_stats_and_log
         if _Logger._said:
             own()
