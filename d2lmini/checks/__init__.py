@@ -20,6 +20,7 @@ from d2lmini.checks.ring_steps import recursive_doubling, ring_mean
 from d2lmini.checks.sets import checkpointed_peak, largest_batch, separable_macs
 from d2lmini.checks.sharding import clip_shards, load_shard, zero1_step, zero_bytes
 from d2lmini.checks.shards import first_gpu_bytes, joined_moments, mean_gradient, split_batch
+from d2lmini.checks.small_kernels import ensemble
 from d2lmini.checks.split_ranks import split_feed_forward, to_experts, zero_bubble
 from d2lmini.checks.tiles import cannon, register_tile, tile_reads
 from d2lmini.checks.trust import band_report, rate_ends, ratio_error, ring_constants
@@ -44,6 +45,7 @@ __all__ = [
     "committed_sum",
     "conv_share",
     "doubling_months",
+    "ensemble",
     "exposed_seconds",
     "fewest_gpus",
     "fewest_servers",
