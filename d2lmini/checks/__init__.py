@@ -1,5 +1,6 @@
 """Checks of the exercises, one a name: each tries the reader's function and prints one line that says what is wrong."""
 
+from d2lmini.checks.allreduce_labs import hanging_ring, send_receive
 from d2lmini.checks.cluster_rates import fewest_servers, node_bytes, scaled_rate, third_time
 from d2lmini.checks.copies import fit_line, pack, prefetch
 from d2lmini.checks.gradient_buckets import bucket_hook, bucket_plan
@@ -51,6 +52,7 @@ __all__ = [
     "fewest_servers",
     "first_gpu_bytes",
     "fit_line",
+    "hanging_ring",
     "hiding_batch",
     "joined_mean",
     "joined_moments",
@@ -85,6 +87,7 @@ __all__ = [
     "sampler_indices",
     "scaled_rate",
     "send_largest",
+    "send_receive",
     "separable_macs",
     "serial_share",
     "sharded_step",

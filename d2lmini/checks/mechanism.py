@@ -53,12 +53,12 @@ def check(judge):
     """Register `judge` and return a check that prints ✓ or ✗, the reader's function and a sentence; it never raises."""
 
     @functools.wraps(judge)
-    def run(function):
+    def run(function, **said):
         try:
             if not callable(function):
                 raise Wrong(f"expected the function itself, got {brief(function)}: leave out its parentheses")
             with _usual_torch():
-                verdict = Verdict(True, judge(function))
+                verdict = Verdict(True, judge(function, **said))
         except Wrong as wrong:
             verdict = Verdict(False, str(wrong))
         except Exception as error:  # the answer was so odd that the check itself stumbled

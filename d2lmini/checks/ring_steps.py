@@ -30,7 +30,7 @@ def _try_rings(function):
 
 
 def _try_ring(function, world_size, n):
-    given = f"{many(n, 'element')} on {many(world_size, 'GPU')}"
+    given = f"{many(n, 'float64 number')} on {many(world_size, 'GPU')}"
     data = [(torch.arange(n, dtype=torch.float64) + 1) * 10**rank for rank in range(world_size)]
     want = torch.stack(data).sum(0) / world_size
     tensors = [tensor.to(f"sim:{rank}") for rank, tensor in enumerate(data)]

@@ -1,0 +1,105 @@
+"""Checks of the labs on all-reduce: built from messages between ranks, and a ring that hangs for some numbers."""
+
+import re
+
+import torch
+import torch.distributed as dist
+
+import simgpu
+from d2lmini.checks.mechanism import Wrong, apart, called, check, many, need_gpus, scored
+from d2lmini.checks.traced import on_ranks
+from simgpu.hardware.machines import build
+
+SHAPES = ((1, 5), (2, 6), (3, 7), (4, 12), (4, 3))  # ranks, numbers
+SCORED_RANKS, SCORED_NUMBERS, BOOK_MS = 4, 2**17, 0.32
+GPU_OUT = re.compile(r"gpu\d+ out$")  # where what leaves a GPU is seen once
+SMALL = 1  # byte that a copy to the host may have: the answer to a question, such as `any`
+HANGS = (4, 8)  # ranks and numbers of the run that hangs
+SILENT, LINE = 2, "C"  # the rank that leaves out a message, and the line where it does
+
+
+@check
+def send_receive(function):
+    """``function(tensor)``, on every rank: the sum of all ranks' tensors, in place, by messages between two ranks."""
+    for ranks, n in SHAPES:
+        data = [(torch.arange(n, dtype=torch.float64) + 1) * 10**rank + 1 / 3 for rank in range(ranks)]
+        _try_sum(function, data, f"{many(n, 'float64 number')} on {many(ranks, 'rank')}")
+    numbers = torch.Generator().manual_seed(0)
+    data = list(torch.randn(SCORED_RANKS, SCORED_NUMBERS, generator=numbers, dtype=torch.float64))
+    machine = build(max(SCORED_RANKS, torch.sim.device_count()), "V100-PCIe-16GB", "PCIe3-x16")
+    with simgpu.use_clock(simgpu.Clock(machine)):
+        seconds = _try_sum(function, data, f"{SCORED_NUMBERS:,} float64 numbers on {SCORED_RANKS} ranks")
+    told = scored("send_receive", seconds * 1e3, BOOK_MS, f"ms for 1 MiB on {SCORED_RANKS} ranks")
+    return f"the sums are right, for as few bytes as can be; {told}"
+
+
+@check
+def hanging_ring(function, rank=None, line=None):
+    """``function(tensor)``, on every rank: a ring that also adds zeros; `rank` and `line` say where it went wrong."""
+    ranks, n = HANGS
+    data = [torch.full((n,), 10.0**rank, dtype=torch.float64) for rank in range(ranks)]
+    _try_sum(function, data, f"{many(n, 'number')} on {many(ranks, 'rank')}, none of them zero")
+    data[SILENT].tensor_split(ranks)[SILENT].zero_()
+    _try_sum(function, data, f"{many(n, 'number')} on {many(ranks, 'rank')}, chunk {SILENT} of rank {SILENT} zero")
+    for ranks, n in ((1, 3), (3, 7), (4, 3)):
+        zeros = [torch.zeros(n, dtype=torch.float64) for _ in range(ranks)]
+        zeros[-1] += torch.arange(n)
+        _try_sum(function, zeros, f"{many(n, 'number')} on {many(ranks, 'rank')}, all zero but on the last rank")
+    if str(line).strip().upper() != LINE or rank != SILENT:
+        raise Wrong(
+            f"the sums are right now; but which line was wrong, and on which rank? rank={rank!r}, line={line!r} is not "
+            "it. The rank that waits is not the one that left something out"
+        )
+    return f"rank {SILENT} left out a message that rank {SILENT + 1} waited for (line {LINE}), and now nobody does"
+
+
+def _try_sum(function, data, given):
+    """Return the seconds of the reader's sum of this data, a tensor for each rank.
+
+    Raises:
+        Wrong: Other sums, ranks that differ in a bit, other calls than messages, or more bytes than needed.
+    """
+    ranks, n = len(data), len(data[0])
+    want = torch.stack(data).sum(0)
+    need_gpus(SCORED_RANKS)
+    with simgpu.trace() as trace:
+        found, messages = on_ranks(_by_reader, ranks, given, function, data)
+    tensors = [tensor for tensor, _, _ in found]
+    for rank, got in enumerate(tensors):
+        if not torch.allclose(got, want, rtol=1e-12, atol=1e-12):
+            place = int((got - want[rank]).abs().argmax())
+            told, it = apart(want[place].item(), got[place].item())
+            raise Wrong(f"{given}: number {place} of rank {rank} should be {told}, it is {it}")
+        if not torch.equal(got, tensors[0]):
+            raise Wrong(f"{given}: ranks 0 and {rank} have different bits; add up each number once, then send copies")
+    _must_be_messages(trace.spans, messages, given, sum(t.nbytes for t in data))
+    most = 2 * (ranks - 1) * 2 * -(-n // (2 * ranks)) * data[0].itemsize  # chunks rounded up, in two half rings
+    for rank in range(ranks):
+        sent = sum(span.nbytes for span in messages if span.place == f"gpu{rank}" and span.name.startswith("send"))
+        if sent > most:
+            raise Wrong(f"{given}: the sums are right, but rank {rank} sends {sent:,} bytes; {most:,} are enough")
+    return max(end for _, _, end in found) - min(begin for _, begin, _ in found)
+
+
+def _must_be_messages(spans, messages, given, own):
+    """Raise Wrong for collectives but barriers, and for more bytes copied to the host than the `own` ones."""
+    other = next((span.name.split()[0] for span in messages if not span.name.startswith(("send", "barrier"))), None)
+    if other:
+        raise Wrong(f"{given}: your code calls {other}; use messages between two ranks only")
+    copied = sum(span.nbytes for span in spans if span.name.startswith("copy") and GPU_OUT.search(span.place))
+    if copied > own + SMALL * len(spans):
+        raise Wrong(f"{given}: your code copies between devices; send from the GPU and receive on the GPU")
+
+
+def _by_reader(rank, function, data):
+    """Return the rank's tensor after the reader's sum, and when it began and ended."""
+    tensor = data[rank].to("sim")
+    place = tensor.data_ptr()
+    dist.barrier()
+    begin = simgpu.now()
+    called(function, tensor)
+    torch.sim.synchronize()
+    end = simgpu.now()
+    if tensor.data_ptr() != place:
+        raise ValueError("the tensor has other memory now; write into that of the given one")
+    return tensor.cpu(), begin, end
