@@ -24,6 +24,7 @@ from d2lmini.checks.shards import first_gpu_bytes, joined_moments, mean_gradient
 from d2lmini.checks.small_kernels import ensemble
 from d2lmini.checks.split_ranks import split_feed_forward, to_experts, zero_bubble
 from d2lmini.checks.tiles import cannon, register_tile, tile_reads
+from d2lmini.checks.traffic import momentum_step
 from d2lmini.checks.trust import band_report, rate_ends, ratio_error, ring_constants
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "loss_scale",
     "lowest_level",
     "mean_gradient",
+    "momentum_step",
     "most_ranks",
     "move",
     "must_refuse",

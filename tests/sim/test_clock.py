@@ -283,6 +283,14 @@ def test_an_operation_that_returns_nothing_writes_what_it_changes():
     assert [span.nbytes for span in trace.spans if span.kind == "operation"] == [3 * 120]
 
 
+def test_what_out_names_is_written_and_not_read():
+    given, target = (meta(10), meta(10)), meta(10)
+    assert measure(aten.add.out, given, {"alpha": 2, "out": target}, target).nbytes == 120
+    values, indices = meta(2, 5), meta(2, 5, dtype=torch.int64)
+    into = {"values": values, "indices": indices}
+    assert measure(aten.sort.values, (meta(2, 5),), into, (values, indices)).nbytes == 2 * 40 + 80
+
+
 def test_type_is_the_first_floating_operands():
     words, table = meta(3, dtype=torch.int64), meta(9, 4, dtype=torch.bfloat16)
     assert measure(aten.embedding.default, (table, words), {}, meta(3, 4, dtype=torch.bfloat16)).dtype == "bfloat16"
