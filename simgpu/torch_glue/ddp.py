@@ -11,6 +11,7 @@ rank's own order stands for it.
 
 import contextlib
 import functools
+import os
 import warnings
 import weakref
 from collections import Counter
@@ -117,12 +118,27 @@ class _Logger(dist.Logger):
 
     def __init__(self, reducer):
         super().__init__(reducer)
-        self._times = reducer.times
+        self._times, self._group, self._words, self._numbers = reducer.times, reducer.group, {}, {}
+
+    def set_construction_data_and_log(self, *args):
+        """As torch's, which asks a group named gloo for things of ProcessGroupGloo's own."""
+        group = self._group
+        if getattr(group, "backend", None) != "gloo":
+            super().set_construction_data_and_log(*args)
+            return
+        group.backend = "undefined"
+        try:
+            super().set_construction_data_and_log(*args)
+        finally:
+            group.backend = "gloo"
+        named = ("GLOO_SOCKET_IFNAME", "GLOO_DEVICE_TRANSPORT")
+        self._words = {"backend_name": "gloo", **{name.lower(): os.environ.get(name, "N/A") for name in named}}
+        self._numbers = {"gloo_num_threads": 2}  # torch's default
 
     def _get_ddp_logging_data(self):
         data = super()._get_ddp_logging_data()
-        if self._times:
-            data.ints_map = data.ints_map | self._times.found
+        data.strs_map = data.strs_map | self._words
+        data.ints_map = data.ints_map | self._numbers | (self._times.found if self._times else {})
         return data
 
     def set_runtime_stats_and_log(self):
