@@ -44,3 +44,24 @@ def to_experts(x, chosen):
     everything = parallel.AllToAll.apply(x.repeat(n, 1), [len(x)] * n, counts)
     experts = parallel.AllToAll.apply(chosen.repeat(n), [len(x)] * n, counts)
     return everything[experts == dist.get_rank()]
+
+
+def to_experts(x, chosen):
+    """Half of the bytes, for half of the digits."""
+    order = chosen.argsort(stable=True)
+    sent = chosen.bincount(minlength=dist.get_world_size())
+    received = torch.empty_like(sent)
+    dist.all_to_all_single(received, sent)
+    return parallel.AllToAll.apply(x[order].half(), sent.tolist(), received.tolist()).float()
+
+
+def to_experts(x, chosen):
+    """Every part is filled up to the size of the largest."""
+    n, most = dist.get_world_size(), torch.tensor(len(x), device="sim")
+    dist.all_reduce(most, op=dist.ReduceOp.MAX)
+    sent = chosen.bincount(minlength=n)
+    received = torch.empty_like(sent)
+    dist.all_to_all_single(received, sent)
+    rows = [torch.cat([x[chosen == e], x.new_zeros(int(most - sent[e]), x.shape[1])]) for e in range(n)]
+    came = parallel.AllToAll.apply(torch.stack(rows))
+    return torch.cat([part[: int(count)] for part, count in zip(came, received)])
