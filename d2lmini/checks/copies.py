@@ -11,12 +11,13 @@ from itertools import islice
 import torch
 
 import simgpu
-from d2lmini.checks.mechanism import Wrong, ask, attempt, brief, check, listed, many, need_gpus, pair
-from d2lmini.checks.traced import Watch, attempt_traced
+from d2lmini.checks.mechanism import Wrong, ask, attempt, brief, check, listed, many, need_gpus, pair, scored
+from d2lmini.checks.traced import Watch, attempt_traced, uncovered_ms
 from simgpu.hardware import machines
 
 ROWS, FEATURES, OUTPUTS = 256, 1024, 128
 PRODUCTS = 6  # on a batch; on the slow GPU they take much longer than a copy of one, and than asking for them
+BOOK_MS = 0.09  # of the copies of 8 batches are exposed with the book's answer
 AHEAD = 2  # batches that may wait on the device for their turn
 
 
@@ -77,9 +78,10 @@ def prefetch(function):
     there after it.
     """
     with _slow_gpus():
-        for count, device in ((0, "sim:0"), (1, "sim:0"), (2, "sim:0"), (8, "sim:0"), (3, "sim:1")):
-            _try_prefetch(function, count, torch.device(device))
-    return "the batches come in order, each copied in a second stream while one before it is in use"
+        tries = ((0, "sim:0"), (1, "sim:0"), (8, "sim:0"), (2, "sim:0"), (3, "sim:1"))
+        exposed = [_try_prefetch(function, count, torch.device(device)) for count, device in tries]
+    told = scored("prefetch", exposed[2], BOOK_MS, "ms of their copies are exposed")
+    return f"8 batches come in order, each copied in a second stream while one before it is in use; {told}"
 
 
 def _try_prefetch(function, count, device):
@@ -107,7 +109,7 @@ def _try_prefetch(function, count, device):
     if stray:
         raise Wrong(f"{given}: batch {len(watch.seen)} should be on {device}, got {stray}")
     _compare_batches(given, batches, watch.seen)
-    _judge_times(given, watch)
+    return _judge_times(given, watch)
 
 
 def _compare_batches(given, batches, seen):
@@ -119,11 +121,16 @@ def _compare_batches(given, batches, seen):
 
 
 def _judge_times(given, watch):
-    """Raise Wrong unless work waits for its copy, copies run beside work, and no memory is overwritten in use."""
+    """Return how many ms of the copies are exposed.
+
+    Raises:
+        Wrong: Work does not wait for its copy, a copy runs beside no work, or memory is overwritten in use.
+    """
     spans = watch.trace.spans
     copies = [s for s in spans if s.kind == "copy"]
     used = [s for s in spans if s.kind == "operation" and s.name == "mm"]
     work = [used[i : i + PRODUCTS] for i in range(0, len(used), PRODUCTS)]
+    exposed = uncovered_ms(copies, [s for s in spans if s.kind == "operation"])
     waits = sum(s.kind == "wait" for s in spans)
     if len(copies) != len(work):
         raise Wrong(f"{given}: expected one copy for each batch, counted {len(copies)}")
@@ -137,11 +144,12 @@ def _judge_times(given, watch):
             raise Wrong(f"{given}: the work on batch {i} began before its copy had ended: let the current stream wait")
         if i and not any(w[0].start < copy.end and copy.start < w[-1].end for w in work[:i]):
             raise Wrong(
-                f"{given}: batch {i} was not copied while one before it was in use, but before or after: ask "
-                "for the copy early, and in a second stream"
+                f"{given}: batch {i} was not copied while one before it was in use, but before or after: {exposed:.2f} "
+                f"ms of the copies are exposed (the book's answer: {BOOK_MS}); ask for a copy early, in a second stream"
             )
     for i, copy in enumerate(copies):
         _judge_memory(given, watch, i, [j for j in range(i) if copy.start < work[j][-1].end])
+    return exposed
 
 
 def _judge_memory(given, watch, i, in_use):

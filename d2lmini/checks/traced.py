@@ -34,6 +34,12 @@ def on_ranks(program, ranks, given, *args):
     return results, [span for span in trace.spans if span.kind == "communication"]
 
 
+def uncovered_ms(spans, operations):
+    """Return how many ms of these spans, copies or messages, no operation hides; operations follow one another."""
+    hidden = sum(max(0, min(a.end_s, b.end_s) - max(a.start_s, b.start_s)) for a in spans for b in operations)
+    return (sum(span.seconds for span in spans) - hidden) * 1e3
+
+
 def attempt_traced(function, *inputs, given):
     """Return what `attempt` returns, and the spans of the reader's code alone: comparing its inputs copies too."""
     spans = []
