@@ -123,13 +123,13 @@ def _try_zero1(function, ranks, each, steps=3):
 def _compare_zero1(given, rank, each, found, want):
     flat, shard = found
     own = slice(rank * each, (rank + 1) * each)
-    if not torch.allclose(shard, want[own]):
+    if not torch.allclose(shard, want[own], rtol=1e-9):
         raise Wrong(
             f"{given}: the shard of rank {rank} should be {brief(want[own])}, as on one GPU with the mean of all "
             f"gradients, got {brief(shard)}"
         )
     for part, (a, b) in enumerate(zip(flat.split(each), want.split(each), strict=True)):
-        if not torch.allclose(a, b):
+        if not torch.allclose(a, b, rtol=1e-9):
             raise Wrong(
                 f"{given}: on rank {rank}, the part of `flat` that rank {part} updates should be {brief(b)}, "
                 f"got {brief(a)}"
@@ -140,13 +140,13 @@ class _File:
     """One rank's part of a saved vector, from which slices are read and counted."""
 
     def __init__(self, numbers):
-        self.numbers, self.read = numbers, 0
+        self.__numbers, self.read = numbers, 0  # there is no other way to read them
 
     def __len__(self):
-        return len(self.numbers)
+        return len(self.__numbers)
 
     def __getitem__(self, place):
-        found = self.numbers[place].clone()
+        found = self.__numbers[place].clone()
         self.read += found.numel()
         return found
 
