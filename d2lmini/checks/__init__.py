@@ -23,6 +23,7 @@ from d2lmini.checks.sharding import clip_shards, load_shard, zero1_step, zero_by
 from d2lmini.checks.shards import first_gpu_bytes, joined_moments, mean_gradient, split_batch
 from d2lmini.checks.small_kernels import ensemble
 from d2lmini.checks.split_ranks import split_feed_forward, to_experts, zero_bubble
+from d2lmini.checks.step_peak import small_peak
 from d2lmini.checks.tiles import cannon, register_tile, tile_reads
 from d2lmini.checks.traffic import momentum_step
 from d2lmini.checks.trust import band_report, rate_ends, ratio_error, ring_constants
@@ -94,6 +95,7 @@ __all__ = [
     "serial_share",
     "sharded_step",
     "share_memory",
+    "small_peak",
     "split_batch",
     "split_feed_forward",
     "split_loss",

@@ -157,19 +157,21 @@ def must_refuse(function, *inputs, given, naming=("",)):
         raise Wrong(f"{given}: expected a ValueError, your code returned {brief(result)}")
 
 
-def need_gpus(count=2, clock=True):
-    """Have simulated GPUs that compute: the reader's own, or new ones.
+def need_gpus(count=2, clock=True, numbers=True):
+    """Have simulated GPUs: the reader's own, or new ones.
 
     Args:
         count: How many at least.
         clock: Whether they need a clock.
+        numbers: Whether they compute; else their tensors have shapes alone.
 
     Raises:
         Wrong: New ones cannot take the place of the reader's, as tensors are left there.
     """
-    if not simgpu.has_numbers() or torch.sim.device_count() < count or (clock and not simgpu.has_clock()):
+    fit = simgpu.is_enabled() and simgpu.has_numbers() == numbers and torch.sim.device_count() >= count
+    if not fit or (clock and not simgpu.has_clock()):
         try:
-            simgpu.enable(max(2, count))
+            simgpu.enable(max(2, count), shapes_only=not numbers)
         except RuntimeError as error:
             raise Wrong(f"to try your code takes new simulated GPUs, and they cannot be made: {error}") from error
 
