@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 import simgpu
 from d2lmini.checks.mechanism import Wrong, apart, called, check, many, need_gpus, scored
-from d2lmini.checks.traced import on_ranks
+from d2lmini.checks.traced import run_on_ranks
 from simgpu.hardware.machines import build
 
 SHAPES = ((1, 5), (2, 6), (3, 7), (4, 12), (4, 3))  # ranks, numbers
@@ -63,7 +63,7 @@ def _try_sum(function, data, given):
     want = torch.stack(data).sum(0)
     need_gpus(SCORED_RANKS)
     with simgpu.trace() as trace:
-        found, messages = on_ranks(_by_reader, ranks, given, function, data)
+        found, messages = run_on_ranks(_by_reader, ranks, given, function, data)
     tensors = [tensor for tensor, _, _ in found]
     for rank, got in enumerate(tensors):
         if not torch.allclose(got, want, rtol=1e-12, atol=1e-12):

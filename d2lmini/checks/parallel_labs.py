@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 import simgpu
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many, need_gpus, scored, typed
-from d2lmini.checks.traced import on_ranks, uncovered_ms
+from d2lmini.checks.traced import run_on_ranks, uncovered_ms
 from simgpu.hardware.machines import build
 
 EXPOSED_MS, BOOK_MS = 0.4, 0.24  # what the lab on overlap asks for, and what the book's answer reaches
@@ -26,7 +26,7 @@ def overlapped(function):
     machine = build(max(2, torch.sim.device_count()), "V100-PCIe-16GB", "PCIe3-x16")
     given = f"a network of {LAYERS + 1} layers on two ranks"
     with simgpu.use_clock(simgpu.Clock(machine)), simgpu.trace() as trace:
-        began, _ = on_ranks(_timed, 2, given, function)
+        began, _ = run_on_ranks(_timed, 2, given, function)
     late = _exposed_ms(trace, min(began))
     told = scored("overlapped", late, BOOK_MS, "ms of communication are exposed")
     if late > EXPOSED_MS:
@@ -52,7 +52,7 @@ def _try_means(function, ranks):
             _backward(net, rank, step)
         want.append([sum(gs) / ranks for gs in zip(*([p.grad for p in net.parameters()] for net in nets))])
     given = many(ranks, "rank")
-    found, _ = on_ranks(_three_steps, ranks, given, function)
+    found, _ = run_on_ranks(_three_steps, ranks, given, function)
     for rank, steps in enumerate(found):
         for step, gradients in enumerate(steps):
             for place, (mean, got) in enumerate(zip(want[step], gradients)):

@@ -6,7 +6,7 @@ from itertools import product
 import torch
 
 from d2lmini.checks.mechanism import Wrong, apart, ask, brief, called, check, many, number, reals, typed
-from d2lmini.checks.traced import on_ranks
+from d2lmini.checks.traced import run_on_ranks
 
 RANKS = (1, 2, 3, 4)
 
@@ -57,7 +57,7 @@ def _try_clip(function, shards, limit):
     sizes = [[len(shard) for shard in mine] for mine in shards]
     norm = math.sqrt(sum(float(shard.square().sum()) for mine in shards for shard in mine))
     given = f"shards of {brief(sizes)} numbers on {many(len(shards), 'rank')}, norm {norm:.4g}, limit {limit:g}"
-    results, messages = on_ranks(program, len(shards), given)
+    results, messages = run_on_ranks(program, len(shards), given)
     sent = sum(span.nbytes for span in messages)
     for rank, (answer, mine) in enumerate(results):
         got = number(answer)
@@ -107,7 +107,7 @@ def _try_zero1(function, ranks, each, steps=3):
         return found
 
     given = f"{n} parameters on {many(ranks, 'rank')}"
-    results, messages = on_ranks(program, ranks, given)
+    results, messages = run_on_ranks(program, ranks, given)
     sent = sum(span.nbytes for span in messages)
     for step, want in enumerate(wanted):
         for rank, found in enumerate(results):

@@ -4,7 +4,7 @@ import torch
 from torch.nn.functional import silu
 
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many, number, typed
-from d2lmini.checks.traced import on_ranks
+from d2lmini.checks.traced import run_on_ranks
 from d2lmini.parallel import start_times
 
 WIDTH = 64  # of a token that goes to an expert
@@ -19,7 +19,7 @@ def split_feed_forward(function):
         x, A, B, wish = (torch.randn(shape, generator=numbers) for shape in shapes)
         given = f"{many(ranks, 'rank')}, x {list(x.shape)}, A {list(A.shape)}, B {list(B.shape)}"
         parts = list(zip(A.chunk(ranks, 1), B.chunk(ranks, 0)))
-        answers, messages = on_ranks(_feed, ranks, given, function, x, parts, wish)
+        answers, messages = run_on_ranks(_feed, ranks, given, function, x, parts, wish)
         inputs = [t.clone().requires_grad_() for t in (x, A, B)]
         y = silu(inputs[0] @ inputs[1]) @ inputs[2]
         dx, dA, dB = torch.autograd.grad(y, inputs, wish)
@@ -117,7 +117,7 @@ def to_experts(function):
     for chosen in cases:
         given = f"ranks' tokens choose {', '.join(map(str, chosen))}"
         numbers = [[10_000.0 * rank + i for i in range(len(mine))] for rank, mine in enumerate(chosen)]
-        answers, messages = on_ranks(_dispatch, len(chosen), given, function, numbers, chosen)
+        answers, messages = run_on_ranks(_dispatch, len(chosen), given, function, numbers, chosen)
         pairs = [pair for mine, their in zip(numbers, chosen) for pair in zip(mine, their)]
         for rank, (got, gradient) in enumerate(answers):
             want = [token for token, expert in pairs if expert == rank]

@@ -10,7 +10,7 @@ from d2lmini.checks.mechanism import Wrong, attempt, called, need_gpus
 RANKS = 4  # as many GPUs serve most checks: they need not be made anew for each
 
 
-def on_ranks(program, ranks, given, *args):
+def run_on_ranks(program, ranks, given, *args):
     """Run ``program(rank, *args)``, which calls the reader's function, on simulated ranks.
 
     Args:
