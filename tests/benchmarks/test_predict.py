@@ -476,7 +476,7 @@ def test_resnet56_does_its_published_arithmetic():
 )
 def test_runs_on_ranks_are_read_with_their_machine_and_batch(more, meant, monkeypatch):
     asked = []
-    monkeypatch.setattr(predict.run_on_ranks, "_simulate", lambda *args: asked.append(args) or (100.0, 50.0))
+    monkeypatch.setattr(predict.on_ranks, "_simulate", lambda *args: asked.append(args) or (100.0, 50.0))
     rate, peak = predict.predict([ON_RANKS | more, ON_RANKS | more | {"metric": "peak_memory_GiB"}])
     assert (rate["simulated"], peak["simulated"]) == (100.0, 50.0)
     assert rate["band"] != peak["band"]

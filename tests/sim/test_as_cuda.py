@@ -334,7 +334,7 @@ def test_nothing_that_prints_says_sim(cuda):
         shown.append(caught.value)
     assert [text for text in map(repr, shown) if "sim" in text.lower()] == []
 
-    def run_on_ranks(rank):
+    def on_ranks(rank):
         torch.cuda.set_device(rank)
         dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
         work = dist.all_reduce(torch.ones(1, device="cuda"), async_op=True)
@@ -345,6 +345,6 @@ def test_nothing_that_prints_says_sim(cuda):
             dist.barrier()
         return list(map(repr, shown))
 
-    for texts in simgpu.spawn(run_on_ranks):
+    for texts in simgpu.spawn(on_ranks):
         assert [text for text in texts if "sim" in text.lower()] == []
         assert "'cuda:nccl'" in texts
