@@ -5,6 +5,7 @@ from d2lmini.checks.cluster_rates import fewest_servers, node_bytes, scaled_rate
 from d2lmini.checks.copies import fit_line, pack, prefetch
 from d2lmini.checks.gradient_buckets import bucket_hook, bucket_plan
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
+from d2lmini.checks.idle import clipped_mean
 from d2lmini.checks.layouts import lowest_level, possible_layouts
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
 from d2lmini.checks.needs import conv_share, doubling_months, fewest_gpus
@@ -45,6 +46,7 @@ __all__ = [
     "check",
     "checkpointed_peak",
     "clip_shards",
+    "clipped_mean",
     "committed_sum",
     "conv_share",
     "doubling_months",
