@@ -19,6 +19,7 @@ from d2lmini.checks.ranks import exposed_seconds, hiding_batch, sampler_indices,
 from d2lmini.checks.replica_memory import allreduce_bytes, share_memory
 from d2lmini.checks.reports import verdict
 from d2lmini.checks.ring_steps import recursive_doubling, ring_mean
+from d2lmini.checks.scratch_labs import take_turns, wrong_lines
 from d2lmini.checks.sets import checkpointed_peak, largest_batch, separable_macs
 from d2lmini.checks.sharding import clip_shards, load_shard, zero1_step, zero_bytes
 from d2lmini.checks.shards import first_gpu_bytes, joined_moments, mean_gradient, split_batch
@@ -101,11 +102,13 @@ __all__ = [
     "split_batch",
     "split_feed_forward",
     "split_loss",
+    "take_turns",
     "third_time",
     "tile_reads",
     "to_experts",
     "verdict",
     "worker_plan",
+    "wrong_lines",
     "zero1_step",
     "zero_bubble",
     "zero_bytes",
