@@ -339,7 +339,8 @@ OTHERS = (
         f"{_DP}distributed",
         needs=f"""{_DIST}_register_comm_hook {_DIST}_compute_bucket_assignment_by_size
             {_DIST}Reducer.prepare_for_backward {_DIST}Reducer._rebuild_buckets {_DIST}Reducer._set_static_graph
-            {_DIST}Reducer._set_mixed_precision_param_dtype {_DIST}Reducer._set_forward_pass_work_handle""",
+            {_DIST}Reducer._set_mixed_precision_param_dtype {_DIST}Reducer._set_forward_pass_work_handle
+            torch.autograd.Variable._execution_engine""",
         always={f"{_DIST}Reducer": "ddp.reducer", f"{_DIST}Logger": "ddp.logger"},
         in_spawn={
             f"{_PARALLEL}_check_comm_hook": "ddp.check_hook",
