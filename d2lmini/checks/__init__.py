@@ -1,6 +1,7 @@
 """Checks of the exercises, one a name: each tries the reader's function and prints one line that says what is wrong."""
 
 from d2lmini.checks.allreduce_labs import hanging_ring, send_receive
+from d2lmini.checks.cache_traffic import few_words
 from d2lmini.checks.cluster_rates import fewest_servers, node_bytes, scaled_rate, third_time
 from d2lmini.checks.copies import fit_line, pack, prefetch
 from d2lmini.checks.gradient_buckets import bucket_hook, bucket_plan
@@ -53,6 +54,7 @@ __all__ = [
     "doubling_months",
     "ensemble",
     "exposed_seconds",
+    "few_words",
     "fewest_gpus",
     "fewest_servers",
     "first_gpu_bytes",
