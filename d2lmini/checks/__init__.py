@@ -7,6 +7,7 @@ from d2lmini.checks.copies import fit_line, pack, prefetch
 from d2lmini.checks.gradient_buckets import bucket_hook, bucket_plan
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
 from d2lmini.checks.idle import clipped_mean
+from d2lmini.checks.layout_labs import choose_layouts, stage_layers
 from d2lmini.checks.layouts import lowest_level, possible_layouts
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
 from d2lmini.checks.needs import conv_share, doubling_months, fewest_gpus
@@ -47,6 +48,7 @@ __all__ = [
     "causal_mask",
     "check",
     "checkpointed_peak",
+    "choose_layouts",
     "clip_shards",
     "clipped_mean",
     "committed_sum",
@@ -104,6 +106,7 @@ __all__ = [
     "split_batch",
     "split_feed_forward",
     "split_loss",
+    "stage_layers",
     "take_turns",
     "third_time",
     "tile_reads",
