@@ -1,15 +1,14 @@
 """Checks of the exercises, one a name: each tries the reader's function and prints one line that says what is wrong."""
 
 from d2lmini.checks.allreduce_labs import hanging_ring, send_receive
-from d2lmini.checks.cache_traffic import few_words
 from d2lmini.checks.cluster_rates import fewest_servers, node_bytes, scaled_rate, third_time
 from d2lmini.checks.copies import fit_line, pack, prefetch
 from d2lmini.checks.gradient_buckets import bucket_hook, bucket_plan
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
 from d2lmini.checks.idle import clipped_mean
-from d2lmini.checks.layout_labs import choose_layouts, stage_layers
 from d2lmini.checks.layouts import lowest_level, possible_layouts
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
+from d2lmini.checks.narrow_labs import quarter_mean, skipped_step
 from d2lmini.checks.needs import conv_share, doubling_months, fewest_gpus
 from d2lmini.checks.numbers import loss_scale, most_ranks, send_largest, zero_point
 from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, worker_plan
@@ -48,7 +47,6 @@ __all__ = [
     "causal_mask",
     "check",
     "checkpointed_peak",
-    "choose_layouts",
     "clip_shards",
     "clipped_mean",
     "committed_sum",
@@ -56,7 +54,6 @@ __all__ = [
     "doubling_months",
     "ensemble",
     "exposed_seconds",
-    "few_words",
     "fewest_gpus",
     "fewest_servers",
     "first_gpu_bytes",
@@ -86,6 +83,7 @@ __all__ = [
     "prefetch",
     "product_norms",
     "qkv_rows",
+    "quarter_mean",
     "random_cycle",
     "rate_ends",
     "ratio_error",
@@ -102,11 +100,11 @@ __all__ = [
     "serial_share",
     "sharded_step",
     "share_memory",
+    "skipped_step",
     "small_peak",
     "split_batch",
     "split_feed_forward",
     "split_loss",
-    "stage_layers",
     "take_turns",
     "third_time",
     "tile_reads",
