@@ -6,6 +6,7 @@ from d2lmini.checks.copies import fit_line, pack, prefetch
 from d2lmini.checks.gradient_buckets import bucket_hook, bucket_plan
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
 from d2lmini.checks.idle import clipped_mean
+from d2lmini.checks.in_step import fit_together
 from d2lmini.checks.layouts import lowest_level, possible_layouts
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
 from d2lmini.checks.narrow_labs import quarter_mean, skipped_step
@@ -16,7 +17,7 @@ from d2lmini.checks.parallel_costs import pipeline_seconds, qkv_rows, ring_secon
 from d2lmini.checks.parallel_labs import overlapped, parallel_loss
 from d2lmini.checks.placement import committed_sum, move, product_norms
 from d2lmini.checks.portable import causal_mask, joined_mean, one_wait, placed_step
-from d2lmini.checks.ranks import exposed_seconds, hiding_batch, sampler_indices, sharded_step
+from d2lmini.checks.ranks import exposed_seconds, hiding_batch, sampler_indices
 from d2lmini.checks.replica_memory import allreduce_bytes, share_memory
 from d2lmini.checks.reports import verdict
 from d2lmini.checks.ring_steps import recursive_doubling, ring_mean
@@ -58,6 +59,7 @@ __all__ = [
     "fewest_servers",
     "first_gpu_bytes",
     "fit_line",
+    "fit_together",
     "hanging_ring",
     "hiding_batch",
     "joined_mean",
@@ -98,7 +100,6 @@ __all__ = [
     "send_receive",
     "separable_macs",
     "serial_share",
-    "sharded_step",
     "share_memory",
     "skipped_step",
     "small_peak",

@@ -53,7 +53,7 @@ def _try_means(function, ranks):
         want.append([sum(gs) / ranks for gs in zip(*([p.grad for p in net.parameters()] for net in nets))])
     given = many(ranks, "rank")
     found, _ = run_on_ranks(_three_steps, ranks, given, function)
-    for rank, steps in enumerate(found):
+    for rank, (steps, held) in enumerate(found):
         for step, gradients in enumerate(steps):
             for place, (mean, got) in enumerate(zip(want[step], gradients)):
                 if got is None or not torch.allclose(got, mean, rtol=1e-4, atol=1e-4):
@@ -62,17 +62,22 @@ def _try_means(function, ranks):
                         f"{given}, step {step + 1}: parameter {place} of rank {rank} should have the mean gradient "
                         f"{brief(mean.flatten()[:3])} …, it has {told} …"
                     )
+        if held[2] > held[1]:
+            raise Wrong(
+                f"{given}: on rank {rank} the third step keeps {held[2] - held[1]:,} bytes more: empty your lists"
+            )
 
 
 def _three_steps(rank, function):
-    net, found = _small_net().to("sim"), []
+    net, found, held = _small_net().to("sim"), [], []
     with _hooked(function, net) as finish:
         for step in range(3):
             net.zero_grad(set_to_none=step != 2)
             _backward(net, rank, step)
             finish()
             found.append([None if p.grad is None else p.grad.cpu() for p in net.parameters()])
-    return found
+            held.append(torch.sim.memory_allocated())
+        return found, held
 
 
 @contextlib.contextmanager

@@ -1,15 +1,14 @@
-"""Checks of the exercises on processes: who reads what, what is hidden, and what each rank updates."""
+"""Checks of the exercises on processes: who reads what, and what is hidden."""
 
 import math
 import random
 from collections import Counter
-from functools import partial
 from itertools import chain, pairwise
 
 import numpy as np
 import torch
 
-from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, brief, check, expected, listed, many, number, reals
+from d2lmini.checks.mechanism import Wrong, ask, attempt, brief, check, expected, many, number, reals
 
 
 @check
@@ -161,59 +160,3 @@ def _slip(got, exact):
         if math.isclose(got, math.ceil(factor * exact), rel_tol=1e-3):
             return f" ({why})"
     return ""
-
-
-@check
-def sharded_step(function):
-    """``function(parameters, gradients, velocities, lr, beta)``: a step of SGD with momentum, each rank a shard."""
-    for n, size in ((8, 4), (9, 4), (5, 1), (3, 2), (7, 3)):
-        _try_steps(function, n, size)
-    return "each rank updates its shard with the mean of all gradients; together they take the step of one device"
-
-
-def _try_steps(function, n, size, lr=0.5, beta=0.75, steps=3):
-    numbers = torch.Generator().manual_seed(n)
-    parameters = torch.randn(n, generator=numbers, dtype=torch.float64)
-    alone = parameters.clone().requires_grad_()
-    optimizer = torch.optim.SGD([alone], lr=lr, momentum=beta)
-    velocities = [torch.zeros_like(part) for part in parameters.tensor_split(size)]
-    for step in range(steps):
-        given = f"{many(n, 'parameter')} on {many(size, 'rank')}, step {step}"
-        gradients = [torch.randn(n, generator=numbers, dtype=torch.float64) for _ in range(size)]
-        what, read = "the new parameters and the list of new velocities", partial(listed, count=2)
-        both = ask(function, parameters, gradients, velocities, lr, beta, given=given, what=what, read=read)
-        before, parameters, velocities = velocities, _tensor(both[0]), [_tensor(v) for v in listed(both[1]) or []]
-        alone.grad = sum(gradients) / size
-        optimizer.step()
-        _compare_step(given, parameters, velocities, before, alone.detach())
-        _compare_velocities(given, torch.cat(velocities), optimizer.state[alone]["momentum_buffer"], lr)
-
-
-def _tensor(value):
-    return torch.as_tensor(value) if isinstance(value, np.ndarray) else value
-
-
-def _compare_step(given, parameters, velocities, before, want):
-    if not torch.is_tensor(parameters) or parameters.shape != want.shape:
-        raise Wrong(f"{given}: expected parameters of shape {list(want.shape)}, got {brief(parameters)}")
-    shapes = [list(v.shape) if torch.is_tensor(v) else None for v in velocities]
-    if shapes != [list(v.shape) for v in before]:
-        raise Wrong(
-            f"{given}: expected velocities of shapes {[list(v.shape) for v in before]}, one shard for each "
-            f"rank, got {shapes}"
-        )
-    if not torch.allclose(parameters.to(want.dtype), want):
-        place = int((parameters - want).abs().argmax())
-        told, found = apart(want[place].item(), parameters[place].item(), first=".4f")
-        raise Wrong(
-            f"{given}: parameter {place} should be {told}, as on one device with the mean of all gradients, got {found}"
-        )
-
-
-def _compare_velocities(given, velocities, want, lr):
-    velocities = velocities.to(want.dtype)
-    if not torch.allclose(velocities, want):
-        place = int((velocities - want).abs().argmax())
-        hint = " (the rate belongs to the step, not to the velocity)" if torch.allclose(velocities, lr * want) else ""
-        told, found = apart(want[place].item(), velocities[place].item(), first=".4f")
-        raise Wrong(f"{given}: velocity {place} should be {told}, got {found}{hint}")

@@ -118,11 +118,6 @@ def unsteady(n, rank, world_size, epoch):
     return ORDER[rank : world_size * -(-n // world_size) : world_size]
 
 
-def stepped(whole, parameters, gradients, velocities, lr, beta):
-    velocity = beta * torch.cat(velocities) + torch.stack(gradients).mean(0)
-    return parameters - lr * velocity, [velocity] * len(velocities) if whole else velocity.tensor_split(len(velocities))
-
-
 def aliased(replicas):
     storages = [[t.untyped_storage().data_ptr() for t in replica if t.numel()] for replica in replicas]
     return np.any([a == b for one, other in combinations(storages, 2) for a, b in product(one, other)])
@@ -265,12 +260,6 @@ def cannon(A, B, copied=True):
         (checks.bucket_hook, hooks(iter, torch.tensor)),
         (checks.sampler_indices, sampled),
         (checks.sampler_indices, blocks),
-        (checks.sharded_step, lambda *given: list(stepped(False, *given))),
-        (checks.sharded_step, lambda p, *rest: stepped(False, p.float(), *rest)),
-        (
-            checks.sharded_step,
-            lambda *given: (part.numpy() if torch.is_tensor(part) else iter(part) for part in stepped(False, *given)),
-        ),
         (checks.share_memory, aliased),
         (checks.qkv_rows, rows),
         (checks.qkv_rows, lambda *given: (yield from rows(*given))),
@@ -335,7 +324,6 @@ def test_other_right_answers_pass(check, answer):
         (checks.bucket_hook, hook_of_incoming_gradients, "other tensors than .grad"),
         (checks.sampler_indices, own_order, "agree on one order"),
         (checks.sampler_indices, unsteady, "two orders"),
-        (checks.sharded_step, lambda *given: stepped(True, *given), "one shard for each rank"),
         (checks.share_memory, len, "expected True or False"),
         (
             checks.qkv_rows,
@@ -366,7 +354,6 @@ def test_other_right_answers_pass(check, answer):
         (checks.pipeline_seconds, slip(lambda o, f, b: seconds(o, f, b) - b), "add what it takes"),
         (checks.cannon, lambda A, B: cannon(A, B, copied=False), "share one tensor c"),
         (checks.cannon, lambda A, B: (state for state in cannon(A.mul_(2), B)), "changed its inputs"),
-        (checks.sharded_step, lambda p, g, v, *_: (yield v[0].add_(1)), "changed its inputs"),
     ],
 )
 def test_what_is_wrong_is_told(check, answer, says):
