@@ -9,6 +9,7 @@ from d2lmini.checks.idle import clipped_mean
 from d2lmini.checks.in_step import fit_together
 from d2lmini.checks.layouts import lowest_level, possible_layouts
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
+from d2lmini.checks.message_labs import fewer_messages
 from d2lmini.checks.narrow_labs import quarter_mean, skipped_step
 from d2lmini.checks.needs import conv_share, doubling_months, fewest_gpus
 from d2lmini.checks.numbers import loss_scale, most_ranks, send_largest, zero_point
@@ -55,6 +56,7 @@ __all__ = [
     "doubling_months",
     "ensemble",
     "exposed_seconds",
+    "fewer_messages",
     "fewest_gpus",
     "fewest_servers",
     "first_gpu_bytes",
