@@ -54,7 +54,7 @@ _TWINS = {
 _ATTENTION = "scaled_dot_product"
 _REDUCTIONS = ("sum", "mean", "norm", "softmax", "pool", "max", "min", "loss", "var", "std", "prod", "sort", "topk")
 _GATHERS = ("embedding", "index_select", "gather", "index", "take")
-_FILLS = ("fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_")
+_FILLS = ("fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_", "_like")
 # Statistics over more than a row come before the first result, in a kernel of their own: two passes over the input. The
 # gradients of a row's norm are one kernel, those of its weights another, which reads the two inputs again (PyTorch's
 # aten/src/ATen/native/cuda: Normalization.cu, group_norm_kernel.cu, layer_norm_kernel.cu; Apex likewise).
@@ -207,10 +207,12 @@ def _causal(func, args, kwargs):
 
 def _traffic(name, read, written):
     result = moved(*written)
-    if name.endswith(_FILLS):
+    if name.endswith(_FILLS) or name.startswith("new_"):  # of a tensor they take the shape alone
         return result
-    if name == "copy_":  # reads the source only; what it writes over does not matter
-        return result + moved(read[1])
+    if name in ("copy_", "_foreach_copy_"):  # read the sources only; what they write over does not matter
+        return result + moved(*read[len(read) // 2 :])
+    if name == "all_gather_copy_in":  # FSDP2's: a rank's shards go to their place of the buffer, which it returns whole
+        return 2 * moved(written[0])
     if name.lstrip("_").startswith(_TWICE):
         return result + 2 * moved(*read)
     if name.endswith(_OF_WEIGHTS) and len(written) > 1:

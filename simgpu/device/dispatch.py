@@ -83,7 +83,7 @@ class Plan:
         self.changed = [argument.name for argument in written]
         # What an operation without a result writes. Fused optimizers write gradients only to undo a scaling.
         places = enumerate(schema.arguments)
-        self.writes = [place for place, a in places if a.name in self.changed and a.name != "grads"]
+        self.writes = [(place, a.name) for place, a in places if a.name in self.changed and a.name != "grads"]
         self.aliases = [_source(schema, r) for r in schema.returns]
         self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
         self.reshapes = (
@@ -135,7 +135,7 @@ class Plan:
         if counting and record.needs is None:
             record.needs = fresh_bytes(out, reals, named)
         if clock is not None:
-            made = out if self.aliases else [reals[place] for place in self.writes if place < len(reals)]
+            made = out if self.aliases else self._written(reals, named)
             if record.clock is not clock:
                 record.cost, record.clock = clock.price(func, reals, named, made), clock
             clock.queue(index, record.cost, (func, reals, named, made) if clock.fuses else None)
@@ -147,6 +147,9 @@ class Plan:
         if counting:
             gpu.allocator.add(out.untyped_storage())
         return new
+
+    def _written(self, reals, named):
+        return [reals[place] if place < len(reals) else named.get(name) for place, name in self.writes]
 
     def _view(self, out, gpu):
         if self.part and state.clock is not None:

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch.distributed.fsdp import fully_shard
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -222,6 +223,10 @@ def test_attention_on_the_cpus_kernel_has_arithmetic():
         (aten.add.Tensor, (meta(10), meta(10)), meta(10), 120),
         (aten.add_.Tensor, (meta(10), meta(10)), meta(10), 120),
         (aten.fill_.Scalar, (meta(10), 1), meta(10), 40),
+        (aten.zeros_like.default, (meta(10),), meta(10), 40),
+        (aten.new_zeros.default, (meta(10), [20]), meta(20), 80),
+        (aten.copy_.default, (meta(10), meta(10, dtype=torch.float64)), meta(10), 120),
+        (aten._foreach_copy_.default, ([meta(10)] * 2, [meta(10, dtype=torch.float64)] * 2), [meta(10)] * 2, 240),
         (aten.cat.default, ([meta(10), meta(10)],), meta(20), 160),
         (aten.sum.default, (meta(10, dtype=torch.float64),), meta(dtype=torch.float64), 88),
         (aten.embedding.default, (meta(10_000, 4), meta(3, dtype=torch.int64)), meta(3, 4), 2 * 48 + 24),
@@ -281,6 +286,22 @@ def test_an_operation_that_returns_nothing_writes_what_it_changes():
     with simgpu.trace() as trace:
         torch._foreach_add_(mine, others)
     assert [span.nbytes for span in trace.spans if span.kind == "operation"] == [3 * 120]
+
+
+def test_fsdp2_moves_a_shard_into_the_buffer_and_the_whole_out_of_it():
+    """A copy reads and writes what it moves."""
+    ranks, size = 4, 64 * 64 * 4
+
+    def run(rank):
+        model = fully_shard(torch.nn.Linear(64, 64, bias=False).to("sim"))
+        model(torch.ones(1, 64, device="sim")).sum().backward()
+
+    simgpu.enable(ranks, shapes_only=True)
+    with simgpu.trace() as trace:
+        simgpu.spawn(run)
+    moved = {span.name: span.nbytes for span in trace.spans if span.place == "gpu0"}
+    assert moved["all_gather_copy_in"] == 2 * size // ranks
+    assert moved["split_with_sizes_copy"] == moved["chunk_cat"] == 2 * size
 
 
 def test_what_out_names_is_written_and_not_read():
