@@ -24,6 +24,7 @@ from simgpu.hardware.op_costs import INDEX_SHARE
 _META = torch.device("meta")
 _WAITS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 _handlers = {}  # by ``func._op``, since the hash of `func` is a call of Python: function(func, args, kwargs)
+_of_namespaces = {}  # what handles all operations of a namespace, those too that torch makes later
 
 
 def dispatch(func, types, args=(), kwargs=None):
@@ -48,7 +49,14 @@ def handles(*funcs):
     return register
 
 
+def handles_namespaces(function, *names):
+    """Make a function the handler of all operations of these namespaces."""
+    _of_namespaces.update(dict.fromkeys(names, function))
+
+
 def _handler(func):
+    if func.namespace in _of_namespaces:
+        return _of_namespaces[func.namespace]
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
     if composite and func not in KERNELS:
         return _composite

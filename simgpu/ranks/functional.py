@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from simgpu.accounting import communication
-from simgpu.device.dispatch import handles
+from simgpu.device.dispatch import handles_namespaces
 from simgpu.device.state import state
 from simgpu.device.tensor import SimTensor, wrap
 from simgpu.ranks.communication_costs import CommunicationCosts
@@ -39,7 +39,7 @@ _KINDS = {
 
 def register():
     """Install the handlers; doing it again changes nothing."""
-    handles(*c10d.operations())(_collective)
+    handles_namespaces(_collective, "_c10d_functional", "c10d")
 
 
 def _collective(func, args, kwargs):

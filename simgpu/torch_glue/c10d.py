@@ -19,7 +19,6 @@ from simgpu.torch_glue import group_names
 from simgpu.torch_glue.here import here
 
 NAME = "simccl"
-_SPACES = "_c10d_functional", "c10d"
 
 
 # -- while ranks run -------------------------------------------------------------------------------------------------
@@ -219,12 +218,6 @@ def batch_isend_irecv(own):
             rank.in_batch = False
 
     return batch_isend_irecv
-
-
-def operations():
-    """Return torch's operations for collectives, functional ones and those of a group."""
-    names = (name.split("::") for name in torch._C._dispatch_get_all_op_names())
-    return [getattr(getattr(torch.ops, space), name).default for space, name in names if space in _SPACES]
 
 
 def run_with_numbers(func, *args, **kwargs):

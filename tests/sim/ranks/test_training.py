@@ -331,6 +331,17 @@ def test_without_numbers_ranks_send_the_same_messages_at_the_same_times(name):
     assert runs[0] == runs[1]
 
 
+def test_operations_of_collectives_that_torch_makes_later_are_no_kernels(gpus):
+    """As ``_wrap_tensor_autograd``, made when a program first imports the functional collectives."""
+    library = torch.library.Library("_c10d_functional", "FRAGMENT")
+    library.define("made_later(Tensor x) -> Tensor")
+    library.impl("made_later", lambda x: x.clone(), "CPU")
+    with simgpu.trace() as trace:
+        made = torch.ops._c10d_functional.made_later(torch.ones(2, device="sim"))
+    assert made.tolist() == [1, 1]
+    assert [span.name for span in trace.spans if span.kind == "operation"] == ["fill_"]
+
+
 def test_what_full_tensor_returns_has_come():
     def run(rank):
         mesh = init_device_mesh("sim", (2,))
