@@ -9,6 +9,7 @@ and was skipped for torch's own reasons; failures that `KNOWN` explains are coun
 
 import argparse
 import contextlib
+import datetime
 import faulthandler
 import functools
 import io
@@ -90,13 +91,13 @@ def run(suite, kind, name, size):
     from torch.testing._internal import common_distributed, common_utils
 
     reasons = {skip.exit_code: skip.message for skip in common_distributed.TEST_SKIPS.values()}
-    file = tempfile.mktemp()
+    file, limit = tempfile.mktemp(), datetime.timedelta(seconds=suite.default_pg_timeout)
 
     def body(rank):
         test = kind(name)
         test.rank, test.file_name = rank, file
         suite.dist.init_process_group(
-            suite.BACKEND, init_method=f"file://{file}", world_size=size, rank=rank, timeout=suite.default_pg_timeout
+            suite.BACKEND, init_method=f"file://{file}", world_size=size, rank=rank, timeout=limit
         )
         common_utils.set_rng_seed()
         getattr(test, name)()

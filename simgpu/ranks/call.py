@@ -26,6 +26,7 @@ class Call:
         same: {word: value} that must agree among the ranks.
         line: Where the program makes the call, in words.
         rank, number, rendezvous: Where it meets the others.
+        seconds: How long the program is ready to wait for the others, None for ever.
         ready: The picosecond at which it may begin.
     """
 
@@ -39,6 +40,7 @@ class Call:
         self.results = self.received if results is None else unwrap(results)
         self.schedule, self.on_host, self.device, self.backend, self.same = schedule, False, None, None, {}
         self.rank, self.number, self.rendezvous, self.ready, self.line = -1, 0, None, 0, ""
+        self.seconds = None
 
     def __str__(self):
         return f"{self.name} #{self.number} of {self.where}"
@@ -68,6 +70,19 @@ class Call:
     def size(self, ranks):
         """Return the bytes that the cost counts: of the whole buffer, in a group of so many ranks."""
         return nbytes(self.sent)
+
+    def late(self, own, missing):
+        """Return what a backend says of a call that the others have left alone for too long.
+
+        own: Whether it is this call's time that is over, and not another rank's.
+        missing: The others, in words.
+        """
+        if not own:
+            return f"{self}: Connection closed by peer"
+        took = f"{self.seconds * 1000:.0f}"
+        if self.backend == "gloo" or self.on_host:
+            return f"gloo: Timed out waiting {took}ms for recv operation to complete: {self}"
+        return f"Watchdog caught collective operation timeout: {self} ran for {took} milliseconds before timing out"
 
     @staticmethod
     def run(calls):

@@ -184,9 +184,27 @@ class Barrier(Call):
 
 
 class MonitoredBarrier(Barrier):
-    """As a barrier, which says who does not come."""
+    """As a barrier, which says who does not come. all_ranks: whether it says so of all, not of the first alone."""
 
     name = "monitored_barrier"
+
+    def __init__(self, all_ranks):
+        super().__init__([], [])
+        self._all_ranks = all_ranks
+
+    def late(self, own, missing):
+        """Return torch's words: rank 0 of the group names those that do not come, the others name rank 0."""
+        first = self.rendezvous.ranks[0]
+        if self.rank != first:
+            return (
+                f"Rank {self.rank} successfully reached monitoredBarrier, but received errors while waiting for "
+                f"send/recv from rank {first}. Please check rank {first} logs for faulty rank."
+            )
+        if not self.seconds:
+            return f"Rank {first} timed out in monitoredBarrier after {self.seconds} ms."
+        numbers = missing.split(" ", 1)[1]
+        who = f"Ranks {numbers}" if self._all_ranks else f"Rank {numbers.partition(',')[0]}"
+        return f"{who} failed to pass monitoredBarrier in {self.seconds * 1000:.0f} ms"
 
 
 def _add_sparse(calls):

@@ -1,5 +1,7 @@
 """What goes wrong between ranks, each told in one line."""
 
+from torch.distributed import DistBackendError, DistStoreError
+
 
 class RankError(RuntimeError):
     """Rank `rank` failed, or is the first that is late; the cause, ``__cause__``, tells what its function raised."""
@@ -15,6 +17,14 @@ class MismatchError(RuntimeError):
 
 class DeadlockError(RuntimeError):
     """No rank can go on: each waits for a call that no rank will make any more."""
+
+
+class TimedOutError(DeadlockError, DistBackendError):
+    """The same where the program gave the call a timeout: only the rank that made it is told, and may go on."""
+
+
+class StoreTimedOutError(DeadlockError, DistStoreError):
+    """The same for a wait for a key of a store."""
 
 
 def in_words(numbers):

@@ -12,7 +12,7 @@ from simgpu.device.tensor import SimTensor
 from simgpu.ranks import backend_rules, collectives, reductions
 from simgpu.ranks.call import Recv, Send, reduction_of, root_of
 from simgpu.ranks.tensor_lists import listed
-from simgpu.ranks.work import Together
+from simgpu.ranks.work import Together, seconds_of
 from simgpu.torch_glue.c10d import NAME
 from simgpu.torch_glue.dispatch_modes import as_operation
 
@@ -28,6 +28,7 @@ class SimGroup(dist.ProcessGroup):
 
     Attributes:
         backend: The name under which the program made it, "nccl" for one; None where it gave none.
+        seconds: The timeout that the program gave it, None for torch's default: gloo's calls raise after it.
     """
 
     __module__, __qualname__ = "torch.distributed.distributed_c10d", "ProcessGroup"  # as programs print it
@@ -39,6 +40,7 @@ class SimGroup(dist.ProcessGroup):
         super().__init__(place, size)
         self._place, self._size, self._rendezvous, self._owner = place, size, rendezvous, owner
         self._together, self._used = None, None  # the index of the first GPU whose tensors it was given
+        self.seconds = None
         self.declare(None)
 
     def declare(self, backend):
@@ -181,14 +183,18 @@ class SimGroup(dist.ProcessGroup):
     @as_operation("barrier")
     def barrier(self, opts=None):
         """Wait for all ranks; the host waits too."""
-        return self._join(collectives.Barrier([], []), self._barrier_device(opts))
+        call = collectives.Barrier([], [])
+        call.seconds = seconds_of(getattr(opts, "timeout", None))
+        return self._join(call, self._barrier_device(opts))
 
     @as_operation("monitored_barrier_")
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
-        """Wait for all ranks. Raises DeadlockError, which names those that cannot come; it needs no timeout."""
+        """Wait for all ranks. Raises DeadlockError, or TimedOutError after a timeout: they name who is missing."""
         if self.backends and "gloo" not in self.backends.values():
             raise ValueError("monitored_barrier is only implemented for GLOO backend")
-        self._join(collectives.MonitoredBarrier([], [])).wait()
+        call = collectives.MonitoredBarrier(wait_all_ranks)
+        call.seconds = seconds_of(timeout)
+        self._join(call).wait()
 
     # names before torch 2.13
     _allgather_base, allgather_into_tensor_coalesced = all_gather_single, all_gather_single_coalesced
@@ -249,6 +255,8 @@ class SimGroup(dist.ProcessGroup):
         index = self._owner.stands_for if index is None and tensors else index
         if self.backends is not None:
             call.backend = backend_rules.check(self.backends, call, "cpu" if index is None else "sim")
+        if call.seconds is None and call.backend == "gloo":
+            call.seconds = self.seconds
         call.settle(index is None, index, self._size)
 
     def _barrier_device(self, opts):

@@ -7,6 +7,7 @@ from collections import Counter
 from simgpu.accounting import communication
 from simgpu.accounting.allocator import Running
 from simgpu.accounting.clock import Clock
+from simgpu.accounting.queues import PS
 from simgpu.ranks import seeds
 from simgpu.ranks.process import Process
 from simgpu.torch_glue.here import enter
@@ -21,6 +22,7 @@ class Rank:
         environment = self._environment(len(gpus)) if world.joined or world.is_first else {}
         self.process = Process(environment, own, number - device)
         self.slept, self.slept_since = 0.0, 0.0  # seconds in which it has only slept; when it began to
+        self.left_at = 0  # the picosecond at which it let others run
         self.thread, self.ended = None, False
         self.blocked = None  # what its thread waits for that is neither collective nor store, in words
         self.start_children = lambda: None  # starts the processes that it has made, where they are ranks
@@ -68,10 +70,21 @@ class Rank:
         self.check_thread(work.call)
         self.slept = 0.0
         self.world.scheduler.wait(self.number, work, self.process)
+        if work.expired and self.clock is not None:
+            self.clock.wait_until(work.deadline, str(work.call))
 
     def rest(self):
         """Let the other ranks run before the next thing is looked at; return whether any was ready."""
+        self.left_at = self.now_ps()
         return self.world.scheduler.rest(self.number, self.process)
+
+    def deadline(self, seconds):
+        """Return the picosecond that is so many seconds from now; None for None."""
+        return None if seconds is None else self.now_ps() + round(seconds * PS)
+
+    def now_ps(self):
+        """Return the rank's own time, 0 where there is no clock."""
+        return 0 if self.clock is None else self.clock.now_ps()
 
     def check_thread(self, call):
         """Raise RuntimeError unless the calling thread is the rank's."""

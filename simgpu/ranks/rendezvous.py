@@ -15,7 +15,7 @@ from torch.distributed import DistBackendError
 from simgpu.ranks.backend_rules import shown
 from simgpu.ranks.call import Message
 from simgpu.ranks.diagnosis import place as line
-from simgpu.ranks.errors import MismatchError
+from simgpu.ranks.errors import MismatchError, in_words
 from simgpu.ranks.work import Work
 
 
@@ -35,11 +35,14 @@ class Rendezvous:
         self._meetings, self._posts = {}, {}  # works by number and place; works by target, tag and side
         self._lines = {}  # of messages in order: for a pair, {place: its works that are not done}
         self._mismatches = {}  # what was said of what did not fit, by a collective's number or the Work left alone
+        self._broken = ""  # which call was given up, in words
 
     def join(self, place, call, owner):
         """Add the call of the rank at `place` of the group; return its Work."""
         self._numbers[place] += 1
         call.rank, call.number, call.rendezvous = self.ranks[place], self._numbers[place], self
+        owner.world.scheduler.expire(owner.now_ps(), self._meetings.get(call.number, {}).values())
+        self._check_whole(call)
         call.line = line()
         try:
             return self._add(place, call, owner)
@@ -69,6 +72,7 @@ class Rendezvous:
     def post(self, place, call, owner):
         """Add a message's sending or receiving side; return its Work."""
         call.rank, call.rendezvous, call.line = self.ranks[place], self, line()
+        self._check_whole(call)
         call.ready = owner.depart(call)
         work = Work(call, owner)
         if call.backend == "nccl" and not call.batched:
@@ -112,6 +116,17 @@ class Rendezvous:
         sending.finish(end)
         receiving.finish(end)
 
+    def give_up(self, work):
+        """End the call of a work whose time is over, and the group's use; return all works of the call."""
+        self._broken = self._broken or f"{work.call} timed out on {in_words([work.rank])}"
+        if work.call.number:
+            return list(self._meetings[work.call.number].values())
+        return [work]
+
+    def _check_whole(self, call):
+        if self._broken:
+            raise DistBackendError(f"{call}: Connection closed by peer: {self._broken}, which ends the group's use")
+
     def missing(self, work):
         """Return the ranks that `work` still waits for, none where any would do."""
         if not work.call.number:
@@ -146,7 +161,9 @@ class Rendezvous:
         return self._mismatches.get(work.call.number or work)
 
     def open(self):
-        """Return the works that nobody has completed."""
+        """Return the works that nobody has completed, and that nobody has given up."""
+        if self._broken:
+            return []
         works = [work for called in self._meetings.values() for work in called.values()]
         sides = [side for posts in self._posts.values() for side in posts]
         sides += [side for line in self._lines.values() for side in line.values()]

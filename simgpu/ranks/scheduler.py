@@ -117,8 +117,31 @@ class Scheduler:
         if self._deadlock:
             raise DeadlockError(self._deadlock)
 
+    def ready(self):
+        """Return the ranks that would run next."""
+        return list(self._ready)
+
+    def expire(self, moment, works=None):
+        """End those of the works, by default of all, that are waited for and whose time was over at that picosecond."""
+        with self._lock:
+            for work in self._limited():
+                if work.deadline < moment and (works is None or work in works):
+                    self._expire(work)
+
+    def _limited(self):
+        return [work for work in self._waiting.values() if work.deadline is not None]
+
+    def _expire(self, work):
+        self.moves += 1
+        for ended in work.expire(self._explain(list(self._waiting.values()))):
+            if self._waiting.get(ended.rank) is ended:
+                del self._waiting[ended.rank]
+                self._ready.append(ended.rank)
+
     def _pass(self):
-        if not self._ready and self._waiting:
+        if not self._ready and self._limited():
+            self._expire(min(self._limited(), key=lambda work: (work.deadline, work.rank)))
+        elif not self._ready and self._waiting:
             self._deadlock = self._explain(list(self._waiting.values()))
             self._wake_all()
         self.running = self._ready.popleft() if self._ready else None
@@ -137,10 +160,21 @@ class Wait:
         owner: The `rank.Rank`.
         call: What waits, in words.
         reason: What for.
+        seconds: How long the program is ready to wait, in simulated time; None for ever.
+
+    Attributes:
+        deadline: The picosecond at which it ends in any case, or None.
+        expired: What a deadlock's message would have said when it ended so, or None.
     """
 
-    def __init__(self, owner, call, reason):
+    def __init__(self, owner, call, reason, seconds=None):
         self.owner, self.rank, self.call, self._reason = owner, owner.number, call, reason
+        self.deadline, self.expired = owner.deadline(seconds), None
+
+    def expire(self, told):
+        """Note that its time is over; return what ends with it."""
+        self.expired = told
+        return [self]
 
     def end(self):
         """Let the rank go on."""

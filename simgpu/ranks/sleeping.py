@@ -22,6 +22,8 @@ def sleep(seconds):
     rank = here()
     if rank.clock is not None:
         rank.clock.advance(seconds, "sleep")
+    scheduler = rank.world.scheduler
+    scheduler.expire(min([rank.now_ps(), *(rank.world.ranks[other].left_at for other in scheduler.ready())]))
     moves, rested = rank.world.scheduler.moves, rank.rest()
     if moves != rank.world.scheduler.moves:
         rank.slept = 0.0

@@ -5,12 +5,17 @@ Who only looks lets them run too, since a program may look again and again until
 
 import torch.distributed as dist
 
+from simgpu.ranks.errors import StoreTimedOutError
 from simgpu.ranks.scheduler import Wait
+from simgpu.ranks.work import seconds_of
 from simgpu.torch_glue.here import here
 
 
 class Store(dist.Store):
-    """What torch's stores do, but for timeouts: a key that no rank will ever set is a deadlock. Called from C++ too."""
+    """What torch's stores do, but for their own timeout: a key that no rank will ever set is a deadlock.
+
+    Called from C++ too.
+    """
 
     def __init__(self):
         super().__init__()
@@ -27,13 +32,19 @@ class Store(dist.Store):
         return self._kept.get(key)
 
     def wait(self, keys, timeout=None):
-        """Return once all keys are set. Raises DeadlockError when they never will be."""
+        """Return once all keys are set. Raises DeadlockError when they never will be, of its kind after a timeout."""
         rank = here()
         if self.check(keys) or rank is None:  # a thread beside the ranks waits as torch's do
             return self._kept.wait(keys)
-        wait = Wait(rank, f"store.wait for {', '.join(keys)}", "which no rank sets")
+        limit = seconds_of(timeout)
+        wait = Wait(rank, f"store.wait for {', '.join(keys)}", "which no rank sets", limit)
         self._waiting.append((keys, wait))
-        return rank.wait(wait)
+        rank.wait(wait)
+        if wait.expired:
+            self._waiting.remove((keys, wait))
+            raise StoreTimedOutError(
+                f"wait timeout after {limit * 1000:.0f}ms, keys: {', '.join(keys)}: {wait.expired}"
+            )
 
     def check(self, keys):
         """Return whether all keys are set."""

@@ -5,10 +5,18 @@ the values are there; that takes no simulated time. And the device's current str
 which takes time there; the host goes on at once, unless the tensors are the host's own.
 """
 
+from datetime import timedelta
+
 import torch
 import torch.distributed as dist
 
-from simgpu.ranks.errors import in_words
+from simgpu.ranks.errors import TimedOutError, in_words
+
+
+def seconds_of(timeout):
+    """Return a timeout, a timedelta or a number, in seconds; None for none and for a negative one, torch's "none"."""
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    return None if seconds is None or seconds < 0 else seconds
 
 
 class Work(dist.Work):
@@ -22,6 +30,7 @@ class Work(dist.Work):
         self.finished, self._future = False, None
         rank.world.works.add(self)
         self.end = 0  # the simulated moment, in picoseconds, at which it is over
+        self.deadline, self.expired = None, None  # as of `scheduler.Wait`
 
     def finish(self, end):
         """Note that the values are there, and when on the simulated clock; wake the rank if it waits."""
@@ -29,8 +38,11 @@ class Work(dist.Work):
         self.owner.world.scheduler.done(self.rank, self)
 
     def wait(self, timeout=None):
-        """Return True once the values are there. Raises DeadlockError when no rank can ever complete it."""
-        self._arrive()
+        """Return True once the values are there. Raises DeadlockError when no rank can ever complete it.
+
+        timeout: A timedelta; after so much simulated time TimedOutError is raised. By default that of a gloo group.
+        """
+        self._arrive(seconds_of(timeout) or None)
         self.owner.join(self.end, self.call)
         return True
 
@@ -88,9 +100,21 @@ class Work(dist.Work):
         self.call.sent = self.call.received = self.call.results = []
         self.call.details = type(self.call).details  # which may hold DDP's reducer
 
-    def _arrive(self):
-        if not self.finished:
+    def expire(self, told):
+        """Note that its time is over; return all works of the call, none of which can be completed any more."""
+        works, missing = self.call.rendezvous.give_up(self), in_words(self.call.rendezvous.missing(self))
+        for work in works:
+            work.expired = f"{work.call.late(work is self, missing)}: {told}"
+            work.deadline = self.deadline
+        return works
+
+    def _arrive(self, seconds=None):
+        if not self.finished and not self.expired:
+            self.call.seconds = self.call.seconds if seconds is None else seconds
+            self.deadline = self.owner.deadline(self.call.seconds)
             self.owner.wait(self)
+        if self.expired:
+            raise TimedOutError(self.expired)
 
 
 class Future(torch.futures.Future):

@@ -95,6 +95,7 @@ def init_process_group(own):
             own(NAME, store=rank.world.store, rank=rank.number, world_size=rank.world.size)
         if options.get("store") is not rank.world.store:  # else it was `ranks` that called
             dist.group.WORLD.declare(args[0] if args else options.get("backend"))
+            dist.group.WORLD.seconds = _own_timeout(args[2] if len(args) > 2 else options.get("timeout"))
             rank.program_joined = True
             group_names.bind(dist.group.WORLD, options.get("device_id"))
             if state.as_cuda and not state.thread.chosen:
@@ -102,6 +103,14 @@ def init_process_group(own):
         return None
 
     return init_process_group
+
+
+def _own_timeout(timeout):
+    """Return a timeout in seconds that is the program's own, None for torch's default one."""
+    if timeout in (None, distributed_c10d.default_pg_timeout, distributed_c10d.default_pg_nccl_timeout):
+        return None
+    distributed_c10d._check_valid_timeout(timeout)
+    return timeout.total_seconds()
 
 
 def _check_numbers(rank, options):
@@ -123,6 +132,7 @@ def new_group(own):
         made = own(size, place, ranks, NAME if here() else backend, store, name, *args, **options)
         if here() and ranks and group_names.is_ours(made[0]):
             made[0].declare(dist.group.WORLD.backend if backend == NAME else backend)
+            made[0].seconds = _own_timeout(options.get("timeout"))
             group_names.bind(made[0], options.get("device_id"))
         return made
 

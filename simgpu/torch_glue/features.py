@@ -102,7 +102,7 @@ CORE = (
         "ranks",
         f"{_DIST}distributed_c10d",
         core="spawn",
-        needs=f"""{_DIST}Backend.register_backend {_C10D}_World
+        needs=f"""{_DIST}Backend.register_backend {_C10D}_World {_C10D}_check_valid_timeout
             {_C}_distributed_c10d._set_thread_isolation_mode""",
         always={f"{_DIST}Backend.backend_capability": "c10d.with_gloo"},
         in_spawn={
