@@ -11,7 +11,7 @@ from simgpu.device.state import state
 from simgpu.device.tensor import SimTensor
 from simgpu.ranks import backend_rules, collectives, reductions
 from simgpu.ranks.call import Recv, Send, reduction_of, root_of
-from simgpu.ranks.tensor_lists import listed
+from simgpu.ranks.tensor_lists import check_shares, listed, split
 from simgpu.ranks.work import Together, seconds_of
 from simgpu.torch_glue.c10d import NAME
 from simgpu.torch_glue.dispatch_modes import as_operation
@@ -134,7 +134,7 @@ class SimGroup(dist.ProcessGroup):
     @as_operation("allgather_into_tensor_coalesced_")
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
         """As `all_gather_single`, for several tensors in one go."""
-        self._check_shares("all_gather", outputs, inputs)
+        check_shares("all_gather", outputs, inputs, self._size)
         return self._join(collectives.AllGatherSingle(inputs, outputs))
 
     @as_operation("gather_")
@@ -165,7 +165,7 @@ class SimGroup(dist.ProcessGroup):
     @as_operation("reduce_scatter_tensor_coalesced_")
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
         """As `reduce_scatter_single`, for several tensors in one go."""
-        self._check_shares("reduce_scatter", inputs, outputs)
+        check_shares("reduce_scatter", inputs, outputs, self._size)
         return self._join(collectives.ReduceScatterSingle(inputs, outputs, op=reduction_of(opts)))
 
     @as_operation("alltoall_")
@@ -177,7 +177,7 @@ class SimGroup(dist.ProcessGroup):
     @as_operation("alltoall_base_")
     def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None):
         """Send parts of the first dimension to the ranks, of the given lengths or equal ones; receive from each."""
-        sent, received = self._split(tensor, input_splits), self._split(output, output_splits)
+        sent, received = split(tensor, input_splits, self._size), split(output, output_splits, self._size)
         return self._join(collectives.AllToAllSingle(sent, received, results=[output]))
 
     @as_operation("barrier")
@@ -283,20 +283,3 @@ class SimGroup(dist.ProcessGroup):
                     f"expected a list of {self._size} tensors, one for each rank of "
                     f"{self._rendezvous.where}, got {len(tensors)}"
                 )
-
-    def _check_shares(self, name, wholes, parts):
-        """Raise ValueError unless the ranks' parts, one after the other, fill each whole."""
-        for whole, part in zip(wholes, parts, strict=True):
-            if whole.numel() != self._size * part.numel() or not whole.is_contiguous():
-                raise ValueError(
-                    f"{name}: expected a contiguous tensor of as many elements as {list(part.shape)} times the world "
-                    f"size, {self._size} ranks, got shape {list(whole.shape)} with strides {whole.stride()}"
-                )
-
-    def _split(self, tensor, sizes):
-        if not sizes and (tensor.dim() == 0 or tensor.shape[0] % self._size):
-            raise ValueError(
-                f"expected split sizes, or a first dimension that {self._size} ranks can share equally, "
-                f"got shape {list(tensor.shape)}"
-            )
-        return list(tensor.detach().split(sizes or [tensor.shape[0] // self._size] * self._size))

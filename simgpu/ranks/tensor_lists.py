@@ -56,3 +56,23 @@ def real(tensors):
     if type(tensors) is SimTensor:
         return tensors._real
     return tensors if tensors.is_sparse else tensors.detach()  # a sparse one that is detached is filled apart
+
+
+def check_shares(name, wholes, parts, size):
+    """Raise ValueError unless the parts of `size` ranks, one after the other, fill each whole."""
+    for whole, part in zip(wholes, parts, strict=True):
+        if whole.numel() != size * part.numel() or not whole.is_contiguous():
+            raise ValueError(
+                f"{name}: expected a contiguous tensor of as many elements as {list(part.shape)} times the world "
+                f"size, {size} ranks, got shape {list(whole.shape)} with strides {whole.stride()}"
+            )
+
+
+def split(tensor, sizes, size):
+    """Return the parts of a tensor's first dimension, of the given sizes or of equal ones for `size` ranks."""
+    if not sizes and (tensor.dim() == 0 or tensor.shape[0] % size):
+        raise ValueError(
+            f"expected split sizes, or a first dimension that {size} ranks can share equally, "
+            f"got shape {list(tensor.shape)}"
+        )
+    return list(tensor.detach().split(sizes or [tensor.shape[0] // size] * size))
