@@ -3,6 +3,7 @@
 from d2lmini.checks.allreduce_labs import hanging_ring, send_receive
 from d2lmini.checks.cluster_rates import fewest_servers, node_bytes, scaled_rate, third_time
 from d2lmini.checks.copies import fit_line, pack, prefetch
+from d2lmini.checks.failing_programs import full_rank, hanging_job, lone_resume, repeated_epoch
 from d2lmini.checks.gradient_buckets import bucket_hook, bucket_plan
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
 from d2lmini.checks.idle import clipped_mean
@@ -62,6 +63,8 @@ __all__ = [
     "first_gpu_bytes",
     "fit_line",
     "fit_together",
+    "full_rank",
+    "hanging_job",
     "hanging_ring",
     "hiding_batch",
     "joined_mean",
@@ -69,6 +72,7 @@ __all__ = [
     "largest_batch",
     "lines_in_flight",
     "load_shard",
+    "lone_resume",
     "loss_scale",
     "lowest_level",
     "mean_gradient",
@@ -93,6 +97,7 @@ __all__ = [
     "ratio_error",
     "recursive_doubling",
     "register_tile",
+    "repeated_epoch",
     "ring_constants",
     "ring_mean",
     "ring_seconds",

@@ -1,0 +1,248 @@
+"""Checks of the labs on failures: programs of several ranks that hang, repeat work, fill one GPU or come apart."""
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import Dataset
+
+import simgpu
+from d2lmini.checks.diagnosis import diagnosed
+from d2lmini.checks.mechanism import Wrong, brief, called, check, many, need_gpus, number, typed
+from d2lmini.checks.traced import run_on_ranks
+
+RATE, BATCH = 0.1, 4
+MEMORY, CLASSES = 16 * 2**20, 4096  # the lab on a full GPU: bytes of each GPU; logits of 256 examples take a quarter
+SKIPS = (  # ranks, and where a loss is not finite: (rank, step)
+    (4, {(2, 1)}),
+    (3, {(0, 0), (1, 3)}),
+    (2, {(0, 2), (1, 2)}),
+)
+
+
+@check
+def hanging_job(function, **said):
+    """``function(model, batches)``, on each rank: training with DDP, where no rank takes a step that one cannot."""
+    need_gpus(4)
+    return diagnosed("hanging_job", said, lambda: _try_skips(function))
+
+
+def _try_skips(function):
+    for ranks, bad in SKIPS:
+        batches = [_batches(rank, bad) for rank in range(ranks)]
+        told = " and ".join(f"on rank {rank} in step {step}" for rank, step in sorted(bad))
+        given, want = many(ranks, "rank"), _mean_steps(_model(0), batches)
+        for rank, got in enumerate(run_on_ranks(_train, ranks, given, function, batches)[0]):
+            _must_be_near(want, got, f"{given}, the loss is infinite {told}: in the end the weight of rank {rank}")
+    return "no rank takes a step that one of them cannot take, and the others are as on one GPU"
+
+
+def _model(seed):
+    torch.manual_seed(seed)
+    return nn.Linear(3, 1)
+
+
+def _batches(rank, bad):
+    numbers = torch.Generator().manual_seed(rank + 1)
+    batches = [(torch.randn(2, 3, generator=numbers), torch.randn(2, 1, generator=numbers)) for _ in range(4)]
+    for step, (x, _) in enumerate(batches):
+        if (rank, step) in bad:
+            x[0, 0] = torch.inf
+    return batches
+
+
+def _train(rank, function, batches):
+    dist.init_process_group("nccl")
+    return _weights(called(function, _model(0).to("sim"), [(x.to("sim"), y.to("sim")) for x, y in batches[rank]]))
+
+
+def _weights(model):
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"expected the trained model, got {typed(model)}")
+    return torch.cat([p.detach().flatten().cpu() for p in model.parameters()])
+
+
+def _mean_steps(model, batches, optimizer=None):
+    """Train as one process with the batches of all ranks; a step with a loss that is not finite is left out."""
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=RATE)
+    for parts in zip(*batches):
+        loss = sum((model(x) - y).square().mean() for x, y in parts) / len(parts)
+        if loss.isfinite():
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return _weights(model)
+
+
+def _must_be_near(want, got, what):
+    if got.shape != want.shape or not torch.allclose(got, want, rtol=1e-3, atol=1e-5):
+        raise Wrong(f"{what} should be {brief(want[:3])} …, it is {brief(got[:3])} …")
+
+
+class _Examples(Dataset):
+    """Examples on the CPU; `seen` lists those that were read."""
+
+    def __init__(self, count):
+        numbers = torch.Generator().manual_seed(count)
+        self.x, self.y = torch.randn(count, 3, generator=numbers), torch.randn(count, 1, generator=numbers)
+        self.seen = []
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        self.seen.append(int(i))
+        return self.x[i], self.y[i]
+
+
+@check
+def repeated_epoch(function, **said):
+    """``function(model, dataset, epochs)``, on each rank: training in which the ranks share each epoch's examples."""
+    need_gpus(4)
+    return diagnosed("repeated_epoch", said, lambda: _try_epochs(function))
+
+
+def _try_epochs(function, epochs=2):
+    for ranks, each in ((4, 8), (3, 8), (1, 8)):
+        count = ranks * each
+        given = f"{many(ranks, 'rank')}, {count} examples"
+        found, _ = run_on_ranks(_train_epochs, ranks, given, function, count, epochs)
+        for epoch in range(epochs):
+            seen = [rows[epoch * len(rows) // epochs : (epoch + 1) * len(rows) // epochs] for rows, _ in found]
+            _must_share(seen, count, f"{given}: epoch {epoch}")
+        first, second = (found[0][0][i * each : (i + 1) * each] for i in range(2))
+        if first == second:
+            raise Wrong(f"{given}: rank 0 reads its examples in the same order in both epochs; shuffle anew")
+        data = _Examples(count)
+        batches = [
+            [(data.x[rows[i : i + BATCH]], data.y[rows[i : i + BATCH]]) for i in range(0, len(rows), BATCH)]
+            for rows, _ in found
+        ]
+        want = _mean_steps(_model(0), batches)
+        for rank, (_, got) in enumerate(found):
+            _must_be_near(want, got, f"{given}: with these examples, {BATCH} a step, the weight of rank {rank}")
+    return "in each epoch every example is on one rank, in a new order"
+
+
+def _train_epochs(rank, function, count, epochs):
+    dist.init_process_group("nccl")
+    data = _Examples(count)
+    model = called(function, _model(0).to("sim"), data, epochs)
+    return data.seen, _weights(model)
+
+
+def _must_share(seen, count, given):
+    ranks, most = len(seen), max(map(len, seen))
+    if most != count // ranks:
+        steps, enough = most / BATCH, count // ranks / BATCH
+        raise Wrong(f"{given} takes {steps:g} steps of {BATCH} examples a rank; {enough:g} steps are enough")
+    times = [sum(rows.count(i) for rows in seen) for i in range(count)]
+    odd = [i for i in range(count) if times[i] != 1]
+    if odd:
+        raise Wrong(f"{given} reads example {odd[0]} {many(times[odd[0]], 'time')}; once is right")
+
+
+@check
+def full_rank(function, **said):
+    """``function(model, x, y)``, on each rank: the share of right answers of all ranks, on every rank."""
+    with _small_gpus(), simgpu.as_cuda():
+        return diagnosed("full_rank", said, lambda: _try_shares(function))
+
+
+@contextlib.contextmanager
+def _small_gpus():
+    """Have GPUs of little memory, and afterwards those that there were."""
+    need_gpus(4)
+    before, memory = simgpu.machine(), torch.sim.get_device_properties(0).total_memory
+    try:
+        simgpu.enable(machine=before, memory=MEMORY)
+    except RuntimeError as error:
+        raise Wrong(f"to try your code takes GPUs of {MEMORY >> 20} MiB, and there are none: {error}") from error
+    try:
+        yield
+    finally:
+        simgpu.enable(machine=before, memory=memory)
+
+
+def _try_shares(function):
+    for sizes in ((256,) * 4, (256, 8, 40), (5,)):
+        numbers = torch.Generator().manual_seed(len(sizes))
+        shards = [torch.randn(size, 8, generator=numbers) for size in sizes]
+        labels = [torch.randint(2, (size,), generator=numbers) for size in sizes]
+        right = sum(int((_wide()(x).argmax(1) == y).sum()) for x, y in zip(shards, labels))
+        want, given = right / sum(sizes), f"{many(len(sizes), 'rank')} with {', '.join(map(str, sizes))} examples"
+        answers, messages = run_on_ranks(_evaluate, len(sizes), given, function, shards, labels)
+        for rank, answer in enumerate(answers):
+            got = number(answer)
+            if got is None or abs(got - want) > 1e-5:
+                raise Wrong(f"{given}: rank {rank} should return the share {want:.4f}, got {typed(answer)}")
+        sent = sum(span.nbytes for span in messages)
+        if sent > 2**16:
+            raise Wrong(f"{given}: the share is right, but {sent:,} bytes were sent; the logits need not travel")
+    return f"GPUs of {MEMORY >> 20} MiB are enough, and no logits travel"
+
+
+def _wide():
+    torch.manual_seed(0)
+    model = nn.Linear(8, CLASSES)
+    model.bias.data[:2] += 2  # the first two classes are often right
+    return model
+
+
+def _evaluate(rank, function, shards, labels):
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(rank)
+    answer = called(function, _wide().cuda(), shards[rank].cuda(), labels[rank].cuda())
+    return answer.cpu() if isinstance(answer, torch.Tensor) else answer
+
+
+@check
+def lone_resume(function, **said):
+    """``function(model, path)``, on each rank: a DDP model and its AdamW, as they were saved."""
+    need_gpus(4)
+    with tempfile.TemporaryDirectory() as folder, simgpu.as_cuda():
+        path = str(Path(folder, "checkpoint.pt"))
+        simgpu.spawn(_save, (path,), nprocs=1)
+        return diagnosed("lone_resume", said, lambda: _try_resume(function, path))
+
+
+def _save(rank, path):
+    model = _model(1).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    _mean_steps(model, [[(x.cuda(), y.cuda()) for x, y in _batches(9, ())]], optimizer)
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
+
+
+def _try_resume(function, path):
+    for ranks in (4, 2):
+        batches = [_batches(rank, ()) for rank in range(ranks)]
+        model, state = _model(0), torch.load(path, map_location="cpu")
+        model.load_state_dict(state["model"])
+        optimizer = torch.optim.AdamW(model.parameters())
+        optimizer.load_state_dict(state["optimizer"])
+        want, given = _mean_steps(model, batches, optimizer), many(ranks, "rank")
+        found = run_on_ranks(_resume, ranks, given, function, path, batches)[0]
+        first, last = found[0][0], found[-1][0]
+        if not torch.allclose(first, last):
+            both = f"rank 0's weight is {brief(first[:3])} …, rank {ranks - 1}'s {brief(last[:3])} …"
+            raise Wrong(f"{given}: {len(batches[0])} steps after resuming the replicas differ: {both}")
+        for rank, (got, used) in enumerate(found):
+            _must_be_near(want, got, f"{given}: after resuming and {len(batches[0])} steps the weight of rank {rank}")
+            others = [gpu for gpu, size in enumerate(used) if size and gpu != rank]
+            if others:
+                raise Wrong(f"{given}: rank {rank} puts tensors on GPU {others[0]}, which is not its own")
+    return "every rank has the saved weights and moments, on its own GPU"
+
+
+def _resume(rank, function, path, batches):
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(rank)
+    model, optimizer = called(function, _model(rank + 2).cuda(), path)
+    for x, y in batches[rank]:
+        optimizer.zero_grad()
+        (model(x.cuda()) - y.cuda()).square().mean().backward()
+        optimizer.step()
+    return _weights(model), [torch.cuda.max_memory_allocated(gpu) for gpu in range(torch.cuda.device_count())]

@@ -1,0 +1,148 @@
+"""The labs on failures: right answers unlike the book's pass, and each part of a diagnosis is judged."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, Subset
+
+import simgpu
+from d2lmini import checks
+from d2lmini.checks.diagnosis import FAILURES, diagnosed
+from d2lmini.checks.mechanism import Wrong
+
+
+def by_the_mean_gradient(model, batches):
+    """Backward first: the mean gradient is infinite on every rank where it is so on one."""
+    model = DDP(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in batches:
+        optimizer.zero_grad()
+        (model(x) - y).square().mean().backward()
+        if all(p.grad.isfinite().all() for p in model.parameters()):
+            optimizer.step()
+    return model
+
+
+def by_objects(model, batches):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in batches:
+        loss, fine = (model(x) - y).square().mean(), [None] * dist.get_world_size()
+        dist.all_gather_object(fine, bool(loss.isfinite()))
+        if all(fine):
+            optimizer.zero_grad()
+            loss.backward()
+            for p in model.parameters():
+                dist.all_reduce(p.grad, op=dist.ReduceOp.AVG)
+            optimizer.step()
+    return model
+
+
+def train_on(loaders, model):
+    model = DDP(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for loader in loaders:
+        for x, y in loader:
+            optimizer.zero_grad()
+            (model(x.to("sim")) - y.to("sim")).square().mean().backward()
+            optimizer.step()
+    return model
+
+
+def by_subsets(model, dataset, epochs):
+    mine = Subset(dataset, range(dist.get_rank(), len(dataset), dist.get_world_size()))
+    return train_on([DataLoader(mine, 4, shuffle=True)] * epochs, model)
+
+
+def by_permutations(model, dataset, epochs):
+    orders = [torch.randperm(len(dataset), generator=torch.Generator().manual_seed(e)) for e in range(epochs)]
+    mine = [order.chunk(dist.get_world_size())[dist.get_rank()].tolist() for order in orders]
+    return train_on([DataLoader(dataset, 4, sampler=order) for order in mine], model)
+
+
+@torch.no_grad()
+def by_guesses(model, x, y):
+    right, everybodys = (model(x).argmax(1) == y).cpu().numpy(), [None] * dist.get_world_size()
+    dist.all_gather_object(everybodys, [right.sum().item(), len(right)])
+    return torch.tensor(sum(r for r, _ in everybodys) / sum(n for _, n in everybodys))
+
+
+@torch.no_grad()
+def by_rank_0(model, x, y):
+    both = torch.tensor([(model(x).argmax(1) == y).sum(), len(y)], dtype=torch.float64, device=x.device)
+    dist.reduce(both, 0)
+    dist.broadcast(both, 0)
+    return (both[0] / both[1]).cpu().numpy()
+
+
+def onto_each_gpu(model, path):
+    state = torch.load(path, map_location=next(model.parameters()).device)
+    model.load_state_dict(state["model"])
+    optimizer = torch.optim.AdamW(model.parameters())
+    optimizer.load_state_dict(state["optimizer"])
+    return DDP(model), optimizer
+
+
+def from_rank_0(model, path):
+    optimizer = torch.optim.AdamW(model.parameters())
+    state = [torch.load(path, map_location="cpu") if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(state, 0)
+    model.load_state_dict(state[0]["model"])
+    optimizer.load_state_dict(state[0]["optimizer"])
+    return DDP(model), optimizer
+
+
+RIGHT = [
+    ("hanging_job", by_the_mean_gradient),
+    ("hanging_job", by_objects),
+    ("repeated_epoch", by_subsets),
+    ("repeated_epoch", by_permutations),
+    ("full_rank", by_guesses),
+    ("full_rank", by_rank_0),
+    ("lone_resume", onto_each_gpu),
+    ("lone_resume", from_rank_0),
+]
+
+
+@pytest.mark.parametrize(("name", "answer"), RIGHT, ids=lambda part: getattr(part, "__name__", part))
+def test_other_right_answers_pass(name, answer):
+    failure = FAILURES[name]
+    said = {"rank": failure.rank, "line": failure.lines[0].lower(), "cause": failure.cause}
+    assert getattr(checks, name)(answer, **said), "see the output"
+
+
+def test_a_lab_on_full_gpus_leaves_those_of_the_reader():
+    simgpu.enable(4, gpu="A100-SXM4-80GB")
+    checks.full_rank(by_guesses, rank=0, line="C", cause="collects on one rank")
+    assert torch.sim.get_device_name(0).endswith("A100-SXM4-80GB")
+    assert torch.sim.get_device_properties(0).total_memory > 2**35
+
+
+SAID = {"rank": 2, "line": "C", "cause": "skips a collective"}
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ({}, "say the rank, the line, the cause"),
+        ({**SAID, "why": ""}, "expected rank=, line= and cause="),
+        ({**SAID, "rank": None, "cause": None}, "say the rank, the cause"),
+        ({**SAID, "rank": "first"}, "for whom"),
+        ({**SAID, "line": 17}, "letter"),
+        ({**SAID, "line": "D"}, "the ranks wait there"),
+        ({**SAID, "cause": "deadlock"}, "one of 'skips a collective'"),
+        ({**SAID, "cause": "another order"}, "less often"),
+    ],
+)
+def test_a_diagnosis_is_judged_part_by_part(said, says):
+    with pytest.raises(Wrong, match=says):
+        diagnosed("hanging_job", said, lambda: "all is well")
+
+
+def test_symptom_and_diagnosis_are_told_together():
+    def fails():
+        raise Wrong("4 ranks: no rank can go on.")
+
+    with pytest.raises(Wrong, match=r"go on\. Your diagnosis: it is right; now mend"):
+        diagnosed("hanging_job", SAID, fails)
+    assert "mended: fine" in diagnosed("hanging_job", {**SAID, "rank": torch.tensor(2), "line": " # c"}, lambda: "fine")
