@@ -3,7 +3,7 @@
 import torch
 
 import simgpu
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, must_be, need_gpus, number, scored, typed
+from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many, must_be, need_gpus, number, scored, typed
 from simgpu.hardware.machines import build
 
 IDLE, BOOK_MS, LIMIT_MS = 0.1, 1.62, 2.5  # the starter takes 2.1 ms; the limit is for work that only fills the time
@@ -34,7 +34,7 @@ def clipped_mean(function):
 
 def _try(function, tensors, limit, device):
     """Return the trace of one call, whose result is compared with the formula."""
-    given = f"{len(tensors)} gradients of shape {list(tensors[0].shape)} on {device}, limit {limit:g}"
+    given = f"{many(len(tensors), 'gradient')} of shape {list(tensors[0].shape)} on {device}, limit {limit:g}"
     gradients, traces = [tensor.to(device) for tensor in tensors], []
 
     def traced(gradients):
