@@ -1,6 +1,7 @@
 """Checks of the exercises, one a name: each tries the reader's function and prints one line that says what is wrong."""
 
 from d2lmini.checks.allreduce_labs import hanging_ring, send_receive
+from d2lmini.checks.cluster_labs import node_mean, slow_rank
 from d2lmini.checks.cluster_rates import fewest_servers, node_bytes, scaled_rate, third_time
 from d2lmini.checks.copies import fit_line, pack, prefetch
 from d2lmini.checks.failing_programs import full_rank, hanging_job, lone_resume, repeated_epoch
@@ -81,6 +82,7 @@ __all__ = [
     "move",
     "must_refuse",
     "node_bytes",
+    "node_mean",
     "one_wait",
     "overlapped",
     "pack",
@@ -109,6 +111,7 @@ __all__ = [
     "serial_share",
     "share_memory",
     "skipped_step",
+    "slow_rank",
     "small_peak",
     "split_batch",
     "split_feed_forward",

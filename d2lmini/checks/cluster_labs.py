@@ -1,0 +1,97 @@
+"""Checks of the labs on clusters: an all-reduce with fewer bytes between nodes, and which rank the others wait for."""
+
+from dataclasses import replace
+
+import torch
+import torch.distributed as dist
+
+import simgpu
+from d2lmini.checks.mechanism import Wrong, brief, called, check, many, need_gpus, number, scored, typed
+from simgpu.hardware import LINKS, build, cluster
+
+PER_NODE = 4
+NODE = replace(build(PER_NODE, "V100-SXM2-32GB"), name="four V100", network=LINKS["Ethernet-100G"], adapters=1)
+SHAPES = ((2, 4), (1, 3), (3, 1))  # nodes, GPUs in each
+STEPS, SLOW_NUMBERS, USUAL_NUMBERS, HICCUP = 7, 2**22, 2**18, 150
+CASES = ((8, 5, 2, "GPU"), (4, 0, 3, "GPU"), (3, 2, None, "GPU"), (4, 1, 2, "host"))  # ranks, slow, one long step
+
+
+@check
+def node_mean(function):
+    """``function(x, inside, across)``, on each rank: x becomes the mean over all ranks, few bytes leave a node."""
+    need_gpus(8)
+    for nodes, each in SHAPES:
+        for n in (8, 7, 1):
+            _try_mean(function, nodes, each, n)
+    n, given = 100_003, "100,003 numbers on 2 nodes of 4"
+    with simgpu.use_clock(simgpu.Clock(cluster(NODE, 2))), simgpu.trace() as trace:
+        _try_mean(function, 2, PER_NODE, n)
+    left = max(nbytes for link, nbytes in trace.link_bytes().items() if "adapter" in link and link.endswith("out"))
+    most = 8 * (n + PER_NODE) / 1e3
+    if left / 1e3 > most:
+        raise Wrong(f"{given}: the mean is right, but {left / 1e3:,.0f} kB leave a node; at most {most:,.0f} need to")
+    return f"every rank has the mean; {scored('node_mean', left / 1e3, most, 'kB leave a node', ',.0f')}"
+
+
+def _try_mean(function, nodes, each, n):
+    numbers = torch.Generator().manual_seed(n)
+    data = torch.randn(nodes * each, n, generator=numbers, dtype=torch.float64)
+    given = f"{many(n, 'number')} on {many(nodes, 'node')} of {each}"
+    for rank, got in enumerate(_run(_mean_on_rank, nodes * each, given, function, each, data)):
+        if not torch.allclose(got, data.mean(0), rtol=1e-10, atol=1e-12):
+            raise Wrong(f"{given}: x of rank {rank} should be {brief(data.mean(0)[:4])} …, it is {brief(got[:4])} …")
+
+
+def _mean_on_rank(rank, function, each, data):
+    size, x = len(data), data[rank].to("sim")
+    nodes = [list(range(i, i + each)) for i in range(0, size, each)]
+    inside = [dist.new_group(ranks) for ranks in nodes]
+    across = [dist.new_group(list(ranks)) for ranks in zip(*nodes)]
+    called(function, x, inside[rank // each], across[rank % each])
+    return x.cpu()
+
+
+def _run(program, ranks, given, *args):
+    """Run a program on ranks whose all-reduces are rings: a tree over two nodes would send as little as two levels."""
+    try:
+        return simgpu.spawn(program, args, nprocs=ranks, allreduce="ring")
+    except (simgpu.RankError, simgpu.DeadlockError, simgpu.MismatchError) as error:
+        raise Wrong(f"{given}: {str(error).splitlines()[0]}") from error
+
+
+@check
+def slow_rank(function):
+    """``function(compute, reduce, steps)``, on each rank: the number of the rank for which the others wait."""
+    need_gpus(8)
+    with simgpu.use_clock(simgpu.Clock(build(max(8, torch.sim.device_count()), "GTX 1080"))):
+        for ranks, slow, hiccup, where in CASES:
+            given = f"{ranks} ranks, the {where} of rank {slow} is slow"
+            given += "" if hiccup is None else f", rank {hiccup} has one long step"
+            for rank, (answer, ran) in enumerate(_run(_steps_on_rank, ranks, given, function, slow, hiccup, where)):
+                if number(answer) is None:
+                    raise Wrong(f"{given}: rank {rank} expected a rank's number, got {typed(answer)}")
+                if number(answer) != slow:
+                    raise Wrong(f"{given}: rank {rank} says that it is rank {answer}")
+                if ran != [STEPS, STEPS]:
+                    raise Wrong(
+                        f"{given}: rank {rank} expected {STEPS} calls of compute and reduce each, got {brief(ran)}"
+                    )
+    return "the slow rank is found on GPU and host, and one long step misleads nobody"
+
+
+def _steps_on_rank(rank, function, slow, hiccup, where):
+    ran = [0, 0]
+    x = torch.ones(SLOW_NUMBERS if (rank, where) == (slow, "GPU") else USUAL_NUMBERS, device="sim")
+    gradient = torch.ones(16, device="sim")
+
+    def compute():
+        ran[0] += 1
+        more = HICCUP if (rank, ran[0]) == (hiccup, 3) else 12 if (rank, where) == (slow, "host") else 0
+        for _ in range(3 + more):
+            x.mul_(1.0)
+
+    def reduce():
+        ran[1] += 1
+        dist.all_reduce(gradient)
+
+    return called(function, compute, reduce, STEPS), ran
