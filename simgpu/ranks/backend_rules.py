@@ -1,7 +1,8 @@
 """What NCCL and gloo refuse: checked for groups that a program made under one of these names.
 
-A group of another name, or of none, takes whatever can be computed. The rules are those of torch's ProcessGroupNCCL and
-ProcessGroupGloo, with their words; a group named for several devices, "cpu:gloo,cuda:nccl", goes by each one's.
+A group of another name takes whatever can be computed, and so does the default group of `simgpu.spawn`. The rules are
+those of torch's ProcessGroupNCCL and ProcessGroupGloo, with their words; a group named for several devices,
+"cpu:gloo,cuda:nccl", goes by each one's.
 """
 
 import torch
@@ -24,7 +25,7 @@ _COPIED = {"all_gather": "received", "reduce_scatter": "sent"}  # lists that it 
 def backends(name):
     """Return {device type: backend} of a group's name as a program gives it; None where nothing is refused."""
     parts = str(name or "").lower().split(",")
-    if parts == ["nccl"]:
+    if parts in (["nccl"], ["undefined"]):  # which is torch's choice for the accelerator that it finds
         return {"sim": "nccl"}
     if parts == ["gloo"]:
         return {"sim": "gloo", "cpu": "gloo"}

@@ -48,7 +48,8 @@ def waits(world, works):
     """Return what ranks wait for; those that wait for the same share a clause."""
     clauses, frames = defaultdict(list), sys._current_frames()
     for work in sorted(works, key=lambda work: work.rank):
-        line = place(frames.get(work.owner.thread))
+        frame = frames.get(work.owner.thread)
+        line = place(frame) if frame else work.call.line  # the rank has returned
         where = work.call.details() + work.call.rendezvous.made if isinstance(work.call, Call) else ""
         clauses[f"{work.call}{where}{line}, {work.lacks()}"].append(work.rank)
     told = "; ".join(f"{in_words(ranks)} in {clause}" for clause, ranks in clauses.items())

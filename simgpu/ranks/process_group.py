@@ -27,7 +27,8 @@ class SimGroup(dist.ProcessGroup):
         owner: The `Rank`.
 
     Attributes:
-        backend: The name under which the program made it, "nccl" for one; None where it gave none.
+        backend: The name under which the program made it, "nccl" for one; None where it made none, "undefined" where it
+            gave no name under CUDA's.
         seconds: The timeout that the program gave it, None for torch's default: gloo's calls raise after it.
     """
 
@@ -45,7 +46,7 @@ class SimGroup(dist.ProcessGroup):
 
     def declare(self, backend):
         """Note the name under which a program made the group: what NCCL or gloo refuse is refused from now on."""
-        self.backend = None if backend in (None, NAME, "undefined") else str(backend).lower()
+        self.backend = None if backend in (None, NAME) else str(backend).lower()
         self.backends = backend_rules.backends(self.backend)
 
     def __repr__(self):
@@ -63,7 +64,7 @@ class SimGroup(dist.ProcessGroup):
 
     def getBackendName(self):
         """Return the name that the program gave, or for none NCCL's; outside `simgpu.as_cuda` ``simccl`` for that."""
-        name = self.backend or "nccl"
+        name = "nccl" if self.backend in (None, "undefined") else self.backend
         return NAME if name == "nccl" and not state.as_cuda else name  # torch asks its build for NCCL's version
 
     _get_backend_name = getBackendName

@@ -7,6 +7,7 @@ that does what torch's does.
 import contextlib
 import sys
 from concurrent.futures import Future
+from datetime import timedelta
 from types import SimpleNamespace
 
 import torch
@@ -94,7 +95,8 @@ def init_process_group(own):
         if not dist.is_initialized():
             own(NAME, store=rank.world.store, rank=rank.number, world_size=rank.world.size)
         if options.get("store") is not rank.world.store:  # else it was `ranks` that called
-            dist.group.WORLD.declare(args[0] if args else options.get("backend"))
+            name = args[0] if args else options.get("backend")
+            dist.group.WORLD.declare("undefined" if name is None and state.as_cuda else name)
             dist.group.WORLD.seconds = _own_timeout(args[2] if len(args) > 2 else options.get("timeout"))
             rank.program_joined = True
             group_names.bind(dist.group.WORLD, options.get("device_id"))
@@ -103,6 +105,11 @@ def init_process_group(own):
         return None
 
     return init_process_group
+
+
+def nccl_timeout(own):
+    """Return the default timeout of NCCL's groups, which a build without NCCL leaves out, with a warning."""
+    return own or timedelta(minutes=10)
 
 
 def _own_timeout(timeout):

@@ -115,6 +115,7 @@ CORE = (
             f"{_C10D}_new_process_group_helper": "c10d.new_group",
             f"{_C10D}get_backend*": "group_names.get_backend",
             f"{_C10D}get_backend_config*": "group_names.get_backend_config",
+            f"{_C10D}default_pg_nccl_timeout": "c10d.nccl_timeout",
             f"{_DIST}TCPStore*": "c10d.tcp_store",
             f"{_DIST}FileStore*": "c10d.file_store",
             # From torch 2.15 on groups get a recorder, which C++ code attaches to groups of C++ alone.

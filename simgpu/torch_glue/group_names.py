@@ -16,7 +16,9 @@ def get_backend(own):
 
     def get_backend(group=None):
         name, group = own(group), group or dist.group.WORLD
-        return group.getBackendName() if is_ours(group) else name
+        if not is_ours(group):
+            return name
+        return group.backend if group.backend == "undefined" else group.getBackendName()
 
     return get_backend
 

@@ -150,7 +150,7 @@ def test_nccl_refuses(name):
     assert word in str(error)
     assert "sim" not in str(error).replace("simgpu", "")
     if name.startswith("*"):
-        assert as_cuda(call, None) == [None, None]
+        assert as_cuda(call, "simccl") == [None, None]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -170,6 +170,22 @@ def test_nccl_takes_what_it_takes():
         return dist.get_backend(), images.sum().item(), objects
 
     assert as_cuda(run, "nccl") == [("nccl", 192.0, [0, 1])] * 2
+
+
+@pytest.mark.filterwarnings("error:.*NCCL support:UserWarning")
+def test_no_name_is_nccls_under_cudas():
+    def run():
+        dist.all_reduce(on_gpu(), group=dist.new_group(backend="nccl"))
+        group = dist.new_group()
+        dist.all_reduce(on_gpu(), group=group)
+        return dist.get_backend(), dist.get_backend(group), dist.get_backend_config(group)
+
+    assert as_cuda(run, None) == [("undefined", "undefined", "cuda:nccl")] * 2
+    for group in (lambda: None, dist.new_group):
+        assert "No backend type" in str(
+            as_cuda(lambda group=group: dist.all_reduce(torch.ones(2), group=group()), None)
+        )
+    simgpu.spawn(lambda rank: dist.init_process_group() or dist.all_reduce(torch.ones(2)), nprocs=2)  # no CUDA there
 
 
 def test_a_name_for_each_device():
@@ -270,7 +286,7 @@ def test_messages_of_a_pair_run_in_the_order_of_the_calls():
             as_cuda(run, "nccl")
     for run, size in ((alternate, 2), (batched, 2), (ring, 4)):  # each pair of a ring of four has a stream of its own
         assert as_cuda(run, "nccl", size) == [None] * size
-    for backend in (None, "gloo"):
+    for backend in ("simccl", "gloo"):
         assert as_cuda(receive_first, backend) == [None, None]
 
 
