@@ -12,7 +12,6 @@ import contextlib
 import functools
 import warnings
 import zlib
-from types import SimpleNamespace
 
 import torch
 from torch._subclasses import FakeTensor
@@ -30,7 +29,8 @@ from simgpu.device.tensor import SimTensor
 from simgpu.torch_glue import legacy
 from simgpu.torch_glue.features import FACTORIES
 from simgpu.torch_glue.install import replaced
-from simgpu.torch_glue.redirect import original
+from simgpu.torch_glue.nccl import ProcessGroupNCCL
+from simgpu.torch_glue.redirect import in_cudas_words, original
 
 _MODULES = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams)
 _TAKERS = {  # of a device, by their owner
@@ -162,6 +162,9 @@ def _entries():
     for owner in (torch.Tensor, SimGenerator, Stream, torch.UntypedStorage, FakeTensor):
         yield owner, "device", property(_shown(owner.device.__get__))
     yield _functions, "_get_stream", _stream_of
+    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        yield torch._VF, name, in_cudas_words(getattr(torch._VF, name))
+    yield torch.serialization, "_validate_device", in_cudas_words(original(torch.serialization, "_validate_device"))
     for owner, name in ((torch, "get_default_device"), (torch._C, "_get_accelerator")):
         yield owner, name, _shown(original(owner, name))
     own = torch.Tensor.device.__get__
@@ -180,24 +183,6 @@ def _classes():
     yield distributed_c10d, "_NCCL_AVAILABLE", True
     for owner in (distributed_c10d, torch.distributed):
         yield owner, "ProcessGroupNCCL", ProcessGroupNCCL
-
-
-class ProcessGroupNCCL:
-    """Stands for torch's class in builds without CUDA; groups of that name are those of simulated ranks."""
-
-    __module__ = "torch.distributed.distributed_c10d"
-
-    def __init__(self, *args, **options):
-        raise RuntimeError("NCCL joins simulated ranks here: call simgpu.spawn(fn), which starts them")
-
-    class Options:
-        """What programs ask of NCCL; changes nothing."""
-
-        __module__ = "torch.distributed.distributed_c10d"
-
-        def __init__(self, is_high_priority_stream=False):
-            self.is_high_priority_stream = is_high_priority_stream
-            self.config = SimpleNamespace()
 
 
 class _DeviceType(type):

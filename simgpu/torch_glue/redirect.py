@@ -20,6 +20,24 @@ def original(owner, name):
     return functools.update_wrapper(twin, own)
 
 
+def in_cudas_words(function):
+    """Return a function whose errors, which torch's C++ or its own Python words, name CUDA's devices for ours."""
+
+    def call(*args, **options):
+        try:
+            return function(*args, **options)
+        except RuntimeError as error:
+            text = str(error)
+            shown = (
+                text.replace("sim:", "cuda:").replace("torch.sim.", "torch.cuda.").replace("SIM device", "CUDA device")
+            )
+            if shown == text:
+                raise
+            raise type(error)(shown) from None
+
+    return call
+
+
 def redirect(stack, function, new):
     """Let calls of a function go to `new` until `stack` is closed."""
     if "_new" in (function.__kwdefaults__ or {}):  # under another name it is redirected already

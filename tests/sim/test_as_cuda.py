@@ -323,12 +323,17 @@ def test_what_programs_ask_about_the_gpu(cuda):
     torch.cuda.profiler.stop()
 
 
-def test_nothing_that_prints_says_sim(cuda):
+def test_nothing_that_prints_says_sim(cuda, tmp_path):
     x = torch.ones(2, device="cuda")
     shown = [x, nn.Parameter(x), type(x), x.device, x.type(), x.untyped_storage(), torch.cuda.current_stream()]
     shown += [torch.cuda.Event(), torch.cuda.default_generators[0], torch.device(1), torch.cuda.FloatTensor]
     shown += [torch.cuda.memory_summary().replace("Simulated", ""), type(torch.cuda.get_device_properties(0))]
-    for action in (lambda: x + torch.ones(2), lambda: x.to("cuda:9"), lambda: x.numpy(), lambda: x @ x[:1]):
+    torch.save(x, tmp_path / "x")
+    for action in (
+        *(lambda: x + torch.ones(2), lambda: x.to("cuda:9"), lambda: x.numpy(), lambda: x @ x[:1]),
+        *(lambda layer=layer: layer(2, 2).cuda()(torch.ones(1, 1, 2)) for layer in (nn.LSTM, nn.GRU, nn.RNN)),
+        lambda: torch.load(tmp_path / "x", map_location="cuda:9"),
+    ):
         with pytest.raises((RuntimeError, TypeError)) as caught:
             action()
         shown.append(caught.value)
