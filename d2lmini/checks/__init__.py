@@ -1,6 +1,7 @@
 """Checks of the exercises, one a name: each tries the reader's function and prints one line that says what is wrong."""
 
 from d2lmini.checks.allreduce_labs import hanging_ring, send_receive
+from d2lmini.checks.cache_traffic import few_words
 from d2lmini.checks.cluster_labs import node_mean, slow_rank
 from d2lmini.checks.cluster_rates import fewest_servers, node_bytes, scaled_rate, third_time
 from d2lmini.checks.copies import fit_line, pack, prefetch
@@ -9,6 +10,7 @@ from d2lmini.checks.gradient_buckets import bucket_hook, bucket_plan
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
 from d2lmini.checks.idle import clipped_mean
 from d2lmini.checks.in_step import fit_together
+from d2lmini.checks.layout_labs import choose_layouts, stage_layers
 from d2lmini.checks.layouts import lowest_level, possible_layouts
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
 from d2lmini.checks.message_labs import fewer_messages
@@ -51,6 +53,7 @@ __all__ = [
     "causal_mask",
     "check",
     "checkpointed_peak",
+    "choose_layouts",
     "clip_shards",
     "clipped_mean",
     "committed_sum",
@@ -58,6 +61,7 @@ __all__ = [
     "doubling_months",
     "ensemble",
     "exposed_seconds",
+    "few_words",
     "fewer_messages",
     "fewest_gpus",
     "fewest_servers",
@@ -116,6 +120,7 @@ __all__ = [
     "split_batch",
     "split_feed_forward",
     "split_loss",
+    "stage_layers",
     "take_turns",
     "third_time",
     "tile_reads",

@@ -6,6 +6,7 @@ drawings            hand-made SVG in the page's colours
 questions           ask, predict: commit to an answer, then read why
 tables              rows under headings: HTML in page and notebook, text elsewhere
 schedule_frames     a collective, step by step        reuse_frames      tilings and systolic arrays
+layout_frames       layouts of a model, against the fastest that a search finds
 memory_figures      the memory hierarchy, measured        copy_figures      copies by size
 """
 

@@ -1,48 +1,104 @@
-"""Frames of the explorable on layouts: what a GPU holds, what a step takes, and the best ten layouts beside it."""
+"""The figure in which a reader lays out a model over GPUs, against the ten fastest of all layouts.
 
-from d2lmini.figures.reuse_frames import Sheet
+Unlike `explore` it holds no pictures but numbers, of every layout that its controls can choose; the page draws bars.
+"""
+
+import hashlib
+import json
+from html import escape
+from pathlib import Path
+
+from d2lmini.parallel.layout import memory_bytes
+from d2lmini.parallel.layout_search import H100, MAY_USE, PACE, layouts, measured_seconds
+from d2lmini.parallel.layout_time import step_seconds
 
 GIB = 2**30
-BLUE, PALE, ORANGE, GREEN, PURPLE = "#1f77b4", "#9ecae9", "#f28e2b", "#59a14f", "#b07aa1"
-MEMORY = {"weights": BLUE, "gradients": PALE, "optimizer": ORANGE, "activations": GREEN}
-TIME = {"compute": GREEN, "tensor": PURPLE, "bubble": "#bab0ac", "data": ORANGE, "update": BLUE}
+CONTROLS = {  # attribute of a `Layout`: (what the reader sees, values)
+    "tensor": ("tensor ranks", (1, 2, 4, 8)),
+    "pipeline": ("stages", (1, 2, 4, 8)),
+    "chunks": ("chunks of a stage", (1, 2, 4)),
+    "context": ("context ranks", (1, 2, 4, 8)),
+    "expert": ("expert ranks", (1, 2, 4, 8)),
+    "level": ("ZeRO level", (0, 1, 2, 3)),
+    "batch": ("sequences in a micro-batch", (1, 2, 4)),
+    "recomputed": ("recomputed share", (0.0, 0.5, 1.0)),
+}
+MESSAGES = ("tensor", "context", "experts", "stages")
 
 
-def layout_frame(memory: dict, capacity: float, seconds: dict, speed: float, best: list[float]) -> Sheet:
-    """Return the drawing of one layout.
+class LayoutRace:
+    """A figure with a control for each setting of a layout; replicas are what is left of the GPUs.
+
+    Tensor ranks have sequence parallelism.
 
     Args:
-        memory: Bytes by part, as `parallel.memory_bytes` returns them.
-        capacity: The bytes that may be used.
-        seconds: Seconds by part, as `parallel.step_seconds` returns them.
-        speed: Tokens per second of each GPU.
-        best: Those of the ten best layouts, the fastest first.
+        problems: {name: (`Shape`, sequences of a batch)}.
+        gpus: How many H100.
+        start: {attribute of a `Layout`: its value at first}; the others begin with their first.
     """
-    sheet, held, took = Sheet(470, 330), sum(memory.values()), sum(seconds.values())
-    fits = "fits" if held <= capacity else "DOES NOT FIT"
-    sheet.text(5, 18, f"memory: {held / GIB:,.0f} GiB of {capacity / GIB:.0f}: {fits}", "start", bold=True)
-    scale = 460 / max(held, capacity)
-    _bar(sheet, 26, memory, MEMORY, scale, lambda size: f"{size / GIB:,.0f}")
-    sheet.box(5 + capacity * scale - 2, 20, 2, 32, "#1a1a1a")
-    sheet.text(5, 116, f"a step: {took:,.2f} s, {speed:,.0f} tokens/s of each GPU", "start", bold=True)
-    _bar(sheet, 124, seconds, TIME, 460 / took, lambda size: f"{size / took:.0%}")
-    sheet.text(5, 214, "the ten best (blue) and this one, thousand tokens/s", "start", bold=True)
-    bars = [(one, BLUE) for one in best] + [(speed, ORANGE if held <= capacity else "#d6453d")]
-    for place, (one, colour) in enumerate(bars):
-        height, left = round(70 * one / max(best[0], speed), 1), 8 + 42 * place
-        sheet.box(left, 312 - height, 34, height, colour)
-        sheet.text(left + 17, 307 - height, f"{one / 1e3:.1f}")
-    return sheet
+
+    def __init__(self, problems: dict, gpus: int, start: dict):
+        self.problems, self.gpus, self.start = problems, gpus, start
+
+    def __repr__(self):
+        return f"<figure: layouts of {', '.join(self.problems)} on {self.gpus} GPUs, and the ten fastest>"
+
+    def _repr_html_(self):
+        data = {name: _table(*problem, self.gpus) for name, problem in self.problems.items()}
+        text = json.dumps({"gpus": self.gpus, "capacity": MAY_USE / GIB, "models": data}, separators=(",", ":"))
+        key = hashlib.sha256(text.encode()).hexdigest()[:10]
+        controls = [_control(key, "model", "model", list(self.problems), next(iter(self.problems)))]
+        for name, (label, values) in CONTROLS.items():
+            controls.append(_control(key, name, label, values, self.start.get(name, values[0])))
+        page = Path(__file__).with_name("layout_race.html").read_text(encoding="utf-8")
+        for name, value in {"key": key, "controls": "\n".join(controls), "data": text}.items():
+            page = page.replace(f"{{{{{name}}}}}", value)
+        return page
 
 
-def _bar(sheet, top, parts, colours, scale, told):
-    """Draw parts side by side, and under them each part's name and what is `told` of its size, three in a row."""
-    left = 5.0
-    for place, (name, colour) in enumerate(colours.items()):
-        width = parts[name] * scale
-        if width > 0:
-            sheet.box(round(left, 1), top, round(width, 1), 22, colour)
-        x, y = 5 + place % 3 * 155, top + 42 + place // 3 * 20
-        sheet.box(x, y - 11, 12, 12, colour)
-        sheet.text(x + 17, y, f"{name} {told(parts[name])}", "start")
-        left += width
+def _control(key, name, label, values, start):
+    options = "".join(f"<option{' selected' if value == start else ''}>{_said(value)}</option>" for value in values)
+    select = f'<select id="race-{key}-{name}" name="{name}" autocomplete="off">{options}</select>'
+    return f'<label for="race-{key}-{name}">{escape(label)} {select}</label>'
+
+
+def _said(value):
+    return escape(f"{value:g}" if isinstance(value, float) else str(value))
+
+
+def _table(shape, sequences, gpus):
+    """Return what the page knows of a problem: {"tokens": of a step, "rows": {settings: numbers}, "best": ten rows}.
+
+    The numbers are the memory's parts in tenths of a GiB and the time's in ms: weights, gradients, optimizer,
+    activations; computing, messages, bubble, data and update.
+    """
+    rows, found, tokens = {}, [], sequences * shape.length
+    for layout in layouts(shape, gpus, sequences):
+        if layout.sequence == (layout.tensor > 1):
+            try:
+                memory, took = memory_bytes(shape, layout), step_seconds(shape, layout, H100, measured_seconds, PACE)
+            except ValueError:  # which cannot be cut so
+                continue
+            rows[_key(layout)] = _numbers(memory, took)
+            if sum(memory.values()) <= MAY_USE:
+                found.append((tokens / sum(took.values()) / gpus, layout))
+    found.sort(key=lambda pair: -pair[0])
+    return {"tokens": tokens, "rows": rows, "best": [[_name(layout), round(speed)] for speed, layout in found[:10]]}
+
+
+def _key(layout):
+    return " ".join(f"{getattr(layout, name):g}" for name in CONTROLS)
+
+
+def _numbers(memory, took):
+    messages, rest = sum(took[what] for what in MESSAGES), took["data"] + took["update"]
+    seconds = took["compute"], messages, took["bubble"], rest
+    return [*(round(10 * part / GIB) for part in memory.values()), *(round(1e3 * part) for part in seconds)]
+
+
+def _name(layout):
+    """Return a layout in a few words: d8 t2 p4×2 c1 e1, ZeRO-1, 8 of 1."""
+    parts = f"d{layout.data} t{layout.tensor} p{layout.pipeline}" + f"×{layout.chunks}" * (layout.chunks > 1)
+    more = "".join(f" {letter}{n}" for letter, n in (("c", layout.context), ("e", layout.expert)) if n > 1)
+    again = f", {layout.recomputed:.0%} recomputed" if layout.recomputed else ""
+    return f"{parts}{more}, ZeRO-{layout.level}, {layout.batches} × {layout.batch}{again}"

@@ -76,7 +76,7 @@ class Kernel:
             cost: What `Clock.price` returned for it.
             func, args, kwargs, out: Of its call, as `op_work` takes them.
         """
-        read, written = read_and_written(func, args, kwargs, out)
+        read, written = read_and_written(args, kwargs, out)
         fuses = torch.Tag.pointwise in func.tags or name_of(func) in _FUSED
         size = max((tensor.numel() for tensor in read + written), default=0)
         alike = fuses and place == self.place and size == self.size and len(self.names) < MOST

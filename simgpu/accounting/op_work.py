@@ -131,7 +131,7 @@ def measure(func, args, kwargs, out):
     name = name_of(func)
     packet = getattr(getattr(torch.ops, func.namespace), name)
     gemms = gemms_of(name, args, out)
-    read, written = read_and_written(func, args, kwargs, out)
+    read, written = read_and_written(args, kwargs, out)
     floats = (t.dtype for t in (*read, *written) if t.dtype.is_floating_point)
     dtype = read[0].dtype if gemms else next(floats, torch.int64)
     kind = _kind(name, gemms)
@@ -144,11 +144,11 @@ def measure(func, args, kwargs, out):
     return OpWork(name.replace("_for_cpu", ""), kind, flops, traffic, _type(dtype, kind), gemms)
 
 
-def read_and_written(func, args, kwargs, out):
+def read_and_written(args, kwargs, out):
     """Return the tensors that a call reads and those that it writes, two lists; what ``out=`` names is only written."""
-    declared = func._schema.arguments if kwargs else ()
-    targets = {a.name for a in declared if a.kwarg_only and a.alias_info and a.alias_info.is_write}
-    return _tensors((args, [value for name, value in kwargs.items() if name not in targets])), _tensors(out)
+    written = _tensors(out)
+    named = [tensor for tensor in _tensors(kwargs) if not any(tensor is target for target in written)]
+    return _tensors(args) + named, written
 
 
 def cost_switches(func):

@@ -41,15 +41,16 @@ def to_copy(func, args, kwargs):
     if target is not None and state.counting:
         state.gpus[target].allocator.check(x.numel() * (kwargs.get("dtype") or x.dtype).itemsize)
     real = x._real if type(x) is SimTensor else x
+    if target is None and device.type == "meta":  # its shape alone: nothing is read and nothing crosses a link
+        return func(real, **kwargs)
     if target is None and real.is_meta and state.stand_in:
         out = state.stand_in(real, kwargs.get("dtype"))
     else:
         out = func(real if target is not None else numbers(x), **kwargs)
     non_blocking = kwargs.get("non_blocking", False)
     if target is None and device.type == "cpu" and non_blocking:
-        out.untyped_storage()._sim_pinned = (
-            True  # torch takes pinned memory for it: `pin_out` in native/TensorConversions.cpp
-        )
+        # torch takes pinned memory for it: `pin_out` in native/TensorConversions.cpp
+        out.untyped_storage()._sim_pinned = True
     _report(func, index, target, (real,), out, real, non_blocking)
     return out if target is None else wrap(out, target)
 

@@ -1,9 +1,9 @@
 """What a row of the table of features says, and whether this torch has the names that it needs.
 
 Names of torch are dotted, from the module on. ``name@2.13``: torch has the name from 2.13 on, and an older one does
-without it. ``name?``: builds of torch may lack it, and it is made there. ``name*``: the same object under that name in
-other modules, which have imported it, is replaced too. ``aten::name/CPU``: the kernel of an operation under a dispatch
-key.
+without it; ``name@2.13-2.14``: a newer one too. ``name?``: builds of torch may lack it, and it is made there.
+``name*``: the same object under that name in other modules, which have imported it, is replaced too.
+``aten::name/CPU``: the kernel of an operation under a dispatch key.
 """
 
 import contextlib
@@ -86,9 +86,12 @@ def _part(owner, name):
 
 
 def bare(name):
-    """Return a name of the table without its marks, or None where this torch is older than the name."""
-    name, _, since = name.rstrip("?*").partition("@")
-    return name if not since or tuple(map(int, since.split("."))) <= NUMBERS else None
+    """Return a name of the table without its marks, or None where this torch is older or newer than the name."""
+    name, _, span = name.rstrip("?*").partition("@")
+    since, _, until = span.partition("-")
+    if since and tuple(map(int, since.split("."))) > NUMBERS:
+        return None
+    return None if until and tuple(map(int, until.split("."))) < NUMBERS else name
 
 
 def is_there(name):

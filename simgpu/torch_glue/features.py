@@ -340,7 +340,8 @@ OTHERS = (
         f"{_DP}distributed",
         needs=f"""{_DIST}_register_comm_hook {_DIST}_compute_bucket_assignment_by_size
             {_DIST}Reducer.prepare_for_backward {_DIST}Reducer._rebuild_buckets {_DIST}Reducer._set_static_graph
-            {_DIST}Reducer._set_mixed_precision_param_dtype {_DIST}Reducer._set_forward_pass_work_handle""",
+            {_DIST}Reducer._set_mixed_precision_param_dtype {_DIST}Reducer._set_forward_pass_work_handle
+            torch.autograd.Variable._execution_engine""",
         always={f"{_DIST}Reducer": "ddp.reducer", f"{_DIST}Logger": "ddp.logger"},
         in_spawn={
             f"{_PARALLEL}_check_comm_hook": "ddp.check_hook",
@@ -410,7 +411,8 @@ OTHERS = (
             f"{_PIPELINING}_backward.reverse_closure": "pipelining.closure",
             f"{_PIPELINING}_backward.get_param_groups": "pipelining.groups",
             "torch.random.fork_rng": "pipelining.fork_rng",
-            f"{_PIPELINING}schedules._PipelineSchedule._warmup_p2p@2.13": "pipelining.warmup",
+            f"{_PIPELINING}schedules._PipelineSchedule._warmup_p2p@2.13-2.14": "pipelining.vote",
+            f"{_PIPELINING}schedules._PipelineSchedule._initialize_pipeline_distributed_state@2.15": "pipelining.vote",
         },
         entries=f"{_PIPELINING}stage.PipelineStage.__init__",
     ),

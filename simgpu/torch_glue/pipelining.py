@@ -59,13 +59,14 @@ def groups(own):
     return groups
 
 
-def warmup(own):
-    """Return ``_warmup_p2p``, in which stages vote whether all of them know their shapes.
+def vote(own):
+    """Return ``_warmup_p2p`` (from torch 2.15 on ``_initialize_pipeline_distributed_state``), in which stages vote
+    whether all of them know their shapes.
 
     Tensors without numbers hold no votes: every stage must then know its shapes, and no messages are sent.
     """
 
-    def warmup(schedule, stages, has_backward, *args):
+    def vote(schedule, stages, has_backward, *args):
         if state.real_device.type != "meta":
             return own(schedule, stages, has_backward, *args)
         from torch.distributed.pipelining._utils import InferenceMode
@@ -79,4 +80,4 @@ def warmup(own):
             stage._inference_mode = InferenceMode.STATIC
         return None
 
-    return warmup
+    return vote

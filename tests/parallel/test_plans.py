@@ -11,29 +11,36 @@ import torch.distributed as dist
 import simgpu
 from d2lmini.models.llama import Layer, Llama, rotation
 from d2lmini.parallel import (
+    MODELS,
     Layout,
     Shape,
     arrivals,
     bubble,
     gpipe,
+    layer_seconds,
+    measured_seconds,
     memory_bytes,
     one_f_one_b,
     pipeline,
+    search,
+    speed,
     starts,
     step_seconds,
 )
 from d2lmini.parallel import train_asynchronously as train
-from d2lmini.parallel.layout import SCORE, held, layer_seconds
+from d2lmini.parallel.layout import SCORE, held
+from d2lmini.parallel.layout_search import H100
 from d2lmini.parallel.whole_step import SplitLoss, run_whole_step
-from simgpu.hardware import GPUS, MACHINES, build, collective_costs
+from simgpu.hardware import MACHINES, build, collective_costs
 from simgpu.hardware.op_costs import operation_seconds
 
-H100 = GPUS["H100-SXM5-80GB"]
 ONE_B = Shape(2048, 16, 32, 32, 8192, 131072, 4096, tied=True)
 EIGHT_B = Shape(4096, 32, 32, 8, 14336, 128256, 8192)
 
 
 def in_a_node(operation, gpus, nbytes):
+    if operation == "send":
+        return measured_seconds(operation, gpus, nbytes)
     return collective_costs.seconds(operation, MACHINES["DGX-H100"], gpus, round(nbytes))
 
 
@@ -204,7 +211,7 @@ def test_parameters_are_those_of_the_model(shape):
 def test_states_a_parameter(level, wanted):
     """Rajbhandari et al., SC 2020, Figure 1: 7.5B parameters on 64 GPUs take 120, 31.4, 16.6 and 1.9 GB."""
     parts = memory_bytes(EIGHT_B, Layout(data=64, level=level))
-    gathered = 4 * EIGHT_B.layer if level == 3 else 0
+    gathered = 4 * (EIGHT_B.layer + EIGHT_B.expert) if level == 3 else 0
     states = parts["weights"] + parts["gradients"] + parts["optimizer"] - gathered
     assert states / EIGHT_B.parameters == pytest.approx(wanted)
     assert states / EIGHT_B.parameters * 7.5 == pytest.approx({0: 120, 1: 31.4, 2: 16.6, 3: 1.9}[level], abs=0.05)
@@ -258,7 +265,7 @@ def test_cutting_halves_what_is_cut():
     [Layout(tensor=3), Layout(pipeline=5), Layout(pipeline=8, chunks=8), Layout(pipeline=4, chunks=2, batches=6)],
 )
 def test_what_cannot_be_cut(layout):
-    with pytest.raises(ValueError, match="cannot be"):
+    with pytest.raises(ValueError, match="divide evenly"):
         memory_bytes(EIGHT_B, layout)
 
 
@@ -277,7 +284,7 @@ def test_a_layer_takes_what_the_simulated_clock_says(shape, batch, tensor, fused
     with torch.device("sim:0"):
         heads = shape.heads // tensor, shape.key_heads // tensor
         layer = Layer(shape.width, *heads, shape.hidden // tensor)
-        columns, rows = shape.products
+        columns, rows = ([*a, *b] for a, b in zip(shape.attention, shape.feed_forward))
         for name, (a, b) in zip(["q", "k", "v", "gate", "up", "out", "down"], columns + rows):
             a, b = (a, b // tensor) if (a, b) in columns and name not in ("out", "down") else (a // tensor, b)
             setattr(layer, name, torch.nn.Linear(a, b, bias=False))
@@ -335,7 +342,7 @@ def test_level_2_scatters_every_micro_batch_and_level_1_once():
         for n in (1, 3)
     )
     assert once[0] == once[1] == thrice[0]
-    gather = by_bytes("all_gather", 4, 2 * held(ONE_B, Layout()))
+    gather = by_bytes("all_gather", 4, 2 * sum(held(ONE_B, Layout())))
     assert thrice[1] - gather == pytest.approx(3 * (once[1] - gather))
 
 
@@ -357,14 +364,14 @@ def test_nothing_hides_the_messages_of_the_embedding(level, bytes_of_one):
 def test_an_update_passes_each_parameter_s_numbers_once(gradient, nbytes):
     """Reads the gradient and three 32-bit numbers; writes these three and a 16-bit weight."""
     found = step_seconds(ONE_B, Layout(gradient=gradient), H100, in_a_node)["update"]
-    assert found == pytest.approx(operation_seconds(0, nbytes * held(ONE_B, Layout()), H100, "pointwise"))
+    assert found == pytest.approx(operation_seconds(0, nbytes * sum(held(ONE_B, Layout())), H100, "pointwise"))
 
 
 def test_a_pace_slows_computing_alone_and_hides_more():
     layout, seconds = Layout(data=8, tensor=2), lambda operation, gpus, nbytes: nbytes / 1e11
     one, two = (step_seconds(ONE_B, layout, H100, seconds, pace) for pace in (1, 2))
     backward = ONE_B.layers * layer_seconds(ONE_B, layout, H100)[1]
-    whole, end = (2 * n / 1e11 for n in (2 * held(ONE_B, layout), ONE_B.words * ONE_B.width))
+    whole, end = (2 * n / 1e11 for n in (2 * sum(held(ONE_B, layout)), ONE_B.words * ONE_B.width))
     assert one["data"] == pytest.approx(max(whole - backward, end))
     changed = {"compute": 2 * one["compute"], "data": max(whole - 2 * backward, end)}
     assert two == pytest.approx({**one, **changed})
@@ -414,8 +421,66 @@ def test_interleaving_divides_the_bubble_and_starts_more(chunks):
     assert saved[1] / saved[0] == pytest.approx(1 + 3 / (4 * chunks))
 
 
+MIXTRAL = MODELS["8x7B"]
+
+
+def test_experts_are_parameters_that_expert_ranks_share_out():
+    assert MIXTRAL.parameters == pytest.approx(46.7e9, rel=1e-3)  # Mixtral 8x7B, as published
+    whole, shared = (memory_bytes(MIXTRAL, Layout(data=8, expert=n)) for n in (1, 4))
+    experts = 32 * 8 * MIXTRAL.expert
+    assert whole["weights"] - shared["weights"] == 2 * experts * 3 / 4
+    sharded = [memory_bytes(MIXTRAL, Layout(data=8, level=1, expert=n))["optimizer"] for n in (1, 4)]
+    assert sharded[0] == sharded[1]  # an eighth either way
+    ahead, back = layer_seconds(MIXTRAL, Layout(), H100)
+    dense = layer_seconds(replace(MIXTRAL, hidden=2 * MIXTRAL.hidden, experts=1, chosen=1), Layout(), H100)
+    assert [ahead, back] == pytest.approx(dense, rel=0.1)  # two experts a token, as one of twice the width
+
+
+def test_expert_ranks_pay_four_all_to_alls_a_layer():
+    calls, layout = [], Layout(data=4, expert=4)
+    found = step_seconds(MIXTRAL, layout, H100, lambda *call: calls.append(call) or 1.0)
+    assert calls[0] == ("alltoall", 4, 2 * 2 * MIXTRAL.length * MIXTRAL.width)
+    assert found["experts"] == 4 * MIXTRAL.layers
+    alone = step_seconds(MIXTRAL, layout, H100, lambda operation, gpus, nbytes: nbytes * (operation == "all_reduce"))
+    layers = MIXTRAL.layers * MIXTRAL.layer + 2 * MIXTRAL.words * MIXTRAL.width
+    assert alone["data"] == pytest.approx(2 * layers, rel=1e-6)  # each expert is on one rank: nothing to reduce
+
+
+def test_context_ranks_share_a_sequence_and_exchange_keys_and_values():
+    one, two = (memory_bytes(EIGHT_B, Layout(context=n)) for n in (1, 2))
+    gathered = 8 * 1024 * EIGHT_B.length
+    assert two["activations"] - gathered == one["activations"] / 2
+    assert two["weights"] == one["weights"]
+    calls, layout = [], Layout(context=2)
+    found = step_seconds(EIGHT_B, layout, H100, lambda *call: calls.append(call) or 1.0)
+    nbytes = 2 * 2 * 1024 * EIGHT_B.length
+    assert calls[:2] == [("all_gather", 2, nbytes), ("reduce_scatter", 2, nbytes)]
+    assert found["context"] == 3 * EIGHT_B.layers
+    assert found["data"] > 0  # context ranks reduce gradients as replicas do
+
+
+def test_each_chunk_of_a_stage_sends():
+    sent = 2 * EIGHT_B.length * EIGHT_B.width
+    for chunks in (1, 4):
+        layout = Layout(pipeline=4, batches=8, chunks=chunks)
+        found = step_seconds(EIGHT_B, layout, H100, lambda operation, gpus, nbytes: nbytes)
+        assert found["stages"] == 8 * 2 * chunks * sent
+    assert measured_seconds("send", 16, 1e9) == pytest.approx(8 / 184.61)
+    with pytest.raises(ValueError, match="16 GPUs"):
+        measured_seconds("alltoall", 16, 1e9)
+
+
+def test_a_search_finds_what_fits_and_ranks_it():
+    found = search(ONE_B, 8, 16)
+    assert [v for v, _ in found] == sorted((v for v, _ in found), reverse=True)
+    assert all(one.gpus == 8 and one.data * one.batch * one.batches == 16 for _, one in found)
+    assert {one.context for _, one in found} == {1, 2, 4, 8}
+    assert found[0][0] == speed(ONE_B, found[0][1])
+    assert len(search(ONE_B, 8, 16, may_use=20e9)) < len(found)
+
+
 def test_whole_steps_take_what_the_formula_says():
-    """Time to 20 %: the formula leaves out small kernels, FSDP's packing, and what stages send."""
+    """Time to 20 %: the formula leaves out small kernels and FSDP's packing."""
     shape = Shape(4096, 2, 32, 8, 14336, 8016, 4096)
     for layout in (Layout(2, 2, level=3, batch=4, gradient=4), Layout(2, 1, 2, batch=2, batches=2, gradient=4)):
         simgpu.enable(machine="DGX-H100", shapes_only=True, mode="compiled")

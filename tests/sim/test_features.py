@@ -34,6 +34,10 @@ def total(rank):
     return x.item()
 
 
+# What older torch cannot do, and says so: see the table.
+REFUSED = {"torch.compile inside simgpu.as_cuda"} if feature.NUMBERS < (2, 12) else set()
+
+
 def loaded():
     """Load what the features are about, and return those whose library is there."""
     found = []
@@ -49,7 +53,7 @@ def loaded():
 
 def test_every_name_of_the_table_is_in_this_torch():
     rows = loaded()
-    assert {row.name: feature.missing(row) for row in rows if feature.missing(row)} == {}
+    assert {row.name for row in rows if feature.missing(row)} == REFUSED
     entries = [feature.bare(entry) for row in rows for entry in row.entries.split()]
     assert [entry for entry in entries if not feature.is_there(entry)] == []
 
@@ -67,9 +71,11 @@ def test_the_report_names_each_feature_and_what_is_missing(monkeypatch):
     assert all(
         re.search(rf"(?m)^{re.escape(row.name)} +(yes|no: there is no)", str(simgpu.features()))
         for row in features.FEATURES
+        if row.name not in REFUSED
     )
     monkeypatch.delattr(torch.distributed.fsdp._init_utils, "_get_device_from_device_id")
     lines = [line for line in str(simgpu.features()).splitlines() if " no: torch" in line]
+    lines = [line for line in lines if not line.startswith(tuple(REFUSED))]
     assert len(lines) == 1, lines
     assert re.match("FSDP1 .*_get_device_from_device_id", lines[0])
 
