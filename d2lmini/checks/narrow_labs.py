@@ -23,8 +23,12 @@ def skipped_step(function):
     """``function(parameters, gradients, scale, lr)``, on each rank: a step of SGD, or none, and the next scale."""
     inf, nan = math.inf, math.nan
     for given, gradients, finite in (
-        ("one rank", [[[64.0, -0.5], [TINY]]], True),
-        ("two ranks, one with the smallest number of float16", [[[1.0, 0.0], [TINY]], [[3.0, 0.0], [0.0]]], True),
+        ("one rank with gradients [64, −0.5] and [6e-08], scale 65,536", [[[64.0, -0.5], [TINY]]], True),
+        (
+            "two ranks, one with 6e-08, the smallest number of float16",
+            [[[1.0, 0.0], [TINY]], [[3.0, 0.0], [0.0]]],
+            True,
+        ),
         ("three ranks whose gradients add up to more than 65,504", [[[40000.0, -60000.0], [1.0]]] * 3, True),
         ("rank 1 of two has inf in its last gradient", [[[1.0, 2.0], [3.0]], [[1.0, 2.0], [inf]]], False),
         ("rank 0 of three has NaN in its first gradient", [[[nan, 2.0], [3.0]], *[[[1.0, 2.0], [3.0]]] * 2], False),
