@@ -1,7 +1,5 @@
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
-    ("the rank that waits", "rank=2", "rank=0"),
     ("the line where the others wait", 'line="C"', 'line="D"'),
-    ("another cause", '"skips a collective"', '"another order"'),
     ("a step is taken when one rank can take it", "op=dist.ReduceOp.MIN", "op=dist.ReduceOp.MAX"),
     ("the first bad batch ends the training", "            continue", "            break"),
     ("the flag is on the CPU, which NCCL refuses", "loss.isfinite().float()", "loss.isfinite().float().cpu()"),

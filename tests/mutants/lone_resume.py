@@ -1,7 +1,5 @@
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
-    ("the ranks without the state", "rank=0", "rank=1"),
     ("the line that loads", 'line="C"', 'line="D"'),
-    ("another cause", '"state on one rank"', '"same examples"'),
     ("every rank's state on GPU 0, where it was saved", ', map_location="cpu"', ""),
     ("every rank's state on GPU 0, said so", 'map_location="cpu"', 'map_location="cuda:0"'),
     ("the moments begin anew", '    optimizer.load_state_dict(state["optimizer"])\n', ""),

@@ -1,7 +1,5 @@
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
-    ("one rank alone", '"all"', "0"),
     ("the seed", 'line="C"', 'line="A"'),
-    ("another cause", '"same examples"', '"state on one rank"'),
     ("the same order in every epoch", "        sampler.set_epoch(epoch)\n", ""),
     ("no shuffling", "DistributedSampler(dataset)", "DistributedSampler(dataset, shuffle=False)"),
     ("every rank believes that it is rank 0", "DistributedSampler(dataset)", "DistributedSampler(dataset, rank=0)"),
