@@ -6,6 +6,7 @@ from d2lmini.checks.cluster_labs import node_mean, slow_rank
 from d2lmini.checks.cluster_rates import fewest_servers, node_bytes, scaled_rate, third_time
 from d2lmini.checks.copies import fit_line, pack, prefetch
 from d2lmini.checks.failing_programs import full_rank, hanging_job, lone_resume, repeated_epoch
+from d2lmini.checks.gpu_choice import few_gpus
 from d2lmini.checks.gradient_buckets import bucket_hook, bucket_plan
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
 from d2lmini.checks.idle import clipped_mean
@@ -61,6 +62,7 @@ __all__ = [
     "doubling_months",
     "ensemble",
     "exposed_seconds",
+    "few_gpus",
     "few_words",
     "fewer_messages",
     "fewest_gpus",
