@@ -31,6 +31,7 @@ import torch
 
 import simgpu
 from simgpu.launcher import host_time
+from simgpu.torch_glue.here import RANK_PIDS, here
 from simgpu.torch_glue.install import replaced
 
 # What tests ask for that is refused, or is not here, by the beginning of their names.
@@ -87,6 +88,11 @@ class NoProfiler(contextlib.nullcontext):
         super().__init__(self)
 
 
+def number_of_process(own):
+    """Return ``os.getpid`` of ranks, each with a number of its own."""
+    return lambda: own if here() is None else RANK_PIDS + here().number
+
+
 def run(suite, kind, name, size):
     """Run one test; return "passed", "skipped" or "failed", and why."""
     from torch.testing._internal import common_distributed, common_utils
@@ -131,7 +137,7 @@ def work(given):
     warnings.simplefilter("ignore")
     results = os.fdopen(os.dup(1), "w")
     simgpu.enable(max(given.size, 4), gpu="A100-SXM4-80GB")
-    with simgpu.as_cuda(), replaced(host_time.entries()):  # some tests look at the time after a sleep
+    with simgpu.as_cuda(), replaced([*host_time.entries(), (os, "getpid", number_of_process(os.getpid()))]):
         suite, kind = load(given.backend, given.size)
         for name in names(kind, given.only)[given.start :]:
             print(name, file=results, flush=True)

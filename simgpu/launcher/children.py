@@ -4,10 +4,8 @@ A ``Process`` whose target is the program's own becomes a rank; those of librari
 processes. The ranks must start together, so they do when the program first waits for one of them.
 """
 
-import atexit
 import contextlib
 import functools
-import signal
 import sys
 import traceback
 from multiprocessing import process, queues
@@ -15,6 +13,7 @@ from multiprocessing import process, queues
 import torch.multiprocessing as mp
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
+from simgpu.launcher import signals
 from simgpu.launcher.output import of_rank
 from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
 from simgpu.ranks.modules import is_programs
@@ -23,7 +22,7 @@ from simgpu.ranks.spawn import start
 from simgpu.torch_glue.here import here
 
 _START, _JOIN, _ALIVE = process.BaseProcess.start, process.BaseProcess.join, process.BaseProcess.is_alive
-_CODE, _REGISTER, _SIGNAL = process.BaseProcess.exitcode, atexit.register, signal.signal
+_CODE = process.BaseProcess.exitcode
 
 
 def entries(recorder):
@@ -39,8 +38,7 @@ def entries(recorder):
     yield process.BaseProcess, "exitcode", property(lambda child: _code(run, child))
     for kind in (queues.Queue, queues.SimpleQueue):
         yield kind, "get", _turning(kind.get, run)
-    yield atexit, "register", _register
-    yield signal, "signal", _signal
+    yield from signals.entries()
 
 
 @contextlib.contextmanager
@@ -55,22 +53,6 @@ def exits(recorder):
     finally:
         for function, args, options in reversed(rank.at_exit):
             function(*args, **options)
-
-
-def _register(function, *args, **options):
-    if here() is None:
-        return _REGISTER(function, *args, **options)
-    here().at_exit.append((function, args, options))
-    return function
-
-
-def _signal(number, handler):
-    """As ``signal.signal``, which Python allows in its main thread alone; no signal comes to a rank."""
-    if here() is None:
-        return _SIGNAL(number, handler)
-    before = here().handlers.get(number, signal.getsignal(number))
-    here().handlers[number] = handler
-    return before
 
 
 # -- torch.multiprocessing.spawn --------------------------------------------------------------------------------------

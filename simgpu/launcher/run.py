@@ -107,6 +107,8 @@ def _show(error):
     while trace.tb_next and trace.tb_frame.f_code.co_filename.startswith(simgpu.__path__[0]):
         trace = trace.tb_next
     traceback.print_exception(type(error), error, trace)
+    if "DefaultCPUAllocator" in str(error):
+        _say("the values do not fit into this computer's memory: --shapes-only runs programs of any size without them")
 
 
 def _seed():

@@ -272,6 +272,12 @@ OTHERS = (
         always={"safetensors.safe_open*": "safetensors.opening"},
         entries="safetensors.safe_open",
     ),
+    Feature(  # a rank's number is none of the system's: what is asked of it is asked of the process
+        "psutil",
+        trigger="psutil",
+        always={"psutil.Process.__init__": "libraries.process"},
+        entries="psutil.Process.__init__",
+    ),
     Feature(  # an attribute of a function tells who prints, logs and saves
         "Lightning's rank",
         "ranks",
@@ -289,7 +295,7 @@ OTHERS = (
     Feature(  # "cuda:1", torch.cuda.* and x.is_cuda mean simulated GPUs inside `simgpu.as_cuda`
         "simgpu.as_cuda",
         needs=f"""{_DP}_functions._get_stream {_C}_get_accelerator {_C}_is_autocast_available
-            torch.cuda._initialized torch.cuda._lazy_init
+            torch.cuda._initialized torch.cuda._lazy_init torch._VF
             torch.utils._device._device_constructors""",
         entries="simgpu.control.as_cuda",
     ),
@@ -341,6 +347,7 @@ OTHERS = (
         needs=f"""{_DIST}_register_comm_hook {_DIST}_compute_bucket_assignment_by_size
             {_DIST}Reducer.prepare_for_backward {_DIST}Reducer._rebuild_buckets {_DIST}Reducer._set_static_graph
             {_DIST}Reducer._set_mixed_precision_param_dtype {_DIST}Reducer._set_forward_pass_work_handle
+            {_DIST}Reducer._set_ddp_runtime_logging_sample_rate {_DIST}Logger._get_ddp_logging_data
             torch.autograd.Variable._execution_engine""",
         always={f"{_DIST}Reducer": "ddp.reducer", f"{_DIST}Logger": "ddp.logger"},
         in_spawn={

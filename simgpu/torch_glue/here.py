@@ -48,6 +48,7 @@ class Rank(Protocol):
         """Let the current stream wait for what DDP's gradients wait for."""
 
 
+RANK_PIDS = 2**22 + 1  # ranks have numbers as processes from here on; Linux gives none above 2**22
 _here = threading.local()
 
 

@@ -91,6 +91,36 @@ if __name__ == "__main__":
     assert "Cannot re-initialize CUDA in forked subprocess" in ran.err
 
 
+def test_a_signal_to_itself_and_its_number_are_a_ranks_own(run):
+    program = """
+import os, signal, sys
+import torch.distributed as dist
+rank, got = int(os.environ["RANK"]), []
+handler = lambda number, frame: got.append(number)
+assert signal.signal(signal.SIGUSR1, handler) == signal.SIG_DFL
+assert signal.getsignal(signal.SIGUSR1) is handler
+dist.init_process_group("gloo")
+numbers = [None] * 2
+dist.all_gather_object(numbers, os.getpid())
+os.kill(os.getpid(), signal.SIGUSR1)
+signal.raise_signal(signal.SIGUSR1)
+os.kill(os.getpid(), 0)
+try:
+    import psutil
+except ImportError:
+    pass
+else:
+    assert psutil.Process(os.getpid()).memory_info().rss == psutil.Process().memory_info().rss
+print(got, len(set(numbers)), flush=True)
+dist.barrier()
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+    ran = run(program, options=["--nproc-per-node", 2])
+    assert ran.out.count("[10, 10] 2") == 2
+    assert (ran.code, "rank 1 failed first" in ran.err) == (143, True)
+
+
 def test_what_a_program_leaves_for_its_end_and_for_signals(run):
     text = """
 import atexit, os, signal, torch.distributed as dist

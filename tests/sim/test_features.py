@@ -249,7 +249,7 @@ def private():
 
 
 def test_private_names_of_torch_stand_in_one_room(private):
-    allowed = {"device": DEVICE, "torch_glue": private["torch_glue"]}
+    allowed = {"device": DEVICE, "torch_glue": private["torch_glue"], "accounting": {"_schema"}}  # what ``out=`` names
     assert {room: more for room, names in private.items() if (more := names - allowed.get(room, set()))} == {}
     assert DEVICE - private["device"] == set(), "names that nobody uses any more"
 
