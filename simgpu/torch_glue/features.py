@@ -418,7 +418,7 @@ OTHERS = (
             f"{_PIPELINING}_backward.reverse_closure": "pipelining.closure",
             f"{_PIPELINING}_backward.get_param_groups": "pipelining.groups",
             "torch.random.fork_rng": "pipelining.fork_rng",
-            f"{_PIPELINING}schedules._PipelineSchedule._warmup_p2p@2.13-2.14": "pipelining.vote",
+            f"{_PIPELINING}schedules._PipelineSchedule._warmup_p2p@2.12-2.14": "pipelining.vote",
             f"{_PIPELINING}schedules._PipelineSchedule._initialize_pipeline_distributed_state@2.15": "pipelining.vote",
         },
         entries=f"{_PIPELINING}stage.PipelineStage.__init__",
