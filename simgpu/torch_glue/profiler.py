@@ -2,7 +2,12 @@
 
 torch takes the events of a device from a library of its maker. Ours come from the clock's trace, when torch makes the
 list of events; the file that ``export_chrome_trace`` writes holds the host's only, for theirs is `Trace.save`.
+
+torch has one recorder in a process. Where several ranks profile at a time the first one has it, and the others go
+without what their host did: their lists hold what their GPU did, and their files are the clock's.
 """
+
+import json
 
 from torch.autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
@@ -15,9 +20,12 @@ def begins(own):
     """Return the method that begins to record, with a trace of the simulated GPUs."""
 
     def begin(profiler):
-        own(profiler)
-        if profiler.use_device == "sim" and state.clock is not None:
+        rank = here()
+        if not hasattr(profiler, "_beside"):
+            own(profiler)
+        if to_sim(profiler.use_device) == "sim" and state.clock is not None:
             profiler._sim_trace = state.clock.trace().__enter__()
+            profiler._sim_place = rank and f"gpu{rank.number - rank.device + state.current}"
 
     return begin
 
@@ -26,9 +34,13 @@ def ends(own):
     """Return the method that ends the recording."""
 
     def end(profiler, *error):
-        if hasattr(profiler, "_sim_trace"):
-            profiler._sim_trace.__exit__(*error)
-        return own(profiler, *error)
+        trace = getattr(profiler, "_sim_trace", None)
+        if trace:
+            trace.__exit__(*error)
+        if not hasattr(profiler, "_beside"):
+            return own(profiler, *error)
+        profiler.kineto_results, profiler._function_events, profiler._needs_processing = Beside(trace), None, True
+        return False
 
     return end
 
@@ -37,9 +49,13 @@ def events(own):
     """Return the method that makes the list of events."""
 
     def parse(profiler, *args, **options):
-        found = own(profiler, *args, **options)
+        if state.as_cuda and profiler.use_device == "sim":
+            profiler.use_device = "cuda"  # as the table's columns are called
+        found = [] if hasattr(profiler, "_beside") else own(profiler, *args, **options)
         trace = getattr(profiler, "_sim_trace", None)
         spans = [span for span in trace.spans if span.kind in ("operation", "communication")] if trace else []
+        if spans and profiler._sim_place:  # of its rank
+            spans = [span for span in spans if span.place == profiler._sim_place]
         return found + [_event(number, span, trace) for number, span in enumerate(spans, len(found))]
 
     return parse
@@ -53,13 +69,28 @@ def _event(number, span, trace):
         span.row,
         begin,
         end,
-        device_type=DeviceType.PrivateUse1,
-        use_device="sim",
+        device_type=DeviceType.CUDA if state.as_cuda else DeviceType.PrivateUse1,
+        use_device="cuda" if state.as_cuda else "sim",
         device_index=int(span.place.removeprefix("gpu")),
         device_resource_id=span.row,
         stack=[],
         input_shapes=[],
     )
+
+
+class Beside:
+    """Stands for torch's results on a rank that profiles while another one does. trace: the clock's, or None."""
+
+    def __init__(self, trace):
+        self._trace = trace
+
+    def save(self, path):
+        """Write a file in Chrome's trace format."""
+        if self._trace:
+            self._trace.save(path)
+        else:
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"traceEvents": []}, file)
 
 
 def init(own):
@@ -73,16 +104,14 @@ def init(own):
 
 
 def alone(own):
-    """Return the method that prepares to record, on one rank at a time: torch has one a process, or ends it."""
+    """Return the method that prepares to record, with torch's recorder on one rank at a time."""
 
     def prepare(profiler):
         rank = here()
+        if rank is not None and (hasattr(profiler, "_beside") or rank.world.profiling not in (None, profiler)):
+            profiler._beside = profiler.entered = True
+            return
         if rank is not None:
-            if rank.world.profiling not in (None, profiler):
-                raise RuntimeError(
-                    "expected one rank that profiles at a time: torch's profiler is one a process, "
-                    "so let a single rank start it"
-                )
             rank.world.profiling = profiler
         own(profiler)
 
@@ -90,13 +119,13 @@ def alone(own):
 
 
 def another(own):
-    """Return the method that ends the recording, after which another rank may begin one."""
+    """Return the method that ends the recording, after which another rank may have torch's recorder."""
 
     def end(profiler, *error):
         try:
             return own(profiler, *error)
         finally:
-            if here() is not None:
+            if here() is not None and here().world.profiling is profiler:
                 here().world.profiling = None
 
     return end

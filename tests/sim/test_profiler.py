@@ -1,5 +1,7 @@
 """torch.profiler shows what simulated GPUs did beside what the host did, and says nothing else."""
 
+import json
+
 import pytest
 import torch
 from torch.autograd import DeviceType
@@ -57,3 +59,35 @@ def test_each_cycle_has_its_own_events_and_the_host_alone_none():
     with profile() as profiler:
         run(x)
     assert not on_gpus(profiler.events())
+
+
+def test_under_cudas_name_the_columns_are_cudas():
+    with simgpu.as_cuda():
+        x = torch.ones(64, 64, device="cuda")
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+            run(x)
+        table = profiler.key_averages().table(sort_by="cuda_time_total")
+        assert [event.name for event in profiler.events() if event.device_type == DeviceType.CUDA] == [
+            "mm",
+            "relu",
+            "sum",
+        ]
+    assert "CUDA total" in table
+    assert "SIM" not in table
+
+
+def test_every_rank_may_profile_and_sees_its_own_gpu(tmp_path):
+    def on_rank(rank):
+        x, files = torch.ones(64 * (rank + 1), 64 * (rank + 1), device="sim"), []
+        for cycle in range(2):
+            with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as profiler:
+                run(x)
+                torch.distributed.barrier()
+            files.append(tmp_path / f"{rank} {cycle}.json")
+            profiler.export_chrome_trace(str(files[-1]))
+        assert all(json.loads(file.read_text())["traceEvents"] for file in files)
+        events = on_gpus(profiler.events())
+        assert "mm" in profiler.key_averages().table()
+        return [event.name for event in events][:3], {event.device_index for event in events}
+
+    assert simgpu.spawn(on_rank) == [(["mm", "relu", "sum"], {rank}) for rank in range(2)]

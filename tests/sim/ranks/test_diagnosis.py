@@ -205,11 +205,6 @@ def beside(call, *args):
         return threads.submit(call, *args).result()
 
 
-def profiled():
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
-        dist.barrier()
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("call", "words"),
@@ -233,7 +228,6 @@ def profiled():
             ),
             ("autocast",),
         ),
-        (profiled, ("one rank that profiles",)),
         (lambda: beside(dist.all_reduce, tensor(1)), ("all_reduce", "thread of rank 0")),
         (lambda: beside(dist.all_reduce(tensor(1), async_op=True).wait), ("all_reduce #1", "thread of rank 0")),
     ],
