@@ -109,7 +109,11 @@ def diagnosed(name: str, said: Mapping[str, Any], run: Callable[[], str]) -> str
         ) from wrong
     if fault:
         raise Wrong(f"the program is mended. Your diagnosis: {fault}")
-    return f"rank {failure.rank}, line {said['line']}, {failure.cause}; mended: {right}"
+    return f"rank {failure.rank}, line {_letter(said['line'])}, {failure.cause}; mended: {right}"
+
+
+def _letter(line):
+    return str(line).strip("# ").upper()
 
 
 def _fault(failure, said):
@@ -123,7 +127,7 @@ def _fault(failure, said):
     rank = said["rank"] if said["rank"] == "all" else number(said["rank"])
     if rank != failure.rank:
         return f"rank {brief(said['rank'])}: {failure.hints['rank']}"
-    line = str(said["line"]).strip("# ").upper()
+    line = _letter(said["line"])
     if line not in set(failure.lines):
         return f"line {brief(said['line'])}: {failure.hints.get(line, 'expected the letter of a line')}"
     if said["cause"] not in CAUSES:

@@ -136,6 +136,8 @@ def _train_epochs(rank, function, count, epochs):
 
 def _must_share(seen, count, given):
     ranks, most = len(seen), max(map(len, seen))
+    if not most:
+        raise Wrong(f"{given} reads nothing by dataset[i] in the training process; leave out the loader's workers")
     if most != count // ranks:
         steps, enough = most / BATCH, count // ranks / BATCH
         raise Wrong(f"{given} takes {steps:g} steps of {BATCH} examples a rank; {enough:g} steps are enough")
