@@ -126,7 +126,7 @@ class _Logger(dist.Logger):
         if getattr(group, "backend", None) != "gloo":
             super().set_construction_data_and_log(*args)
             return
-        group.backend = "undefined"
+        group.backend = "unnamed"
         try:
             super().set_construction_data_and_log(*args)
         finally:
