@@ -60,6 +60,7 @@ _TAKERS = {  # of a device, by their owner
 
 _DEVICE = torch.device
 _CUDA = "13.0"
+_CUDNN = 92000  # of torch's wheels for that CUDA
 _NCCL = 2, 28, 3  # of the line whose figures the clock's collectives have
 _to_put_back = contextlib.ExitStack()
 
@@ -173,12 +174,14 @@ def _entries():
 
 
 def _classes():
-    """Yield the same for classes, which programs may have imported before by their names, and for NCCL."""
+    """Yield the same for classes, which programs may have imported before by their names, and for cuDNN and NCCL."""
     for kind, ours in ((torch.cuda.Stream, Stream), (torch.cuda.Event, Event)):
         yield kind, "__new__", _making(ours)
         yield ours, "known_as", kind
     yield torch.cuda.CUDAGraph, "__new__", _making(unsupported.unavailable_class("CUDAGraph"))
     yield torch._C._distributed_c10d, "_hash_tensors", lambda tensors: zlib.crc32(str(tensors).encode())  # for logs
+    yield torch.backends.cudnn, "version", lambda: _CUDNN
+    yield torch.backends.cudnn, "is_acceptable", lambda tensor: False  # weights of an LSTM stay as they are
     yield torch.cuda.nccl, "version", lambda: _NCCL
     yield distributed_c10d, "_NCCL_AVAILABLE", True
     for owner in (distributed_c10d, torch.distributed):

@@ -1,5 +1,6 @@
 """Programs written for CUDA run unmodified on simulated GPUs, and torch is afterwards as it was."""
 
+import copy
 import gc
 import io
 import warnings
@@ -354,3 +355,15 @@ def test_nothing_that_prints_says_sim(cuda, tmp_path):
     for texts in simgpu.spawn(on_ranks):
         assert [text for text in texts if "sim" in text.lower()] == []
         assert "'cuda:nccl'" in texts
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.filterwarnings("error")
+def test_a_recurrent_layer_is_moved_and_trains_whether_or_not_torch_has_cudnn(cuda, layer):
+    on_cpu = layer(3, 4)
+    on_gpu = copy.deepcopy(on_cpu).cuda()
+    x = torch.randn(5, 2, 3)
+    for net, inputs in ((on_cpu, x), (on_gpu, x.cuda())):
+        net(inputs)[0].sum().backward()
+    torch.testing.assert_close(on_gpu.weight_hh_l0.grad.cpu(), on_cpu.weight_hh_l0.grad)
+    assert torch.backends.cudnn.version() > 8000
