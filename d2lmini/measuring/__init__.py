@@ -5,7 +5,6 @@ copy_overlap                                   batches that are copied while the
 memory_hierarchy ── memory_loops, levels       time and bandwidth by working set, and which cache it fits
 roofline                                       what bounds an operation here
 product_loops                                  a product by loops in several orders, and by torch
-sparse_products                                a product with a matrix of few numbers, as a list and dense
 library_calls                                  products by torch, by size, on all cores of this machine
 hidden_units                                   a step of training by the width of the network
 unconstrained                                         measuring in a process that no setting holds back
