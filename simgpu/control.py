@@ -18,7 +18,7 @@ from simgpu.hardware.op_costs import HostCost
 from simgpu.hardware.topology import Cluster, Machine
 
 if TYPE_CHECKING:
-    from simgpu.torch_glue.report import Report
+    from simgpu.torch_glue.support_table import Report
 
 T = TypeVar("T")
 
@@ -272,7 +272,7 @@ def features() -> "Report":
 
     Loads what of torch the features are about, which takes seconds.
     """
-    from simgpu.torch_glue.report import Report
+    from simgpu.torch_glue.support_table import Report
 
     return Report()
 

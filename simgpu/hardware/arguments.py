@@ -20,7 +20,8 @@ def find(table: Mapping[str, T], name: str, what: str) -> T:
         ValueError: There is no such name; the text lists those that there are.
     """
     if not isinstance(name, str) or name not in table:
-        raise ValueError(f"unknown {what} {name!r}: choose one of {', '.join(table)}")
+        alike = [key for key in table if str(name).lower() in key.lower()]
+        raise ValueError(f"unknown {what} {name!r}: choose one of {', '.join(alike or table)}")
     return table[name]
 
 

@@ -7,6 +7,7 @@ spawn ── scheduler             starts the ranks: threads that take turns, in
   │     ├── collectives ── call, reductions, schedules   a collective each: what it asks for, and what it computes
   │     └── rendezvous         where the ranks' calls meet and are compared
   │           └── communication_costs ── link_traffic, schedules    what a collective or a message takes, and where
+  ├── blocking_calls           locks, queues, pipes and files of Python on which a rank would wait: it hands on its turn
   ├── diagnosis                what errors say, and in which line of the program
   └── replicas                 whether ranks have equal replicas of a model
 store                          what `torch.distributed`'s stores keep, and how ranks wait for it

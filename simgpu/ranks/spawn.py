@@ -17,7 +17,7 @@ from simgpu.device import signals
 from simgpu.device.gpu_list import new
 from simgpu.device.state import state
 from simgpu.hardware.topology import Cluster
-from simgpu.ranks import diagnosis, logs, seeds, waiting, warned
+from simgpu.ranks import blocking_calls, diagnosis, logs, seeds, warned
 from simgpu.ranks.communication_costs import CommunicationCosts
 from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
 from simgpu.ranks.modules import Modules
@@ -79,7 +79,7 @@ def start(fn, args=(), nprocs=None, allreduce=None, joined=True):
             try:
                 with (
                     in_spawn(),
-                    replaced([(time, "sleep", sleep), *logs.entries(), *warned.entries(), *waiting.entries()]),
+                    replaced([(time, "sleep", sleep), *logs.entries(), *warned.entries(), *blocking_calls.entries()]),
                 ):
                     return World(size, allreduce, joined).run(fn, args)
             finally:

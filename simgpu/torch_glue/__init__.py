@@ -1,7 +1,7 @@
 """What is replaced in torch, as one table of features, and nothing else: the rest of torch is as it was.
 
 features ── install            the table, a row a feature; what puts rows in place and takes them away again
-   ├── report                  which features this torch has the names for
+   ├── support_table           which features this torch has the names for
    ├── device_type             ``sim`` as a device type of torch; its storages
    ├── constructors            torch.Generator, torch.Stream, torch.Event
    ├── current_index           the index that is missing in ``x.to("sim")``

@@ -179,7 +179,8 @@ def test_several_links_side_by_side_stay_consistent(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: find(GPUS, "V100", "GPU"), "'V100': choose one of GTX 580, .*V100-SXM2-16GB"),
+        (lambda: find(GPUS, "V100", "GPU"), "'V100': choose one of V100-SXM2-16GB, .*V100-PCIe-32GB$"),
+        (lambda: find(GPUS, "v1000", "GPU"), "'v1000': choose one of GTX 580, .*V100-SXM2-16GB"),
         (lambda: build(2, "GTX 980", "PCIe9"), "'PCIe9'"),
         (lambda: build(2, "GTX 980", "Ethernet-10G"), "PCIe or NVLink"),
         (lambda: GPUS["V100-SXM2-16GB"].at_base_clock(), "base clock"),

@@ -76,4 +76,4 @@ def test_the_readmes_tests_pass_with_the_installed_plugin(python, dist):
     text = (ROOT / "simgpu" / "README.md").read_text(encoding="utf-8")
     (dist / "test_readme.py").write_text(re.search(r"(?ms)^```python\n(.*?)^```", text)[1])
     told = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_readme.py", cwd=dist)
-    assert "2 passed" in told
+    assert "4 passed" in told

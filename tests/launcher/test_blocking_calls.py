@@ -7,8 +7,6 @@ import warnings
 
 import pytest
 
-from simgpu.ranks import waiting
-
 START = """
 import fcntl, os, queue, threading, time, warnings, torch, torch.distributed as dist
 rank = int(os.environ["RANK"])
