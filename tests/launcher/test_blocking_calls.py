@@ -7,6 +7,8 @@ import warnings
 
 import pytest
 
+from simgpu.ranks import blocking_calls
+
 START = """
 import fcntl, os, queue, threading, time, warnings, torch, torch.distributed as dist
 rank = int(os.environ["RANK"])
@@ -28,7 +30,7 @@ NEVER = {
 
 @pytest.mark.parametrize("what", NEVER)
 def test_what_never_comes_is_a_deadlock(run, monkeypatch, what):
-    monkeypatch.setattr(waiting, "REAL_S", 0.1)
+    monkeypatch.setattr(blocking_calls, "REAL_S", 0.1)
     ran = run(f"{START}{NEVER[what]}\n", options=["--nproc-per-node=2"])
     assert ran.code == 1
     assert "DeadlockError: no rank can go on" in ran.err
@@ -37,7 +39,7 @@ def test_what_never_comes_is_a_deadlock(run, monkeypatch, what):
 
 def test_a_thread_from_before_is_not_waited_for(run, monkeypatch):
     """A notebook's kernel, a server or a test's runner has threads of its own, which no rank waits for."""
-    monkeypatch.setattr(waiting, "REAL_S", 0.1)
+    monkeypatch.setattr(blocking_calls, "REAL_S", 0.1)
     reading, writing = os.pipe()
     stranger = threading.Thread(target=os.read, args=(reading, 1))
     stranger.start()
@@ -51,7 +53,7 @@ def test_a_thread_from_before_is_not_waited_for(run, monkeypatch):
 
 
 def test_a_rank_that_waits_while_others_are_in_a_collective_is_named(run, monkeypatch):
-    monkeypatch.setattr(waiting, "REAL_S", 0.1)
+    monkeypatch.setattr(blocking_calls, "REAL_S", 0.1)
     ran = run(f"{START}dist.barrier() if rank else threading.Event().wait()\n", options=["--nproc-per-node=2"])
     assert "rank 0 waits for a lock or an event (in <module>, program.py:6)" in ran.err
     assert "rank 1 in barrier" in ran.err
