@@ -118,7 +118,8 @@ def _gradients(ranks, n):
 def _try_mean(function, ranks, n, gradients, kind=""):
     """Return the error of the sum of all means, and the bytes sent, both in %."""
     given = f"{kind}{many(n, 'number')} on {many(ranks, 'rank')}"
-    order = [ORDER[step % len(ORDER)] % len(gradients) for step in range(STEPS if n == NUMBERS else len(ORDER))]
+    steps = STEPS if n == NUMBERS else len(ORDER) if len(gradients) > 1 else 2
+    order = [ORDER[step % len(ORDER)] % len(gradients) for step in range(steps)]
     found, messages = run_on_ranks(_sum_of_means, ranks, given, function, gradients, order)
     want = sum(torch.stack(gradients[step]).double().mean(0) for step in order)
     for rank, got in enumerate(found):
