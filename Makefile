@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 PORT ?= 8000
-JOBS ?= 2
+JOBS ?= 3
 CELL_TIMEOUT ?= 300
 
 PY := .venv/bin/python
