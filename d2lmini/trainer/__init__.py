@@ -4,7 +4,7 @@ cli ── options                 python -m d2lmini.train: what may be asked fo
  │        └── settings         the trainer's arguments, and every rule about them and those of the command line
  │
 trainer                        one loop of epochs
- ├── replicas                  a step: shards, losses, gradients, update; over a comm
+ ├── step                      a step: shards, losses, gradients, update; over a comm
  │    ├── comm                 the devices of one process, or a process for each of torch.distributed
  │    └── ddp_reducer          gradients summed by torch's DistributedDataParallel
  ├── history                   what a run recorded; losses, read many at a time

@@ -1,7 +1,7 @@
 """The trainer: any module, any loss, any optimiser of torch, on one device or several.
 
 It does what `data_parallel.train` does by hand: a replica a device, a shard of every batch a replica, gradients summed
-over the devices, and the same update everywhere. This module is the loop; `replicas` is what the devices do.
+over the devices, and the same update everywhere. This module is the loop; `step` is what the devices do.
 """
 
 import os
@@ -23,8 +23,8 @@ from d2lmini.trainer.by_cells import HyperParameters
 from d2lmini.trainer.checkpoint import Checkpoint
 from d2lmini.trainer.comm import Comm
 from d2lmini.trainer.history import History, LossLog, finite
-from d2lmini.trainer.replicas import Replicas
 from d2lmini.trainer.settings import Settings, check
+from d2lmini.trainer.step import Replicas
 
 
 class Trainer(HyperParameters):
