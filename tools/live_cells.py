@@ -34,8 +34,15 @@ def code_cells(notebook, shown):
         bound, used = names(source)
         alone = any(tag.startswith("exercise-") for tag in tags)  # an exercise runs without the cells before it
         needs = {} if alone else {name: givers[name] for name in sorted(used & givers.keys())}
-        found.append({"source": source, "shown": index in shown, "alone": alone, "needs": needs,
-                      "fails": "raises-exception" in tags})  # fmt: skip
+        found.append(
+            {
+                "source": source,
+                "shown": index in shown,
+                "alone": alone,
+                "needs": needs,
+                "fails": "raises-exception" in tags,
+            }
+        )
         givers |= dict.fromkeys(bound, len(found) - 1)
     return found
 

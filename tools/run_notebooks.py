@@ -144,8 +144,10 @@ def first_cell(page):
 def finished(cells):
     """Return the notebook of these cells; the same cells give the same file."""
     nb = new_notebook(cells=cells)
-    nb.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-                   "language_info": {"name": "python"}}  # fmt: skip
+    nb.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
     for cell, name in zip(nb.cells, notebook_form.cell_ids(nb.cells)):
         cell.id = name
     nbformat.validate(nb)

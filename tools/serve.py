@@ -99,10 +99,14 @@ def settings(port, token):
     """Return the server's settings."""
     config = Config()
     config.ServerApp.update(
-        ip="127.0.0.1", port=port, port_retries=0, root_dir=str(ROOT), kernel_manager_class=Kernels,
+        ip="127.0.0.1",
+        port=port,
+        port_retries=0,
+        root_dir=str(ROOT),
+        kernel_manager_class=Kernels,
         allow_root=True,  # as in a container; only this machine reaches it
         jpserver_extensions={"jupyterlab": True, "jupyter_server_terminals": True},
-    )  # fmt: skip
+    )
     config.Application.log_level = "CRITICAL"  # it calls a page that leaves while its kernel starts an error
     config.IdentityProvider.token = token
     notebooks = BUILD / "notebooks"

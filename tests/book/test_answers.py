@@ -30,7 +30,8 @@ def first(page):
     """Return the first question, and the output that it asks about."""
     ask = page.locator(".d2l-ask").first
     return ask, ask.locator("xpath=ancestor::div[contains(@class, 'cell ')]/following-sibling::div").locator(
-        "css=.cell_output").first  # fmt: skip
+        "css=.cell_output"
+    ).first
 
 
 def test_an_output_is_folded_until_its_question_is_answered_and_the_answer_stays(page):
@@ -63,12 +64,15 @@ def test_an_output_is_folded_until_its_question_is_answered_and_the_answer_stays
 def test_who_runs_a_cell_sees_its_output_and_who_runs_all_is_still_asked(page):
     _, output = first(page)
     for action, shown in (("run-all", False), ("run", True)):
-        output.evaluate("""(output, action) => {
+        output.evaluate(
+            """(output, action) => {
             const button = Object.assign(document.createElement("button"), { textContent: "Run" });
             button.dataset.action = action;
             output.before(button);
             button.click();
-        }""", action)  # fmt: skip
+        }""",
+            action,
+        )
         assert output.is_visible() == shown
 
 

@@ -65,9 +65,11 @@ def test_all_cells_run_and_give_what_the_book_has_stored(live, cells):
     live.press("restart")
     live.page.wait_for_selector("[data-kernel=idle]")
     live.press("run-all")
-    live.page.wait_for_function("""() => [...document.querySelectorAll("article .cell")].every(cell =>
+    live.page.wait_for_function(
+        """() => [...document.querySelectorAll("article .cell")].every(cell =>
         !["queued", "running"].includes(cell.dataset.state)) && document.querySelector("[data-kernel=idle]")""",
-        timeout=CHAPTER_MS)  # fmt: skip
+        timeout=CHAPTER_MS,
+    )
     states = live.page.locator("article .cell").evaluate_all("cells => cells.map(cell => cell.dataset.state)")
     failed = live.page.locator(".cell[data-state=error] .cell_output").all_inner_texts()
     assert set(states) == {"ok"}, failed

@@ -114,10 +114,14 @@ def test_outputs_are_shown_as_jupyter_shows_them(live, cell, code, selector, tex
         assert shown.inner_text().strip() == text
 
 
-@pytest.mark.parametrize("code", [
-    f"from IPython.display import Image\nimport base64\nImage(base64.b64decode('{PIXEL}'))",
-    "from IPython.display import SVG\nSVG('<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"9\" height=\"9\"/>')",
-], ids=["PNG", "SVG"])  # fmt: skip
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"from IPython.display import Image\nimport base64\nImage(base64.b64decode('{PIXEL}'))",
+        'from IPython.display import SVG\nSVG(\'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>\')',
+    ],
+    ids=["PNG", "SVG"],
+)
 def test_pictures_are_shown(live, cell, code):
     assert live.run(cell, code)[0] == "ok"
     image = cell.locator(".cell_output img")
