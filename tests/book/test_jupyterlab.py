@@ -39,7 +39,7 @@ def test_a_page_leads_to_its_notebook_without_marks_whose_solutions_unfold_at_a_
     made = nbformat.read(ROOT / "_build" / "notebooks" / f"{page}.ipynb", as_version=4).cells
     texts = [cell for cell in made if cell.cell_type == "markdown"]
     tab = opened.value
-    tab.wait_for_function(RENDERED, arg=len(texts), timeout=90_000)
+    tab.wait_for_function(RENDERED, arg=len(texts), timeout=90_000, polling=500)
     shown = tab.locator(".jp-Notebook .jp-MarkdownOutput")
     for text in [*shown.all_inner_texts(), *tab.locator(".jp-Notebook .jp-OutputArea").all_inner_texts()]:
         assert [mark for mark in MARKS if mark in text] == []
