@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import nbformat
 import pytest
@@ -26,11 +27,14 @@ def lab(tmp_path_factory, request):
     settings.write_text(json.dumps({"@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"}}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_CONFIG_DIR", str(folder))
-        yield request.getfixturevalue("served")
+        served = request.getfixturevalue("served")
+        served.workspaces = folder / "lab" / "workspaces"
+        yield served
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_leads_to_its_notebook_without_marks_whose_solutions_unfold_at_a_click(lab, browser, page):
+    shutil.rmtree(lab.workspaces, ignore_errors=True)  # or JupyterLab opens again what earlier readers had open
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     tab = context.new_page()
     tab.goto(f"{lab.base}/{page}.html?token={lab.token}")
@@ -39,7 +43,7 @@ def test_a_page_leads_to_its_notebook_without_marks_whose_solutions_unfold_at_a_
     made = nbformat.read(ROOT / "_build" / "notebooks" / f"{page}.ipynb", as_version=4).cells
     texts = [cell for cell in made if cell.cell_type == "markdown"]
     tab = opened.value
-    tab.wait_for_function(RENDERED, arg=len(texts), timeout=90_000, polling=500)
+    tab.wait_for_function(RENDERED, arg=len(texts), timeout=90_000)
     shown = tab.locator(".jp-Notebook .jp-MarkdownOutput")
     for text in [*shown.all_inner_texts(), *tab.locator(".jp-Notebook .jp-OutputArea").all_inner_texts()]:
         assert [mark for mark in MARKS if mark in text] == []
