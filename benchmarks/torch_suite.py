@@ -36,7 +36,6 @@ from simgpu.torch_glue.install import replaced
 
 # What tests ask for that is refused, or is not here, by the beginning of their names.
 KNOWN = {
-    "test_ddp_native_mixed_precision": "DDP's own mixed_precision is refused: its first gradients are random",
     "test_ddp_profiling": "torch's profiler is one a process",
     "test_SyncBatchNorm_process_group": "needs torchvision",
     "test_sparse_all_reduce_sum_cuda": "simulated GPUs hold dense tensors only",

@@ -1,4 +1,4 @@
-"""DDP's reducer: its C++ code needs three things that Python gives, and DDP's own mixed precision is refused.
+"""DDP's reducer: its C++ code needs three things that Python gives; DDP's own mixed precision warns.
 
 Where parameters may go unused, it copies a map of those that were used from pinned memory to the device. A kernel in
 Python for ``torch.empty_strided`` can give such memory where torch's hooks cannot, but slows down every program; so it
@@ -98,11 +98,12 @@ class _Reducer(dist.Reducer):
         super()._set_static_graph()
 
     def _set_mixed_precision_param_dtype(self, dtype):
-        """Refuse: torch's code then adds up new buckets, and writes the first step's gradients into the old ones."""
+        """Warn: torch's code then sums new buckets, and writes the first step's gradients into the old ones."""
         if self._ours:
-            raise RuntimeError(
-                "DDP's own mixed_precision gives random gradients in its first step, on every device: "
-                "use torch.autocast, or fully_shard with MixedPrecisionPolicy"
+            warnings.warn(
+                "DDP's mixed_precision: in the first step torch sums other memory than the gradients were written to, "
+                "on every device; skip that update, or use torch.autocast, or fully_shard with MixedPrecisionPolicy",
+                stacklevel=4,
             )
         super()._set_mixed_precision_param_dtype(dtype)
 

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel
 from torch.distributed.tensor import zeros
-from torch.nn.parallel.distributed import DistributedDataParallel, _MixedPrecision
+from torch.nn.parallel.distributed import DistributedDataParallel
 
 import simgpu
 from simgpu import DeadlockError, MismatchError, RankError
@@ -222,12 +222,6 @@ def beside(call, *args):
         (lambda: dist.all_reduce(zeros(4, device_mesh=init_device_mesh("sim", (4,)))), ("own tensor", "DTensor")),
         (lambda: torch.distributed.rpc.init_rpc(f"worker{dist.get_rank()}", world_size=4), ("remote procedure",)),
         (lambda: FullyShardedDataParallel(torch.nn.Linear(2, 2), cpu_offload=CPUOffload(True)), ("CPUOffloadPolicy",)),
-        (
-            lambda: DistributedDataParallel(
-                torch.nn.Linear(2, 2).to("sim"), mixed_precision=_MixedPrecision(param_dtype=torch.bfloat16)
-            ),
-            ("autocast",),
-        ),
         (lambda: beside(dist.all_reduce, tensor(1)), ("all_reduce", "thread of rank 0")),
         (lambda: beside(dist.all_reduce(tensor(1), async_op=True).wait), ("all_reduce #1", "thread of rank 0")),
     ],

@@ -27,6 +27,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor, rand, 
 from torch.distributed.tensor.experimental import context_parallel
 from torch.distributed.tensor.experimental._attention import context_parallel_unshard
 from torch.nn.functional import dropout
+from torch.nn.parallel.distributed import DistributedDataParallel, _MixedPrecision
 
 import simgpu
 from d2lmini.trainer import Trainer
@@ -50,6 +51,29 @@ def test_ranks_equal_one_process(case, ranks):
     assert others == [sent, *times]  # every message, to the picosecond
     for first, second in zip(results, again, strict=True):
         assert all(map(torch.equal, first, second))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.jit, as torch.distributed.nn uses it
+def test_ddps_own_mixed_precision_warns_and_is_right_from_the_second_step_on():
+    """torch sums other memory in the first step than it wrote the gradients to: its own fault, on every device."""
+    x = torch.randn(16, 8, generator=torch.Generator().manual_seed(0))
+
+    def gradients(rank):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(8, 4).to("sim")
+        with pytest.warns(UserWarning, match="mixed_precision"):
+            model = DistributedDataParallel(net, mixed_precision=_MixedPrecision(torch.bfloat16, torch.bfloat16))
+        for _ in range(2):
+            model.zero_grad()
+            model(x[8 * rank : 8 * rank + 8].to("sim")).float().square().mean().backward()
+        return net.weight.grad.cpu()
+
+    torch.manual_seed(0)
+    alone = torch.nn.Linear(8, 4)
+    alone(x).square().mean().backward()
+    simgpu.enable(2, gpu="V100-SXM2-16GB", link="NVLink2")
+    for got in simgpu.spawn(gradients):
+        torch.testing.assert_close(got, alone.weight.grad, rtol=0.02, atol=0.005)
 
 
 @pytest.mark.filterwarnings("ignore")
