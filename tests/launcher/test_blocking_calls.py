@@ -10,7 +10,7 @@ import pytest
 from simgpu.ranks import blocking_calls
 
 START = """
-import fcntl, os, queue, threading, time, warnings, torch, torch.distributed as dist
+import fcntl, os, queue, threading, torch, torch.distributed as dist
 rank = int(os.environ["RANK"])
 torch.cuda.set_device(rank)
 dist.init_process_group("nccl")
@@ -60,62 +60,13 @@ def test_a_rank_that_waits_while_others_are_in_a_collective_is_named(run, monkey
 
 
 def test_threads_of_a_rank_and_locks_of_all_ranks_go_on(run):
-    text = f"""{START}
-from concurrent.futures import ThreadPoolExecutor
-items, out = queue.Queue(1), []
-
-def make():
-    for i in range(4):
-        items.put(i)
-    items.put(None)
-
-thread = threading.Thread(target=make)
-thread.start()
-while (item := items.get()) is not None:
-    out.append(item)
-thread.join()
-with ThreadPoolExecutor(2) as pool:
-    out.append(sum(pool.map(lambda i: i * i, range(10))))
-with threading.RLock() as outer, open(__file__) as file:
-    fcntl.flock(file, fcntl.LOCK_EX)
-    time.sleep(1)  # the other rank tries to take it
-    fcntl.flock(file, fcntl.LOCK_UN)
-try:
-    queue.Queue().get(timeout=0.01)
-except queue.Empty:
-    out.append(threading.Event().wait(0.01))
-dist.barrier(device_ids=[rank])
-print(out)
-"""
-    ran = run(text, options=["--nproc-per-node=2"])
+    ran = run("threads_and_locks", options=["--nproc-per-node=2"])
     assert ran.code == 0, ran.err
     assert ran.out.count("[0, 1, 2, 3, 285, False]") == 2
 
 
 def test_processes_of_a_program_meet_by_their_own_means(run):
-    text = """
-import torch, torch.multiprocessing as mp
-
-def work(rank, pipe, event, barrier, lock, total):
-    barrier.wait()
-    with lock:
-        total.value += rank
-    if rank == 0:
-        event.set()
-    event.wait()
-    pipe.send((rank, pipe.recv()))
-
-if __name__ == "__main__":
-    context = mp.get_context("spawn")
-    shared = context.Event(), context.Barrier(2), context.Lock(), context.Value("i", 10)
-    pipes = [context.Pipe() for _ in range(2)]
-    children = [context.Process(target=work, args=(rank, pipes[rank][1], *shared)) for rank in range(2)]
-    for child, (end, _) in zip(children, pipes):
-        child.start()
-        end.send("hello")
-    print([end.recv() for end, _ in pipes], shared[3].value)
-"""
-    ran = run(text, options=["--nproc-per-node=1"])
+    ran = run("spawned_primitives", options=["--nproc-per-node=1"])
     assert ran.code == 0, ran.err
     assert ran.out == "[rank0]: [(0, 'hello'), (1, 'hello')] 11\n"
 
@@ -125,22 +76,7 @@ def test_warnings_of_a_rank_are_those_of_a_process(run, monkeypatch):
         print(warnings._formatwarnmsg(message), file=sys.stderr)
 
     monkeypatch.setattr(warnings, "_showwarnmsg_impl", shows)  # as where no pytest collects them
-    text = f"""{START}
-if rank == 0:
-    warnings.filterwarnings("ignore", message="nothing")
-for _ in range(3):
-    warnings.warn("once a rank")
-    warnings.warn("nothing")
-    dist.barrier(device_ids=[rank])
-with warnings.catch_warnings(record=True) as caught:
-    warnings.warn("once a rank")
-print(len(caught))
-import sys
-if rank:
-    sys.stdout = open(os.devnull, "w")
-print("only rank 0")
-"""
-    ran = run(text, options=["--nproc-per-node=2"])
+    ran = run("warnings_of_ranks", options=["--nproc-per-node=2"])
     assert ran.code == 0, ran.err
     assert (ran.err.count("UserWarning: once a rank"), ran.err.count("UserWarning: nothing")) == (2, 1)
     assert sorted(ran.out.splitlines()) == ["[rank0]: 1", "[rank0]: only rank 0", "[rank1]: 1"]
@@ -150,18 +86,6 @@ def test_a_lock_of_an_installed_library_is_each_ranks_own(run, tmp_path):
     folder = tmp_path / "site-packages"
     folder.mkdir()
     (folder / "a_library.py").write_text("import threading\nlocks = threading.Lock(), threading.RLock()\n")
-    text = f"""{START}
-import sys
-sys.path.insert(0, {str(folder)!r})
-import a_library
-for lock in a_library.locks:
-    with lock:
-        dist.barrier(device_ids=[rank])
-    condition = threading.Condition(lock)
-    with condition:
-        condition.notify()
-print("fine", lock.acquire(False))
-"""
-    ran = run(text, options=["--nproc-per-node=2"])
+    ran = run("library_locks", folder, options=["--nproc-per-node=2"])
     assert ran.code == 0, ran.err
     assert ran.out.count("fine True") == 2

@@ -21,37 +21,15 @@ def lines(text, rank):
 
 
 def test_a_rank_finds_what_torchrun_gives_a_new_process(run):
-    program = """
-import os, sys, random, logging, pickle, torch, torch.distributed as dist
-from dataclasses import dataclass
-
-@dataclass
-class Mine:
-    rank: int
-
-number = int(os.environ["RANK"])
-assert __name__ == "__main__" and sys.argv[1:] == ["--flag", "3"] and not dist.is_initialized()
-assert torch.cuda.current_device() == 0 and torch.cuda.device_count() == 4
-assert pickle.loads(pickle.dumps(Mine(number))) == Mine(number)
-logging.basicConfig(level=logging.INFO if number == 0 else logging.ERROR, force=True)
-dist.init_process_group("nccl")
-torch.cuda.set_device(number)
-everybody = [None] * 4
-dist.all_gather_object(everybody, Mine(number))
-assert everybody == [Mine(rank) for rank in range(4)]
-draws = [torch.rand(1).item(), random.random(), torch.rand(1, device="cuda").item()]
-logging.info("only rank 0 says so")
-names = "LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK ROLE_RANK MASTER_ADDR TORCHELASTIC_RUN_ID"
-print(draws, *(os.environ[name] for name in names.split()))
-"""
-    first = run(program, "--flag", 3, options=["--nproc-per-node=4", "--standalone"])
+    first = run("as_under_torchrun", "--flag", 3, options=["--nproc-per-node=4", "--standalone"])
     assert first.code == 0, first.err
     printed = [lines(first.out, rank)[0] for rank in range(4)]
     assert len({line.split("]")[0] for line in printed}) == 4
     assert printed[3].split("] ")[1].startswith("3 4 4 0 3 ")
     assert lines(first.err, 0) == ["INFO:root:only rank 0 says so"]
     assert not lines(first.err, 1)
-    assert run(program, "--flag", 3, options=["--nproc_per_node", 4, "--master-port", 1234]).out == first.out
+    again = run("as_under_torchrun", "--flag", 3, options=["--nproc_per_node", 4, "--master-port", 1234])
+    assert again.out == first.out
 
 
 def test_modules_of_a_program_are_each_ranks_own(run, tmp_path):
@@ -179,23 +157,7 @@ print(os.environ["GROUP_RANK"], os.environ["LOCAL_RANK"], torch.cuda.device_coun
 
 
 def test_full_size_with_shapes_only(run, tmp_path):
-    text = f"""
-import os, torch
-from torch import nn
-with torch.device("cuda"):
-    model = torch.compile(nn.Sequential(nn.Linear(50_000, 50_000), nn.ReLU(), nn.Linear(50_000, 50_000)))
-nn.init.trunc_normal_(model[0].weight, std=0.02)
-scaler, optimizer = torch.amp.GradScaler("cuda"), torch.optim.SGD(model.parameters(), lr=0.1)
-loss = model(torch.zeros(4, 50_000, device="cuda")).square().mean()
-scaler.scale(loss).backward()
-stepped = []
-optimizer.register_step_post_hook(lambda *_: stepped.append(True))
-scaler.step(optimizer), scaler.update()
-print(loss.item(), bool((loss > 2).any()), stepped, torch.cuda.max_memory_allocated() > 4e10, loss)
-whole = model[0].weight.detach().cpu()
-torch.save(model.state_dict(), {str(tmp_path / "weights.pt")!r})
-"""
-    ran = run(text, options=["--shapes-only", "--nproc-per-node", 1])
+    ran = run("full_size", tmp_path / "weights.pt", options=["--shapes-only", "--nproc-per-node", 1])
     assert ran.code == 0, ran.err
     assert lines(ran.out, 0) == ["1.0 False [True] True tensor(..., device='cuda:0', size=(), dtype=torch.float32)"]
     assert (tmp_path / "weights.pt").stat().st_size == 0
