@@ -198,7 +198,7 @@ def test_ctrl_c_ends_a_run(tmp_path):
 def test_losses_are_those_of_real_processes(run, tmp_path):
     program = PROGRAMS / "all_of_two.py"
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
-    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""}  # else lines of both ranks mix in the pipe
     ended = subprocess.run([*command, program, tmp_path / "a"], env=env, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
     ran = run("all_of_two", tmp_path / "b", options=["--nproc-per-node=2"])
