@@ -104,22 +104,29 @@ def needed(cells):
 
     cells: (source, whether it is left out) in their order. A statement is kept if a later cell, or a kept statement
     behind it, reads a name that it binds before that is bound anew; if only it binds what a function reads; and where
-    it lets go of what an earlier cell made.
+    it lets go of what an earlier cell made, of that alone.
     """
     code = [(parsed(source), source, out) for source, out in cells]
     seen = [statement for body, _, out in code if not out for statement in body]
     inside = [function for statement in seen for function in functions(statement)]
     called = set().union(*map(reads, inside)) - set().union(*map(binds, seen))
-    made = [set() if out else set().union(*map(binds, body)) for body, _, out in code]
+    alive = [set()]  # before each cell, what those before it have made and not deleted
+    for body, _, out in code:
+        alive.append(set(alive[-1]))
+        for statement in [] if out else body:
+            gone = isinstance(statement, ast.Delete)
+            alive[-1] = alive[-1] - binds(statement) if gone else alive[-1] | binds(statement)
     live, kept = set(), []
     for at in range(len(code) - 1, -1, -1):
         body, source, out = code[at]
-        before, parts = set().union(*made[:at]), []
+        before, parts = alive[at], []
         for statement in reversed(body):
             wanted = binds(statement) & (live | called) or (frees(statement) and binds(statement) & before)
             if out and (not wanted or checks_only(statement)):
                 continue
             live = live - surely(statement) | reads(statement)
-            parts.insert(0, text_of(statement, source))
+            deleted = isinstance(statement, ast.Delete) and out
+            names = ", ".join(sorted(binds(statement) & before))
+            parts.insert(0, f"del {names}" if deleted else text_of(statement, source))
         kept.insert(0, "\n".join(parts) if out else "")
     return kept

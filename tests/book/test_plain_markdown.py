@@ -121,3 +121,8 @@ def test_of_a_cell_that_is_left_out_only_what_later_ones_read_is_kept(left_out, 
 
 def test_a_function_may_read_what_only_a_cell_behind_it_binds():
     assert needed([("def f():\n    return x", False), ("x = 1", True), ("f()", False)]) == ["", "x = 1", ""]
+
+
+def test_a_left_out_cell_deletes_nothing_that_it_no_longer_makes():
+    cells = [("x = y = 1\ndel y", False), ("y = w = 2\nz = 3\ndel w, y, x", True), ("z", False)]
+    assert needed(cells) == ["", "z = 3\ndel x", ""]
