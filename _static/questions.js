@@ -1,5 +1,5 @@
 // Questions that commit. The output that a question asks about, the next one before the next heading, stays folded until the
-// reader has answered or wants to be shown, and with it the paragraph that explains it. The first answer counts; it stays
+// reader has answered or wants to be shown, and with it the text that explains it. The first answer counts; it stays
 // marked, with its reason, after a reload.
 addEventListener("DOMContentLoaded", () => {
   const article = document.querySelector("article");
@@ -22,11 +22,14 @@ addEventListener("DOMContentLoaded", () => {
     }
     return undefined;
   };
-  // What explains an output: the paragraph right behind its cell, and the list that the paragraph introduces.
+  // What explains an output: all behind its cell but code that can be run, another question, an exercise, a heading.
   const explanation = output => {
     const found = [];
     let next = output.closest(".cell").nextElementSibling;
-    for (; next?.matches(found.length ? "ul, ol" : "p"); next = next.nextElementSibling) found.push(next);
+    for (; next && !next.matches("section, h1, h2, h3, h4, h5, .exercise"); next = next.nextElementSibling) {
+      if (next.matches(".cell") && next.querySelector(".cell_input, .d2l-ask")) break;
+      found.push(next);
+    }
     return found;
   };
   const gates = new Map(), about = new Map(); // output -> the line in its place, and the questions about it

@@ -26,6 +26,17 @@ def page(site, browser):
     context.close()
 
 
+EXPLAINED = """() => [...document.querySelectorAll("[data-gated]")].flatMap(output => {
+    const behind = [];
+    let next = output.closest(".cell").nextElementSibling;
+    while (next?.matches("p, ul, ol, .admonition:not(.exercise)")) {
+        behind.push(next.checkVisibility());
+        next = next.nextElementSibling;
+    }
+    return behind;
+})"""
+
+
 def first(page):
     """Return the first question, and the output that it asks about."""
     ask = page.locator(".d2l-ask").first
@@ -43,6 +54,8 @@ def test_an_output_is_folded_until_its_question_is_answered_and_the_answer_stays
     assert "caching allocator" in explanation.text_content()
     assert not output.is_visible()
     assert not explanation.is_visible()
+    behind = page.evaluate(EXPLAINED)
+    assert (len(behind) > gates, any(behind)) == (True, False)  # all that is said of an output, not its first paragraph
     right = ask.locator("details:has(strong:text('Yes.')) > summary")
     wrong = ask.locator("details:has(strong:text('No.')) > summary").first
     wrong.press("Enter")
