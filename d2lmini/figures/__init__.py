@@ -15,7 +15,7 @@ from d2lmini.figures.plots import axes, show
 from d2lmini.figures.questions import ask, predict
 from d2lmini.figures.reuse_frames import systolic_alt, systolic_array, tiling, tiling_alt
 from d2lmini.figures.tables import table
-from d2lmini.figures.timeline_figures import part, show_timelines, show_traces
+from d2lmini.figures.timeline_figures import part, show_timelines, show_traces, timelines
 from d2lmini.figures.widgets import choice, explore
 
 __all__ = [
@@ -34,4 +34,5 @@ __all__ = [
     "table",
     "tiling",
     "tiling_alt",
+    "timelines",
 ]

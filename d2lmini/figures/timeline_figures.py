@@ -1,4 +1,8 @@
-"""Timelines on simulated GPUs, under one another and to one scale, with a legend."""
+"""Timelines on simulated GPUs, under one another and to one scale, with a legend.
+
+Every timeline of the book takes its colours from `simgpu.accounting.trace.COLOURS`, so that a colour means one thing:
+green a launch, red the host's own work, grey a wait, blue an operation, orange a copy, purple a collective.
+"""
 
 import copy
 import re
@@ -47,13 +51,18 @@ def show_traces(traces, alt, marks=()):
         alt: What the figure shows, for those who do not see it.
         marks: For each trace, the seconds after its beginning at which a dotted red line stands.
     """
+    plots.show(timelines(traces, marks), alt)
+
+
+def timelines(traces, marks=()):
+    """Return the figure that `show_traces` shows, for `explore`; the arguments are those."""
     figure, longest = _drawn(traces), max(trace.seconds for trace in traces.values())
     for panel, seconds in zip(figure.axes, marks):
         panel.axvline(seconds / longest * panel.get_xlim()[1], color="tab:red", linestyle=":")
     for panel in figure.axes:
         panel.set_yticks(panel.get_yticks(), _short([label.get_text() for label in panel.get_yticklabels()]))
     panel.set_xlabel(panel.get_xlabel().replace(" on ", "\non ", 1))  # as wide as the panel, it would be cut off
-    plots.show(figure, alt)
+    return figure
 
 
 def part(trace, begin_s, end_s=None, links=True):
