@@ -21,13 +21,14 @@ _ORDINALS = {2: "2nd", 3: "3rd"}
 WIDTH, ROW, FRAME = 5.5, 0.24, 0.45  # inches: of the figure; the height of a row; what a title and its space take
 
 
-def show_timelines(*functions):
+def show_timelines(*functions, row=ROW):
     """Run each function on idle simulated GPUs and show their timelines in one figure.
 
     A panel is titled with the function's name, words in place of underscores, and the simulated time that it took.
 
     Args:
         functions: Functions without arguments.
+        row: The height of a row, in inches.
 
     Returns:
         Their `Trace`s.
@@ -36,7 +37,7 @@ def show_timelines(*functions):
         RuntimeError: There is no simulated clock.
     """
     traces = {function.__name__.replace("_", " "): _recorded(function) for function in functions}
-    show_traces(traces, "; ".join(f"{title}, {trace}" for title, trace in traces.items()))
+    plots.show(timelines(traces, row=row), "; ".join(f"{title}, {trace}" for title, trace in traces.items()))
     return list(traces.values())
 
 
@@ -54,9 +55,9 @@ def show_traces(traces, alt, marks=()):
     plots.show(timelines(traces, marks), alt)
 
 
-def timelines(traces, marks=()):
-    """Return the figure that `show_traces` shows, for `explore`; the arguments are those."""
-    figure, longest = _drawn(traces), max(trace.seconds for trace in traces.values())
+def timelines(traces, marks=(), row=ROW):
+    """Return the figure that `show_traces` shows, for `explore`; the arguments are its and the height of a row."""
+    figure, longest = _drawn(traces, row), max(trace.seconds for trace in traces.values())
     for panel, seconds in zip(figure.axes, marks):
         panel.axvline(seconds / longest * panel.get_xlim()[1], color="tab:red", linestyle=":")
     for panel in figure.axes:
@@ -88,10 +89,10 @@ def _recorded(function):
     return trace
 
 
-def _drawn(traces):
+def _drawn(traces, row):
     rows = [len({(span.place, span.row) for span in trace.spans}) for trace in traces.values()]
     with rc_context(plots.STYLE):
-        figure = Figure(figsize=(WIDTH, 0.9 + sum(FRAME + ROW * count for count in rows)), layout="constrained")
+        figure = Figure(figsize=(WIDTH, 0.9 + sum(FRAME + row * count for count in rows)), layout="constrained")
         panels = figure.subplots(len(traces), 1, squeeze=False, height_ratios=[1.5 + count for count in rows])[:, 0]
         for panel, (title, trace) in zip(panels, traces.items()):
             trace.draw(panel, until=max(trace.seconds for trace in traces.values()))
