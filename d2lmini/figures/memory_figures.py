@@ -31,7 +31,12 @@ PLACES = (
     (0, -29, "center"),
     (4, -29, "left"),
     (-4, -29, "right"),
+    (0, -45, "center"),
+    (0, 22, "center"),
+    (0, -61, "center"),
+    (0, -77, "center"),
 )
+FAR = 20  # points: a name farther above or below its mark has a line to it
 ROOF_PLACE = (-3, 3, "right")  # a roof's name stands left of its ridge, where no operation can be
 
 
@@ -92,7 +97,7 @@ def roofline(roofs, marks=(), title=None, ylim=None):
         ylim: The ends of the vertical axis in GFLOP/s, for figures that are compared.
     """
     figure, ax = axes("FLOPs for each byte", "GFLOP/s", None, (4.8, 3.8))
-    low, high = 1 / 16, 16384  # FLOPs a byte; beyond the last mark there is room for its name
+    low, high = 1 / 16, 2048  # FLOPs a byte
     with rc_context(STYLE):
         for roof, line in zip(roofs, LINES, strict=False):
             corners = [low, _ridge(roof, low, high), high]
@@ -107,7 +112,7 @@ def roofline(roofs, marks=(), title=None, ylim=None):
             )
         for (_, x, y), mark in zip(marks, MARKS, strict=False):
             ax.plot([x], [y / 1e9], mark, markersize=7)
-        ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=ylim or (None, 2 * ax.get_ylim()[1]))
+        ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=ylim or (None, 4 * ax.get_ylim()[1]))
         ax.set_title(title, fontsize=SMALL + 1)
         for axis, ends in ((ax.xaxis, (low, high)), (ax.yaxis, ax.get_ylim())):
             _readable(axis, *ends)
@@ -192,6 +197,7 @@ def _name_marks(ax, roofs, marks):
             ha=end,
             fontsize=SMALL,
             color=ink(f"C{number}"),
+            arrowprops={"arrowstyle": "-", "color": ink(f"C{number}"), "linewidth": 0.7} if abs(up) > FAR else None,
         ).set_in_layout(False)
 
 
