@@ -15,7 +15,15 @@ from d2lmini.figures.plots import axes, show
 from d2lmini.figures.questions import ask, predict
 from d2lmini.figures.reuse_frames import systolic_alt, systolic_array, tiling, tiling_alt
 from d2lmini.figures.tables import table
-from d2lmini.figures.timeline_figures import part, show_timelines, show_traces, timelines
+from d2lmini.figures.timeline_figures import (
+    exposed,
+    joined,
+    part,
+    read_trace,
+    show_timelines,
+    show_traces,
+    timelines,
+)
 from d2lmini.figures.widgets import choice, explore
 
 __all__ = [
@@ -24,8 +32,11 @@ __all__ = [
     "choice",
     "drawing",
     "explore",
+    "exposed",
+    "joined",
     "part",
     "predict",
+    "read_trace",
     "show",
     "show_timelines",
     "show_traces",

@@ -5,8 +5,11 @@ green a launch, red the host's own work, grey a wait, blue an operation, orange 
 """
 
 import copy
+import json
 import re
 from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from matplotlib import rc_context
@@ -15,6 +18,7 @@ from matplotlib.figure import Figure
 import simgpu
 from d2lmini.figures import plots
 from d2lmini.timing import human
+from simgpu.accounting.trace import Span, Trace
 
 PS = 10**12  # a trace counts in picoseconds
 _ORDINALS = {2: "2nd", 3: "3rd"}
@@ -41,7 +45,7 @@ def show_timelines(*functions, row=ROW):
     return list(traces.values())
 
 
-def show_traces(traces, alt, marks=()):
+def show_traces(traces, alt, marks=(), shades=()):
     """Show traces under one another and to one scale, each title with the trace's time.
 
     A row is named after its GPU, that of another stream than the first "2nd stream" and so on: those that have work are
@@ -51,13 +55,18 @@ def show_traces(traces, alt, marks=()):
         traces: Title -> `Trace`.
         alt: What the figure shows, for those who do not see it.
         marks: For each trace, the seconds after its beginning at which a dotted red line stands.
+        shades: For each trace, what is shaded: (begin, end) in seconds after its beginning.
     """
-    plots.show(timelines(traces, marks), alt)
+    plots.show(timelines(traces, marks, shades=shades), alt)
 
 
-def timelines(traces, marks=(), row=ROW):
+def timelines(traces, marks=(), row=ROW, shades=()):
     """Return the figure that `show_traces` shows, for `explore`; the arguments are its and the height of a row."""
     figure, longest = _drawn(traces, row), max(trace.seconds for trace in traces.values())
+    for panel, intervals in zip(figure.axes, shades):
+        for interval in intervals:
+            ends = [seconds / longest * panel.get_xlim()[1] for seconds in interval]
+            panel.axvspan(*ends, color="tab:red", alpha=0.2, linewidth=0)
     for panel, seconds in zip(figure.axes, marks):
         panel.axvline(seconds / longest * panel.get_xlim()[1], color="tab:red", linestyle=":")
     for panel in figure.axes:
@@ -79,6 +88,50 @@ def part(trace, begin_s, end_s=None, links=True):
     found.spans = [s for s in trace.spans if s.end > begin and s.start < end and (links or s.kind != "copy")]
     found.begin, found.end = begin, end
     return found
+
+
+def read_trace(path):
+    """Return the trace in a file that `simgpu run --trace` wrote."""
+    events = json.loads(Path(path).read_text(encoding="utf-8"))["traceEvents"]
+    named = {e["pid"]: e["args"]["name"].partition(" (simulated ") for e in events if e["name"] == "process_name"}
+    gpus = [place for place, *_ in named.values() if place.startswith("gpu")]
+    trace = Trace(SimpleNamespace(machine=SimpleNamespace(name=named[0][2].removesuffix(")"), count=len(gpus))))
+    for e in events:
+        if e["ph"] == "X":
+            start, end = round(e["ts"] * 1e6), round((e["ts"] + e["dur"]) * 1e6)
+            place = named[e["pid"]][0]
+            trace.spans.append(Span(e["cat"], place, e["tid"], e["name"], start, end, e["args"]["bytes"]))
+    trace.begin, trace.end = trace.spans[0].start, max(span.end for span in trace.spans)
+    return trace
+
+
+def joined(trace, gap_s):
+    """Return a trace in which neighbours of a kind, at most `gap_s` apart on a row, are one span: fewer bars."""
+    found, spans, last = copy.copy(trace), [], {}
+    for span in trace.spans:
+        row = (span.kind, span.place, span.row)
+        before = last.get(row)
+        if before is not None and span.start - spans[before].end <= gap_s * PS:
+            spans[before] = spans[before]._replace(end=max(spans[before].end, span.end))
+        else:
+            last[row] = len(spans)
+            spans.append(span)
+    found.spans = spans
+    return found
+
+
+def exposed(trace, place="gpu0"):
+    """Return when collectives of a GPU run beside no operation: (begin, end) in seconds after the trace's beginning."""
+    found, spans = [], [span for span in trace.spans if span.place == place]
+    for span in spans:
+        if span.kind == "communication":
+            begin = max(span.start, trace.begin)
+            for other in spans:  # in order of time
+                if other.kind == "operation" and other.end > begin and other.start < span.end:
+                    found += [(begin, other.start)] * (other.start > begin)
+                    begin = other.end
+            found += [(begin, span.end)] * (begin < span.end)
+    return [((begin - trace.begin) / PS, (end - trace.begin) / PS) for begin, end in found]
 
 
 def _recorded(function):

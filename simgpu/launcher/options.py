@@ -83,8 +83,8 @@ def machine_of(options, nodes=1):
         node = machines.build(options.gpus or (ranks if ranks > 1 else _OF_A_NODE), options.gpu or GPU, options.link)
     if nodes == 1:
         return node
-    node = _part(node, ranks) if 0 < ranks < node.count else node
-    return machines.cluster(node if node.adapters else _networked(node), nodes)
+    node = node if node.adapters else _networked(node)
+    return machines.cluster(_part(node, ranks) if 0 < ranks < node.count else node, nodes)
 
 
 def _part(node, gpus):

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+import torch.distributed as dist
 
 import simgpu
 from d2lmini.figures import copy_figures, plots, timeline_figures
@@ -115,3 +116,34 @@ def test_the_hosts_of_ranks_are_named_after_their_gpus(monkeypatch):
     timeline_figures.show_traces({"all": timeline_figures.part(trace, trace.begin_s, links=False)}, "")
     names = [label.get_text() for label in shown[0][0].axes[0].get_yticklabels()]
     assert names == ["host of gpu0", "host of gpu1", "gpu0", "gpu1"]
+
+
+def test_a_trace_is_read_back_joined_and_searched_for_exposed_collectives(tmp_path, shown):
+    def step(rank):
+        dist.all_reduce(torch.ones(2**20, device="sim"))
+        y = torch.ones(2**20, device="sim").exp()
+        work = dist.all_reduce(torch.ones(2**24, device="sim"), async_op=True)
+        y.exp().exp()
+        work.wait()
+
+    with simgpu.trace() as trace:
+        simgpu.spawn(step)
+    trace.save(tmp_path / "trace.json")
+    read = timeline_figures.read_trace(tmp_path / "trace.json")
+    assert read.seconds == pytest.approx(trace.seconds)
+    assert read.busy_seconds() == pytest.approx(trace.busy_seconds())
+    assert sorted(span[:4] for span in read.spans) == sorted(span[:4] for span in trace.spans)
+    collectives = sum(s.seconds for s in trace.spans if (s.kind, s.place) == ("communication", "gpu0"))
+    both = timeline_figures.joined(read, 1)
+    assert len(both.spans) == len({(s.kind, s.place, s.row) for s in trace.spans})
+    alone = sum(end - begin for begin, end in timeline_figures.exposed(read))
+    spans = [
+        (s.start_s, s.end_s) for s in trace.spans if s.place == "gpu0" and s.kind in ("communication", "operation")
+    ]
+    covered, reached = 0.0, 0.0
+    for begin, end in sorted(spans):
+        covered, reached = covered + max(0.0, end - max(begin, reached)), max(end, reached)
+    assert 0 < alone < collectives
+    assert alone == pytest.approx(covered - trace.busy_seconds()["gpu0"])
+    timeline_figures.show_traces({"all": read}, "", shades=[timeline_figures.exposed(read)])
+    assert len(shown[0][0].axes[0].patches) == len(timeline_figures.exposed(read))

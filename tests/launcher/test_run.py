@@ -142,6 +142,7 @@ def test_a_report_and_a_trace(run, tmp_path):
     ("options", "gpus", "places"),
     [
         (["--nnodes=3", "--machine=DGX-A100"], 1, ["0 0", "1 0", "2 0"]),
+        (["--nnodes=2", "--gpu=T4"], 1, ["0 0", "1 0"]),
         (["--nnodes=1:2", "--nproc-per-node=2", "--machine=DGX-1-V100"], 2, ["0 0", "0 1", "1 0", "1 1"]),
         (["--machine=desktop-2020", "--nproc-per-node=gpu"], 2, ["0 0", "0 1"]),
         ([], 8, ["0 0"]),
@@ -149,8 +150,11 @@ def test_a_report_and_a_trace(run, tmp_path):
 )
 def test_nodes_and_their_gpus(run, options, gpus, places):
     text = """
-import os, torch
+import os, torch, torch.distributed as dist
 print(os.environ["GROUP_RANK"], os.environ["LOCAL_RANK"], torch.cuda.device_count())
+dist.init_process_group("nccl")
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.all_reduce(torch.ones(1, device="cuda"))
 """
     ran = run(text, options=options)
     assert [lines(ran.out, rank) for rank in range(len(places))] == [[f"{place} {gpus}"] for place in places]
