@@ -16,7 +16,7 @@ from d2lmini.figures.questions import ask, predict
 from d2lmini.figures.reuse_frames import systolic_alt, systolic_array, tiling, tiling_alt
 from d2lmini.figures.tables import table
 from d2lmini.figures.timeline_figures import (
-    exposed,
+    exposed_intervals,
     joined,
     part,
     read_trace,
@@ -32,7 +32,7 @@ __all__ = [
     "choice",
     "drawing",
     "explore",
-    "exposed",
+    "exposed_intervals",
     "joined",
     "part",
     "predict",

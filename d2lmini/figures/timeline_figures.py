@@ -120,7 +120,7 @@ def joined(trace, gap_s):
     return found
 
 
-def exposed(trace, place="gpu0"):
+def exposed_intervals(trace, place="gpu0"):
     """Return when collectives of a GPU run beside no operation: (begin, end) in seconds after the trace's beginning."""
     found, spans = [], [span for span in trace.spans if span.place == place]
     for span in spans:

@@ -136,7 +136,7 @@ def test_a_trace_is_read_back_joined_and_searched_for_exposed_collectives(tmp_pa
     collectives = sum(s.seconds for s in trace.spans if (s.kind, s.place) == ("communication", "gpu0"))
     both = timeline_figures.joined(read, 1)
     assert len(both.spans) == len({(s.kind, s.place, s.row) for s in trace.spans})
-    alone = sum(end - begin for begin, end in timeline_figures.exposed(read))
+    alone = sum(end - begin for begin, end in timeline_figures.exposed_intervals(read))
     spans = [
         (s.start_s, s.end_s) for s in trace.spans if s.place == "gpu0" and s.kind in ("communication", "operation")
     ]
@@ -145,5 +145,5 @@ def test_a_trace_is_read_back_joined_and_searched_for_exposed_collectives(tmp_pa
         covered, reached = covered + max(0.0, end - max(begin, reached)), max(end, reached)
     assert 0 < alone < collectives
     assert alone == pytest.approx(covered - trace.busy_seconds()["gpu0"])
-    timeline_figures.show_traces({"all": read}, "", shades=[timeline_figures.exposed(read)])
-    assert len(shown[0][0].axes[0].patches) == len(timeline_figures.exposed(read))
+    timeline_figures.show_traces({"all": read}, "", shades=[timeline_figures.exposed_intervals(read)])
+    assert len(shown[0][0].axes[0].patches) == len(timeline_figures.exposed_intervals(read))
