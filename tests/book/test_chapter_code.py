@@ -22,7 +22,7 @@ TAUGHT = {  # what each chapter must define; what else it defines under a name o
         "weight_stationary_step",
     },
     "working-sets": {"linear_macs", "conv_macs"},
-    "throughput": {"training_step", "amdahl", "utilisation"},
+    "throughput": {"training_step"},
     "allreduce": {"allreduce_naive", "allreduce_ring", "allreduce_tree", "all_gather", "reduce_scatter"},
     "multi-gpu-scratch": {"lenet", "get_params", "allreduce", "split_batch", "train_batch", "train"},
     "numbers-and-luck": {"TopK", "Compressor", "compressed_mean"},
