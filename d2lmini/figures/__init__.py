@@ -8,6 +8,7 @@ tables              rows under headings: HTML in page and notebook, text elsewhe
 schedule_frames     a collective, step by step        reuse_frames      tilings and systolic arrays
 layout_frames       layouts of a model, against the fastest that a search finds
 memory_figures      the memory hierarchy, measured        copy_figures      copies by size
+error_figures       simulated over published, as dots about one
 """
 
 from d2lmini.figures.drawings import drawing
