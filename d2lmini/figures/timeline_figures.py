@@ -45,7 +45,7 @@ def show_timelines(*functions, row=ROW):
     return list(traces.values())
 
 
-def show_traces(traces, alt, marks=(), shades=()):
+def show_traces(traces, alt, marks=(), shades=(), phases=()):
     """Show traces under one another and to one scale, each title with the trace's time.
 
     A row is named after its GPU, that of another stream than the first "2nd stream" and so on: those that have work are
@@ -56,11 +56,13 @@ def show_traces(traces, alt, marks=(), shades=()):
         alt: What the figure shows, for those who do not see it.
         marks: For each trace, the seconds after its beginning at which a dotted red line stands.
         shades: For each trace, what is shaded: (begin, end) in seconds after its beginning.
+        phases: Of the first trace: (name, seconds after its beginning), in order. Each lasts to the next, the last to
+            the trace's end; every other one is shaded, and the names stand above.
     """
-    plots.show(timelines(traces, marks, shades=shades), alt)
+    plots.show(timelines(traces, marks, shades=shades, phases=phases), alt)
 
 
-def timelines(traces, marks=(), row=ROW, shades=()):
+def timelines(traces, marks=(), row=ROW, shades=(), phases=()):
     """Return the figure that `show_traces` shows, for `explore`; the arguments are its and the height of a row."""
     figure, longest = _drawn(traces, row), max(trace.seconds for trace in traces.values())
     for panel, intervals in zip(figure.axes, shades):
@@ -69,6 +71,8 @@ def timelines(traces, marks=(), row=ROW, shades=()):
             panel.axvspan(*ends, color="tab:red", alpha=0.2, linewidth=0)
     for panel, seconds in zip(figure.axes, marks):
         panel.axvline(seconds / longest * panel.get_xlim()[1], color="tab:red", linestyle=":")
+    if phases:
+        _shade(figure.axes[0], phases, next(iter(traces.values())).seconds, longest)
     for panel in figure.axes:
         panel.set_yticks(panel.get_yticks(), _short([label.get_text() for label in panel.get_yticklabels()]))
     panel.set_xlabel(panel.get_xlabel().replace(" on ", "\non ", 1))  # as wide as the panel, it would be cut off
@@ -157,6 +161,16 @@ def _drawn(traces, row):
         kinds = {label: bar for panel in panels for bar, label in zip(*panel.get_legend_handles_labels())}
         figure.legend(kinds.values(), kinds, loc="outside upper left", ncols=2, frameon=False, fontsize=10.5)
     return figure
+
+
+def _shade(panel, phases, end, longest):
+    unit, ends = panel.get_xlim()[1] / longest, [begin for _, begin in phases[1:]] + [end]
+    for i, ((name, begin), end) in enumerate(zip(phases, ends)):
+        panel.axvspan(begin * unit, end * unit, color="black", alpha=0.08 * (i % 2), linewidth=0, zorder=0)
+        middle = (begin + end) / 2 * unit
+        panel.text(middle, 1.01, name, transform=panel.get_xaxis_transform(), ha="center", va="bottom", fontsize=10)
+    lines = 1 + max(name.count("\n") for name, _ in phases)
+    panel.set_title(panel.get_title(loc="left"), fontsize=11, loc="left", pad=4 + 13 * lines)
 
 
 def _short(rows):

@@ -94,6 +94,22 @@ def test_a_part_of_a_trace_is_what_happens_between_two_moments(shown):
     assert [label.get_text() for label in figure.axes[1].get_yticklabels()] == ["host", "gpu1", "PCIe gpu1 in"]
 
 
+def test_a_phase_is_named_in_its_middle_and_every_other_one_is_shaded(shown):
+    with simgpu.trace() as trace:
+        torch.ones(2**18, device="sim:1").sum()
+        torch.sim.synchronize(1)
+    half = trace.seconds / 2
+    timeline_figures.show_traces({"all": trace}, "", phases=[("first", 0.0), ("second", half)])
+    panel = shown[0][0].axes[0]
+    width = panel.get_xlim()[1]
+    middles = {text.get_text(): text.get_position()[0] / width for text in panel.texts}
+    assert middles == {"first": pytest.approx(0.25), "second": pytest.approx(0.75)}
+    plain, grey = [(span.get_alpha(), span.get_x() / width) for span in panel.patches]
+    assert plain == (0, pytest.approx(0))
+    assert grey[0] > 0
+    assert grey[1] == pytest.approx(0.5)
+
+
 def test_streams_are_counted_by_what_they_did(shown):
     with simgpu.trace() as trace:
         torch.ones(4, device="sim:1").sum()
