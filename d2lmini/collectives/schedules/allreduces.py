@@ -7,7 +7,6 @@ from functools import lru_cache
 
 from d2lmini.collectives.schedules.rings import all_gather, reduce_scatter
 from d2lmini.collectives.schedules.schedule import Schedule, Send, need
-from d2lmini.collectives.schedules.trees import broadcast, reduce
 
 
 def allreduce_naive(world_size):
@@ -23,8 +22,14 @@ def allreduce_naive(world_size):
 
 def allreduce_tree(world_size):
     """Reduce up a binomial tree, broadcast down: 2⌈log₂ P⌉ steps."""
-    up, down = reduce(world_size), broadcast(world_size)
-    return Schedule("tree", world_size, 1, up.steps + down.steps)
+    up, distance = [], 1
+    while distance < world_size:  # the rank at this distance sends
+        senders = range(distance, world_size, 2 * distance)
+        up.append([Send(r, r - distance, 0, 1, "reduce") for r in senders])
+        distance *= 2
+    down = [[Send(s.dst, s.src, 0, 1, "copy") for s in step] for step in up]
+    steps = tuple(map(tuple, up + down[::-1]))
+    return Schedule("tree", world_size, 1, steps)
 
 
 def allreduce_ring(world_size, order=None):
