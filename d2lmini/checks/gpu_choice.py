@@ -72,7 +72,7 @@ def _step(rank, images):
     model = DistributedDataParallel(LeNet().to("sim"))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(2):
-        torch.sim.synchronize()
+        dist.barrier()  # all ranks start together
         start = simgpu.now()
         optimizer.zero_grad()
         cross_entropy(model(X), y).backward()

@@ -14,7 +14,7 @@ def doubling_months(function):
         doublings = math.log2(last / first)
         slips = {
             "those are years": years / doublings,
-            "that takes the growth for a straight line": 24 * years * first / last,
+            "that takes the growth for a straight line": 12 * years * first / (last - first),
             "the natural logarithm counts factors of e": 12 * years / math.log(last / first),
         }
         must_be(12 * years / doublings, got, given=given, unit=" months", slips=slips)
@@ -24,7 +24,7 @@ def doubling_months(function):
 @check
 def conv_share(function):
     """``function(layers)``: the share of a network's MACs that its convolutions do."""
-    lenet = [("conv", 1, 20, 3, 26, 26), ("conv", 20, 50, 5, 8, 8), ("dense", 800, 128), ("dense", 128, 10)]
+    lenet = [("conv", 1, 20, 3, 26, 26), ("conv", 20, 50, 5, 9, 9), ("dense", 800, 128), ("dense", 128, 10)]
     networks = {
         "LeNet": lenet,
         "one convolution on a wide image": [("conv", 3, 8, 3, 10, 40), ("dense", 100, 10)],
