@@ -1,16 +1,11 @@
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
-    (
-        "parameters are gathered for every sequence",
-        "batch=4, level=3, recomputed=1",
-        "batches=4, level=3, recomputed=1",
-    ),
-    ("activations of 70B that do not fit", "recomputed=1", "recomputed=0"),
-    ("a negative share of recomputation", "recomputed=1", "recomputed=-1"),
-    ("context ranks are not counted as GPUs", "data=4, tensor=4, context=4", "data=16, tensor=4, context=4"),
-    ("norms that every tensor rank repeats", "sequence=True", "sequence=False"),
+    ("states of 70B that do not fit", '"level": 1', '"level": 0'),
+    ("a negative share of recomputation", "data=2, tensor=2", "data=2, recomputed=-1, tensor=2"),
+    ("context ranks are not counted as GPUs", "data=4, tensor=2, context=8", "data=32, tensor=2, context=8"),
+    ("one micro-batch in eight stages", '"batches": 128', '"batches": 1, "batch": 128'),
     ("a quarter of the batch", "batches=2, level=3", "batches=1, level=3"),
     ("one micro-batch: a pipeline that waits", "batches=32", "batch=32"),
-    ("as many experts on every GPU, no ZeRO", "expert=8, batches=32, level=1", "batches=32, level=0"),
+    ("as many experts on every GPU, no ZeRO", "expert=8, batches=32", "batches=32"),
     ("expert ranks on two nodes", "expert=8", "expert=16"),
     ("a model is missing", '"long": ', '"8B": '),
 ]
