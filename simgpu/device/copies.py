@@ -88,6 +88,8 @@ def _report(func, src, dst, args, out, moved, non_blocking):
     if clock is None:
         return
     if src == dst:
+        if state.before_copy:
+            state.before_copy(moved)
         clock.operation(src, func, args, {}, out)
     else:
         host = out if dst is None else moved

@@ -42,6 +42,7 @@ class State:
             False  # in shapes-only mode: a copy from a device to the host leaves its target unchanged
         )
         self.stand_in = None  # shapes only: what returns a tensor of numbers for the host in place of an error
+        self.before_copy = None  # called with what is copied within a GPU, where ranks are simulated
         self.backward_ended = None  # called after each backward pass, where ranks are simulated
         self.thread = _Thread()
 

@@ -249,3 +249,8 @@ def label(storage, index):
 def is_pinned(tensor):
     """Return whether a host tensor lies in pinned memory: real, or marked as such by `torch_glue.pinning`."""
     return getattr(tensor.untyped_storage(), "_sim_pinned", False) or (real_cuda() and tensor.is_pinned())
+
+
+def storage_id(tensor: torch.Tensor) -> int:
+    """Return a number that all views of a tensor, simulated or real, have in common while its storage lives."""
+    return getattr(tensor, "_real", tensor).untyped_storage()._cdata

@@ -4,10 +4,13 @@ import contextlib
 import threading
 from collections import Counter
 
+import torch
+
 from simgpu.accounting import communication
 from simgpu.accounting.allocator import Running
 from simgpu.accounting.clock import Clock
 from simgpu.accounting.queues import PS
+from simgpu.device.tensor import storage_id
 from simgpu.ranks import seeds
 from simgpu.ranks.process import Process
 from simgpu.torch_glue.here import enter
@@ -32,7 +35,7 @@ class Rank:
         self.stands_for = None  # the GPU that the host's tensors stand for that a group is handed, or None
         self.in_batch = False  # whether its messages go out together
         self.region = None  # where torch.compile keeps what it has compiled for the rank, from the first time on
-        self._streams, self._backward = {}, {}
+        self._streams, self._backward, self._arriving = {}, {}, {}
 
     def _environment(self, each):
         """Return what torchrun sets for a process of this rank; each: how many GPUs a node has."""
@@ -125,10 +128,20 @@ class Rank:
         else:
             communication.hold(self.clock, self.clock.current_stream(self._local(call)), end)
 
-    def leave_for_backward(self, end, call):
-        """Note what the end of the backward pass waits for: DDP's gradients, whose Futures C++ code holds."""
+    def leave_for_backward(self, end, call, result):
+        """Note what the end of the backward pass waits for: DDP's gradients, whose Futures C++ code holds.
+
+        result: A tensor or a list of them, which DDP copies out of before that end: `before_copy` then waits.
+        """
         device = self._local(call)
         self._backward[device] = max(self._backward.get(device, 0), end)
+        for tensor in [result] if isinstance(result, torch.Tensor) else result or ():
+            self._arriving[storage_id(tensor)] = end, call
+
+    def before_copy(self, source):
+        """Let the current stream wait for what is copied, if a Future is still to bring it."""
+        if self._arriving and storage_id(source) in self._arriving:
+            self.join(*self._arriving[storage_id(source)])
 
     def arrived(self, device):
         """Return the moment at which all that was left for the end of the backward pass is there."""
@@ -140,6 +153,7 @@ class Rank:
             for device, end in self._backward.items():
                 communication.hold(self.clock, self.clock.current_stream(device), end)
             self._backward.clear()
+            self._arriving.clear()
 
     @contextlib.contextmanager
     def beside(self, end, call):

@@ -78,8 +78,7 @@ class Work(dist.Work):
         """Return a Future that is done; who asks for it waits for the values as in `wait`."""
         if self._future is None:
             self._arrive()
-            self._future = Future(self.owner, self.end, self.call)
-            self._future.set_result(self.call.results)
+            self._future = Future(self.owner, self.end, self.call, self.call.results)
         return self._future
 
     def lacks(self):
@@ -122,10 +121,11 @@ class Future(torch.futures.Future):
 
     __module__ = "torch.futures"
 
-    def __init__(self, owner, end, call):
+    def __init__(self, owner, end, call, result):
         super().__init__()
         self._owner, self._end, self._call = owner, end, call
-        owner.leave_for_backward(end, call)
+        owner.leave_for_backward(end, call, result)
+        self.set_result(result)
 
     def wait(self):
         """Return the result, for which the current stream waits."""
@@ -139,9 +139,7 @@ class Future(torch.futures.Future):
             if isinstance(result, torch.futures.Future):
                 return result
             end = self._owner.reached(stream, self._end)
-        future = Future(self._owner, end, self._call)
-        future.set_result(result)
-        return future
+        return Future(self._owner, end, self._call, result)
 
 
 class Together(dist.Work):

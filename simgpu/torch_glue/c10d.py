@@ -29,13 +29,13 @@ NAME = "simccl"
 def around():
     """Let torch know our backend, keep threads' groups apart, and end with as many `as_cuda` as before."""
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["sim", "cpu"])
-    held, state.backward_ended = state.as_cuda, _backward_ended
+    held, state.backward_ended, state.before_copy = state.as_cuda, _backward_ended, _before_copy
     torch._C._distributed_c10d._set_thread_isolation_mode(True)
     try:
         yield
     finally:
         torch._C._distributed_c10d._set_thread_isolation_mode(False)
-        state.backward_ended = None
+        state.backward_ended = state.before_copy = None
         if state.as_cuda > held:
             sys.modules["simgpu.torch_glue.as_cuda"].leave(held)
         delattr(dist.Backend, NAME.upper())
@@ -46,6 +46,11 @@ def _create(options, _):
     if here() is None:
         raise RuntimeError(f"the backend {NAME} joins simulated ranks: call simgpu.spawn(fn), which starts them")
     return here().world.group(options)
+
+
+def _before_copy(source):
+    if here() is not None:
+        here().before_copy(source)
 
 
 def _backward_ended():

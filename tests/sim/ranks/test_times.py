@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from cases import sent_in, took
+from torch.nn.parallel import DistributedDataParallel
 
 import simgpu
 from d2lmini.collectives import schedules
@@ -331,3 +332,25 @@ def test_tensors_of_the_host_cross_the_network_between_nodes():
     adapters = [span for span in trace.spans if "adapter" in span.place]
     assert {span.nbytes for span in adapters} == {2**24}
     assert trace.seconds == pytest.approx(copy_seconds(2**24, machine.route(0, 8)[-1].link))
+
+
+def test_ddp_copies_a_gradient_out_of_its_bucket_when_the_sum_has_come():
+    """As torch's C++ code waits for each bucket's Future before it copies that bucket."""
+
+    def step(rank):
+        layers = [torch.nn.Linear(1024, 1024, bias=False) for _ in range(3)]
+        model = DistributedDataParallel(torch.nn.Sequential(*layers).to("sim"), bucket_cap_mb=4)
+        for _ in range(2):
+            torch.sim.synchronize()
+            begin = simgpu.now()
+            model(torch.ones(1, 1024, device="sim")).sum().backward()
+        return begin
+
+    simgpu.enable(2, gpu="V100-PCIe-16GB", link="PCIe3-x16")
+    with simgpu.trace() as trace:
+        begin = simgpu.spawn(step)[0]
+    mine = [span for span in trace.spans if span.place == "gpu0" and span.start_s > begin]
+    ends = [span.end for span in mine if "all_reduce" in span.name]
+    copies = [span.start for span in mine if span.name.startswith("copy_")]
+    assert len(ends) == len(copies) == 3
+    assert all(map(int.__ge__, copies, ends))
