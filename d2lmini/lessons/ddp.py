@@ -5,7 +5,6 @@ torchrun --nproc-per-node=2 -m d2lmini.lessons.ddp parameters.pt
 
 import os
 import sys
-from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
@@ -28,14 +27,10 @@ def train_digits(rank, device, digits, epochs=2):
     loader = DataLoader(digits, batch_size=64, sampler=sampler)
     for epoch in range(epochs):
         sampler.set_epoch(epoch)  # without it, all epochs have one order
-        for number, (X, y) in enumerate(loader, start=1):
-            complete = number % 2 == 0 or number == len(loader)
-            with nullcontext() if complete else model.no_sync():
-                logits = model(X.to(device))
-                (F.cross_entropy(logits, y.to(device)) / 2).backward()
-            if complete:  # two batches make one update
-                optimizer.step()
-                optimizer.zero_grad()
+        for X, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(X.to(device)), y.to(device)).backward()
+            optimizer.step()
     return torch.cat([p.detach().flatten() for p in model.parameters()]).cpu()
 
 
