@@ -27,7 +27,10 @@ addEventListener("DOMContentLoaded", () => {
     const found = [];
     let next = output.closest(".cell").nextElementSibling;
     for (; next && !next.matches("section, h1, h2, h3, h4, h5, .exercise"); next = next.nextElementSibling) {
-      if (next.matches(".cell") && next.querySelector(".cell_input, .d2l-ask")) break;
+      if (next.matches(".cell") && next.querySelector(".cell_input, .d2l-ask")) {
+        if (found.length > 1 && found.at(-1).matches("p")) found.pop(); // it introduces that cell
+        break;
+      }
       found.push(next);
     }
     return found;
