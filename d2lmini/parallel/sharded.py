@@ -47,13 +47,13 @@ class FlatParameters:
 class Unit(FlatParameters):
     """One module's parameters, and this rank's shard of them.
 
-    The optimizer updates `shard`, which is a parameter of its own.
+    The optimizer updates `shard`, a view of the whole vector.
     """
 
     def __init__(self, module, group=None):
         super().__init__(module, dist.get_world_size(group))
         mine = self.whole.chunk(self.n)[dist.get_rank(group)]
-        self.shard, self.group = nn.Parameter(mine.clone()), group
+        self.shard, self.group = nn.Parameter(mine), group
 
     def gather(self):
         """All-gather the whole vector from the ranks' shards."""
@@ -87,6 +87,7 @@ def shard(modules, stage, group=None):
         if stage > 1:
             on_last_gradient(unit, stage)
         if stage == 3:
+            unit.shard.data = unit.shard.detach().clone()
             unit.free()
             module.register_forward_pre_hook(lambda *_, u=unit: u.gather())
             module.register_forward_hook(partial(after_forward, unit))
@@ -104,7 +105,7 @@ def on_last_gradient(unit, stage):
     """Reduce a unit as soon as backward has made its last gradient."""
     unit_of, left = weakref.ref(unit), [len(unit.params)]
 
-    def ready(p):  # a hook that held the unit would keep it alive
+    def ready(p):
         left[0] -= 1
         if left[0] == 0:
             left[0] = len(unit_of().params)
