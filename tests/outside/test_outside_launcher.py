@@ -28,7 +28,12 @@ def told(module, program, folder, *options):
         folder,
         *options,
     ]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": os.curdir}
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": os.curdir,
+        "PYTHONUNBUFFERED": "",
+    }
     if "simgpu" not in module:
         environment["ACCELERATE_USE_CPU"] = "true"
     ended = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment)
