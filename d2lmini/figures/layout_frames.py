@@ -67,7 +67,9 @@ def _said(value):
 
 
 def _table(shape, sequences, gpus):
-    """Return what the page knows of a problem: {"tokens": of a step, "rows": {settings: numbers}, "best": ten rows}.
+    """Return what the page knows of a problem: {"tokens": of a step, "rows": numbers, "best": ten rows}.
+
+    Rows: {all settings but the last: {the last: numbers}}.
 
     The numbers are the memory's parts in tenths of a GiB and the time's in ms: weights, gradients, optimizer,
     activations; computing, messages, bubble, data and update.
@@ -79,7 +81,8 @@ def _table(shape, sequences, gpus):
                 memory, took = memory_bytes(shape, layout), step_seconds(shape, layout, H100, measured_seconds, PACE)
             except ValueError:  # which cannot be cut so
                 continue
-            rows[_key(layout)] = _numbers(memory, took)
+            first, _, last = _key(layout).rpartition(" ")
+            rows.setdefault(first, {})[last] = _numbers(memory, took)
             if sum(memory.values()) <= MAY_USE:
                 found.append((tokens / sum(took.values()) / gpus, layout))
     found.sort(key=lambda pair: -pair[0])

@@ -30,7 +30,8 @@ def model(page):
     ],
 )
 def test_numbers_are_those_of_the_formula(model, layout, settings):
-    numbers = model["rows"][settings]
+    first, _, last = settings.rpartition(" ")
+    numbers = model["rows"][first][last]
     assert [n / 10 for n in numbers[:4]] == pytest.approx(
         [part / GIB for part in memory_bytes(EIGHT_B, layout).values()], abs=0.05
     )
