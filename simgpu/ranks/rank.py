@@ -136,12 +136,15 @@ class Rank:
         device = self._local(call)
         self._backward[device] = max(self._backward.get(device, 0), end)
         for tensor in [result] if isinstance(result, torch.Tensor) else result or ():
-            self._arriving[storage_id(tensor)] = end, call
+            if not call.on_host:
+                self._arriving[storage_id(tensor)] = device, end
 
     def before_copy(self, source):
         """Let the current stream wait for what is copied, if a Future is still to bring it."""
-        if self._arriving and storage_id(source) in self._arriving:
-            self.join(*self._arriving[storage_id(source)])
+        arriving = self._arriving.get(storage_id(source)) if self._arriving else None
+        if self.clock is not None and arriving:
+            device, end = arriving
+            communication.hold(self.clock, self.clock.current_stream(device), end)
 
     def arrived(self, device):
         """Return the moment at which all that was left for the end of the backward pass is there."""

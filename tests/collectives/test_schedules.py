@@ -208,3 +208,9 @@ def test_messages_of_a_step_carry_what_was_there_before_it():
     relay = (Send(0, 1, 0, 1, "copy"), Send(1, 2, 0, 1, "copy"))
     with pytest.raises(ValueError, match="rank 2's chunk 0 must hold rank 0, it holds rank 1"):
         check(Schedule("relay", 3, 1, (relay,)), "broadcast")
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 7, 8, 13])
+def test_an_allreduce_by_a_tree_is_the_trees_reduce_and_broadcast(world_size):
+    up, down = schedules.reduce(world_size), schedules.broadcast(world_size)
+    assert schedules.allreduce_tree(world_size).steps == up.steps + down.steps
