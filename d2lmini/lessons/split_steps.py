@@ -1,4 +1,4 @@
-"""What simulated ranks run in the chapter on tensors, pipelines, sequences and experts, to be timed."""
+"""What simulated ranks run in the chapters on tensors, pipelines, sequences and experts, to be timed."""
 
 from contextlib import nullcontext
 from typing import NamedTuple

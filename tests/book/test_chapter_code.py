@@ -29,7 +29,7 @@ TAUGHT = {  # what each chapter must define; what else it defines under a name o
     "data-parallel": {"replicate"},
     "process-per-device": {"train_digits"},
     "sharding": {"Unit", "shard"},
-    "pipelines-sequences-experts": {
+    "tensors-and-pipelines": {
         "CopyToRanks",
         "SumOverRanks",
         "column_parallel",
@@ -37,6 +37,8 @@ TAUGHT = {  # what each chapter must define; what else it defines under a name o
         "cut_layer",
         "one_f_one_b",
         "run_stage",
+    },
+    "sequences-and-experts": {
         "ring_attention",
         "ulysses_attention",
         "AllToAll",
