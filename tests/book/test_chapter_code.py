@@ -25,7 +25,7 @@ TAUGHT = {  # what each chapter must define; what else it defines under a name o
     "throughput": {"training_step"},
     "allreduce": {"allreduce_naive", "allreduce_ring", "allreduce_tree", "all_gather", "reduce_scatter"},
     "multi-gpu-scratch": {"lenet", "get_params", "allreduce", "split_batch", "train_batch", "train"},
-    "numbers-and-luck": {"TopK"},
+    "compression-and-luck": {"TopK"},
     "data-parallel": {"replicate"},
     "process-per-device": {"train_digits"},
     "sharding": {"Unit", "shard"},
