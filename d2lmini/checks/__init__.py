@@ -11,6 +11,7 @@ from d2lmini.checks.gradient_buckets import bucket_hook, bucket_plan
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
 from d2lmini.checks.idle import clipped_mean
 from d2lmini.checks.in_step import fit_together
+from d2lmini.checks.inference import generate, most_users
 from d2lmini.checks.layout_labs import choose_layouts, stage_layers
 from d2lmini.checks.layouts import lowest_level, possible_layouts
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
@@ -71,6 +72,7 @@ __all__ = [
     "fit_line",
     "fit_together",
     "full_rank",
+    "generate",
     "hanging_job",
     "hanging_ring",
     "hiding_batch",
@@ -85,6 +87,7 @@ __all__ = [
     "mean_gradient",
     "momentum_step",
     "most_ranks",
+    "most_users",
     "move",
     "must_refuse",
     "node_bytes",

@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
 TAUGHT = {  # what each chapter must define; what else it defines under a name of the package is compared too
+    "streams-and-overlap": {"copy_ahead", "copy_while_computing"},
     "memory-hierarchy": {"chase", "cycle", "triad"},
     "reuse": {
         "CountedMatrix",
@@ -22,6 +23,7 @@ TAUGHT = {  # what each chapter must define; what else it defines under a name o
     "systolic-arrays": {"output_stationary_step", "weight_stationary_step"},
     "working-sets": {"linear_macs", "conv_macs"},
     "throughput": {"training_step"},
+    "attention-and-inference": {"attention_in_tiles", "kv_bytes"},
     "allreduce": {"allreduce_naive", "allreduce_ring", "allreduce_tree", "all_gather", "reduce_scatter"},
     "multi-gpu-scratch": {"lenet", "get_params", "allreduce", "split_batch", "train_batch", "train"},
     "compression-and-luck": {"TopK"},
