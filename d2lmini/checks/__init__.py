@@ -19,6 +19,7 @@ from d2lmini.checks.message_labs import fewer_messages
 from d2lmini.checks.narrow_labs import quarter_mean, skipped_step
 from d2lmini.checks.needs import conv_share, doubling_months, fewest_gpus
 from d2lmini.checks.numbers import loss_scale, most_ranks, send_largest, zero_point
+from d2lmini.checks.own_tests import accepts, fewest_parts
 from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, worker_plan
 from d2lmini.checks.parallel_costs import pipeline_seconds, qkv_rows, ring_seconds, split_loss
 from d2lmini.checks.parallel_labs import overlapped, parallel_loss
@@ -42,6 +43,7 @@ from d2lmini.checks.trust import band_report, rate_ends, ratio_error, ring_const
 __all__ = [
     "CHECKS",
     "Wrong",
+    "accepts",
     "allreduce_bytes",
     "attainable_product",
     "attempt",
@@ -67,6 +69,7 @@ __all__ = [
     "few_words",
     "fewer_messages",
     "fewest_gpus",
+    "fewest_parts",
     "fewest_servers",
     "first_gpu_bytes",
     "fit_line",
