@@ -51,6 +51,19 @@ def test_nothing_is_lost_on_paper(visit):
     visit.page.evaluate("dispatchEvent(new Event('afterprint'))")
     visit.page.emulate_media(media="screen")
     assert lost == []
+
+
+# A PDF takes seconds, and what prints headings is one style sheet for all pages: the others are `long`.
+PRINTED = ("index.html", "chapters/transfers.html", "reference/glossary.html")
+
+
+@pytest.mark.parametrize(
+    "visit",
+    [pytest.param(page, marks=[] if page in PRINTED else pytest.mark.long) for page in PAGES],
+    indirect=True,
+)
+def test_a_pdf_has_every_heading_in_its_outline(visit):
+    visit.resize(PAPER)
     headings = visit.page.locator("article :is(h1, h2, h3)").evaluate_all(TITLES)
     style = visit.page.add_style_tag(content=ONLY_HEADINGS)
     found = outline(visit.page.pdf(format="A4", outline=True, tagged=True))
