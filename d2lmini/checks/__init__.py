@@ -1,6 +1,6 @@
 """Checks of the exercises, one a name: each tries the reader's function and prints one line that says what is wrong."""
 
-from d2lmini.checks.allreduce_labs import hanging_ring, send_receive
+from d2lmini.checks.allreduce_labs import cheapest_sum, hanging_ring, send_receive
 from d2lmini.checks.cache_traffic import few_words
 from d2lmini.checks.cluster_labs import node_mean, slow_rank
 from d2lmini.checks.cluster_rates import fewest_servers, node_bytes, scaled_rate, third_time
@@ -55,6 +55,7 @@ __all__ = [
     "bucket_plan",
     "cannon",
     "causal_mask",
+    "cheapest_sum",
     "check",
     "checkpointed_peak",
     "choose_layouts",

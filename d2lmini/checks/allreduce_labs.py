@@ -1,6 +1,8 @@
-"""Checks of the labs on all-reduce: built from messages between ranks, and a ring that hangs for some numbers."""
+"""Checks of the labs on all-reduce: from messages between ranks, a ring that hangs, the cheapest sum for a size."""
 
 import re
+from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -15,6 +17,15 @@ SCORED_RANKS, SCORED_NUMBERS, BOOK_MS = 4, 2**17, 0.32
 GPU_OUT = re.compile(r"gpu\d+ out$")  # where what leaves a GPU is seen once
 SMALL = 1  # byte that a copy to the host may have: the answer to a question, such as `any`
 HANGS = (4, 8)  # ranks and numbers of the run that hangs
+SLOW, FAST = (1e-3, 1e12), (1e-12, 1e3)  # α and β with which steps decide, and bytes
+POWERS = ((1, 5, SLOW), (2, 6, SLOW), (4, 12, FAST), (4, 3, FAST), (4, 3, SLOW))  # ranks, numbers, α and β
+SIZED = (  # card, seconds that are added to a link's latency, numbers, µs of the book's answer
+    ("V100-PCIe-16GB", 0, 2**11, 60),
+    ("V100-PCIe-16GB", 0, 2**19, 1082),
+    ("V100-SXM2-16GB", 0, 2**19, 113),
+    ("V100-PCIe-16GB", 200e-6, 2**19, 2177),
+)
+SLOWER = 1.1  # times the book's own, which an answer may take
 SILENT, LINE = 2, "C"  # the rank that leaves out a message, and the line where it does
 
 
@@ -53,8 +64,58 @@ def hanging_ring(function, rank=None, line=None):
     return f"rank {SILENT} left out a message that rank {SILENT + 1} waited for (line {LINE}), and now nobody does"
 
 
-def _try_sum(function, data, given):
+@check
+def cheapest_sum(function):
+    """``function(tensor, alpha, beta)``, on every rank: the sum, by the algorithm that is faster for size and link."""
+    for ranks, n, (alpha, beta) in POWERS:
+        data = [(torch.arange(n, dtype=torch.float64) + 1) * 10**rank + 1 / 3 for rank in range(ranks)]
+        given = f"{many(n, 'float64 number')} on {many(ranks, 'rank')}, alpha={alpha:g}, beta={beta:g}"
+        _try_sum(partial(function, alpha=alpha, beta=beta), data, given, bounded=False)
+    total = sum(_time_sum(function, *case) for case in SIZED)
+    book = sum(microseconds for *_, microseconds in SIZED)
+    told = scored("cheapest_sum", total, book, "µs for four sums on 4 ranks", ".0f")
+    return f"the sums are right, and fast for every size and link; {told}"
+
+
+def _time_sum(function, gpu, further, n, enough):
+    """Return the microseconds of a sum; raise Wrong where it takes longer than the book's."""
+    numbers = torch.Generator().manual_seed(0)
+    data = list(torch.randn(SCORED_RANKS, n, generator=numbers, dtype=torch.float64))
+    need_gpus(SCORED_RANKS)
+    machine = build(torch.sim.device_count(), gpu)
+    slow = replace(machine.host_link, latency_s=machine.host_link.latency_s + further)
+    with simgpu.use_clock(simgpu.Clock(replace(machine, host_link=slow))):
+        short, long = (max(simgpu.spawn(_exchange, (size,), nprocs=2)) for size in (1, 2**18))
+        alpha, beta = short, 8 * 2**18 / (long - short)
+        given = f"{8 * n // 2**10:,} KiB on 4 ranks, α = {alpha * 1e6:.0f} µs, β = {beta / 1e9:.0f} GB/s"
+        seconds = _try_sum(partial(function, alpha=alpha, beta=beta), data, given, bounded=False)
+    if seconds * 1e6 > SLOWER * enough:
+        raise Wrong(f"{given}: the sums are right, but they take {seconds * 1e6:,.0f} µs; {enough:,} µs are enough")
+    return seconds * 1e6
+
+
+def _exchange(rank, n):
+    """Return the seconds in which two ranks exchange n numbers and add them."""
+    tensor = torch.ones(n, dtype=torch.float64, device="sim")
+    received = torch.empty_like(tensor)
+    dist.barrier()
+    begin = simgpu.now()
+    both = [dist.P2POp(dist.isend, tensor, 1 - rank), dist.P2POp(dist.irecv, received, 1 - rank)]
+    for work in dist.batch_isend_irecv(both):
+        work.wait()
+    tensor += received
+    torch.sim.synchronize()
+    return simgpu.now() - begin
+
+
+def _try_sum(function, data, given, bounded=True):
     """Return the seconds of the reader's sum of this data, a tensor for each rank.
+
+    Args:
+        function: The reader's.
+        data: A tensor for each rank.
+        given: The same in words.
+        bounded: Whether no rank may send more than in a ring.
 
     Raises:
         Wrong: Other sums, ranks that differ in a bit, other calls than messages, or more bytes than needed.
@@ -74,7 +135,7 @@ def _try_sum(function, data, given):
             raise Wrong(f"{given}: ranks 0 and {rank} have different bits; add up each number once, then send copies")
     _must_be_messages(trace.spans, messages, given, sum(t.nbytes for t in data))
     most = 2 * (ranks - 1) * 2 * -(-n // (2 * ranks)) * data[0].itemsize  # chunks rounded up, in two half rings
-    for rank in range(ranks):
+    for rank in range(ranks) if bounded else ():
         sent = sum(span.nbytes for span in messages if span.place == f"gpu{rank}" and span.name.startswith("send"))
         if sent > most:
             ring = 2 * (ranks - 1) * -(-n // ranks) * data[0].itemsize

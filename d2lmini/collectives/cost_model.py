@@ -1,7 +1,7 @@
-"""What a schedule costs on a named machine: α + bytes ÷ β for a message, bytes · γ for adding it up.
+"""What a schedule costs on a named machine: α + bytes ÷ β for a message, κ + bytes ÷ γ for adding it up.
 
-α, a message's fixed part, and β, a link's rate, are `op_costs.hop_seconds`; γ, the seconds a
-byte takes to be read and added, is `op_costs.operation_seconds`. A step lasts as long as its slowest message, or as
+α, a message's fixed part, and β, a link's rate, are `op_costs.hop_seconds`; κ, the shortest
+kernel's time, and γ, the rate of adding, are `op_costs.operation_seconds`. A step lasts as long as its slowest message, or as
 its busiest wire if several messages share one, and then as long as its slowest addition; steps follow one another.
 
 The model is Hockney's, extended by γ: Thakur, Rabenseifner and Gropp, 2005. What it leaves out: ranks that are ready
@@ -61,7 +61,7 @@ def _longest_addition(sends, machine, itemsize):
 
 
 def constants(machine: Machine) -> list[list[str]]:
-    """Return a machine's α, β, 1 ÷ γ and κ, with unit, as rows of a table: constant, value, of what.
+    """Return a machine's α, β, γ and κ, with unit, as rows of a table: constant, value, of what.
 
     α and β for each kind of link. κ is the shortest kernel, which every addition pays once; the launch, by the host, is
     paid once for a schedule.
@@ -74,10 +74,10 @@ def constants(machine: Machine) -> list[list[str]]:
         beta = 1 / (copy_seconds(1, link) - alpha)  # bytes a second
         rows += [["α", f"{alpha * 1e6:.1f} µs", link.name], ["β", f"{beta / 1e9:.1f} GB/s", link.name]]
     kappa = operation_seconds(0, 0, machine.gpu, "pointwise")
-    gamma = (operation_seconds(1e9, 3e9, machine.gpu, "pointwise") - kappa) / 1e9
+    gamma = 1e9 / (operation_seconds(1e9, 3e9, machine.gpu, "pointwise") - kappa)  # bytes a second
     return [
         *rows,
-        ["1/γ", f"{1 / gamma / 1e9:.0f} GB/s", f"adding on {machine.gpu.name}"],
+        ["γ", f"{gamma / 1e9:.0f} GB/s", f"adding on {machine.gpu.name}"],
         ["κ", f"{kappa * 1e6:.1f} µs", "a kernel"],
         ["launch", f"{LAUNCH_S * 1e6:.1f} µs", "the host"],
     ]

@@ -1,6 +1,5 @@
 """Functions that chapters start in other processes, where a notebook's own cannot be found.
 
-allreduce    the chapter's schedules between processes, and their times
 ddp          torch's DistributedDataParallel
 clusters     a run that goes on after a rank has died, under torchrun
 split_runs   what the chapters on split models share: a network, two steps of it, and a table of what ranks sent

@@ -109,7 +109,7 @@ def test_constants_are_those_that_predictions_are_made_of():
     alpha, beta, gamma = alpha_beta_gamma(SWITCHED)
     (link,) = {row[2] for row in rows if "NVLink" in row[2]}
     assert [row[1] for row in rows if row[2] == link] == [f"{alpha * 1e6:.1f} µs", f"{4 / beta / 1e9:.1f} GB/s"]
-    assert ["1/γ", f"{4 / gamma / 1e9:.0f} GB/s", "adding on H200-SXM5-141GB"] in rows
+    assert ["γ", f"{4 / gamma / 1e9:.0f} GB/s", "adding on H200-SXM5-141GB"] in rows
     assert ["κ", f"{op_costs.KERNEL_S * 1e6:.1f} µs", "a kernel"] in rows
     two = cost_model.constants(machines.cluster(SWITCHED, 2))
     assert {row[2] for row in two if row[0] == "α"} == {"PCIe5-x16", link, "InfiniBand-NDR"}
