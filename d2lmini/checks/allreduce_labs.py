@@ -21,9 +21,9 @@ SLOW, FAST = (1e-3, 1e12), (1e-12, 1e3)  # α and β with which steps decide, an
 POWERS = ((1, 5, SLOW), (2, 6, SLOW), (4, 12, FAST), (4, 3, FAST), (4, 3, SLOW))  # ranks, numbers, α and β
 SIZED = (  # card, seconds that are added to a link's latency, numbers, µs of the book's answer
     ("V100-PCIe-16GB", 0, 2**11, 60),
-    ("V100-PCIe-16GB", 0, 2**19, 1082),
-    ("V100-SXM2-16GB", 0, 2**19, 113),
-    ("V100-PCIe-16GB", 200e-6, 2**19, 2177),
+    ("V100-PCIe-16GB", 0, 2**18, 573),
+    ("V100-SXM2-16GB", 0, 2**18, 68),
+    ("V100-PCIe-16GB", 200e-6, 2**18, 1499),
 )
 SLOWER = 1.1  # times the book's own, which an answer may take
 SILENT, LINE = 2, "C"  # the rank that leaves out a message, and the line where it does
@@ -85,8 +85,8 @@ def _time_sum(function, gpu, further, n, enough):
     machine = build(torch.sim.device_count(), gpu)
     slow = replace(machine.host_link, latency_s=machine.host_link.latency_s + further)
     with simgpu.use_clock(simgpu.Clock(replace(machine, host_link=slow))):
-        short, long = (max(simgpu.spawn(_exchange, (size,), nprocs=2)) for size in (1, 2**18))
-        alpha, beta = short, 8 * 2**18 / (long - short)
+        short, long = (max(simgpu.spawn(_exchange, (size,), nprocs=2)) for size in (1, 2**17))
+        alpha, beta = short, 8 * 2**17 / (long - short)
         given = f"{8 * n // 2**10:,} KiB on 4 ranks, α = {alpha * 1e6:.0f} µs, β = {beta / 1e9:.0f} GB/s"
         seconds = _try_sum(partial(function, alpha=alpha, beta=beta), data, given, bounded=False)
     if seconds * 1e6 > SLOWER * enough:

@@ -1,8 +1,8 @@
 """What a schedule costs on a named machine: α + bytes ÷ β for a message, κ + bytes ÷ γ for adding it up.
 
-α, a message's fixed part, and β, a link's rate, are `op_costs.hop_seconds`; κ, the shortest
-kernel's time, and γ, the rate of adding, are `op_costs.operation_seconds`. A step lasts as long as its slowest message, or as
-its busiest wire if several messages share one, and then as long as its slowest addition; steps follow one another.
+α, a message's fixed part, and β, a link's rate, are `op_costs.hop_seconds`; κ, the shortest kernel's time, and γ, the
+rate of adding, are `op_costs.operation_seconds`. A step lasts as long as its slowest message, or as its busiest wire if
+several messages share one, and then as long as its slowest addition; steps follow one another.
 
 The model is Hockney's, extended by γ: Thakur, Rabenseifner and Gropp, 2005. What it leaves out: ranks that are ready
 early do not start early.

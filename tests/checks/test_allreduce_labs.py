@@ -1,4 +1,4 @@
-"""The lab on the cheapest all-reduce: right answers that are written otherwise than the book's pass, better ones too."""
+"""The lab on the cheapest all-reduce: right answers unlike the book's pass, better ones too."""
 
 import pytest
 import torch
@@ -48,7 +48,7 @@ def by_the_smallest(tensor, alpha, beta):
 def test_a_better_algorithm_for_long_buffers_passes(answer):
     verdict = checks.cheapest_sum(answer)
     assert verdict, verdict.sentence
-    assert int(verdict.sentence.partition("size and link; ")[2].partition(" µs")[0]) < 3432
+    assert int(verdict.sentence.partition("size and link; ")[2].partition(" µs")[0]) < 2200
 
 
 def test_work_on_the_hosts_is_refused():
