@@ -3,12 +3,7 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("the other one", "doubling < ring", "doubling > ring"),
     ("a limit in bytes, whatever the link", "if doubling < ring:", "if n < 2**20:"),
     ("the rate alone decides", "if doubling < ring:", "if beta > 1e11 or n < 2**18:"),
-    ("bytes cost nothing", "(alpha + n / beta)", "alpha"),
-    ("messages cost nothing", "(alpha + n / (size * beta))", "(n / (size * beta))"),
-    ("the ring sends whole buffers", "n / (size * beta)", "n / beta"),
-    ("numbers are taken for bytes", "tensor.nbytes", "tensor.numel()"),
     ("each rank decides by its own numbers", "if doubling < ring:", "if tensor.sum() > 500:"),
-    ("the same partner every time", "rank ^ distance", "rank ^ 1"),
 ]
 
 
