@@ -14,6 +14,7 @@ from d2lmini.checks.in_step import fit_together
 from d2lmini.checks.inference import generate, most_users
 from d2lmini.checks.layout_labs import choose_layouts, stage_layers
 from d2lmini.checks.layouts import lowest_level, possible_layouts
+from d2lmini.checks.loader_lab import repair_loader
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
 from d2lmini.checks.message_labs import fewer_messages
 from d2lmini.checks.narrow_labs import quarter_mean, skipped_step
@@ -112,6 +113,7 @@ __all__ = [
     "ratio_error",
     "recursive_doubling",
     "register_tile",
+    "repair_loader",
     "repeated_epoch",
     "ring_constants",
     "ring_mean",

@@ -9,7 +9,7 @@ library_calls                                  products by torch, by size, on al
 hidden_units                                   a step of training by the width of the network
 unconstrained                                         measuring in a process that no setting holds back
 layer_costs                                    what a network's layers compute, keep and take
-throughput, loading                            examples a second, and what feeds them
+throughput, loading ── feeding                 examples a second, what feeds them, and a loop to repair
 operations                                     what hands each operation of torch to a function
 """
 
