@@ -40,6 +40,7 @@ from d2lmini.checks.step_peak import small_peak
 from d2lmini.checks.tiles import cannon, register_tile, tile_reads
 from d2lmini.checks.traffic import momentum_step
 from d2lmini.checks.trust import band_report, rate_ends, ratio_error, ring_constants
+from d2lmini.checks.warp_labs import transpose
 
 __all__ = [
     "CHECKS",
@@ -136,6 +137,7 @@ __all__ = [
     "third_time",
     "tile_reads",
     "to_experts",
+    "transpose",
     "verdict",
     "worker_plan",
     "wrong_lines",

@@ -1,5 +1,6 @@
-"""The check of the lab on memory traffic: answers of other kinds than the book's pass, a better one too."""
+"""The checks of the labs on memory traffic: answers of other kinds than the book's pass, a better one too."""
 
+import numpy as np
 import torch
 
 from d2lmini import checks
@@ -30,3 +31,24 @@ def test_the_bytes_are_told():
         w.copy_(w - lr * m)
 
     assert "56 bytes move" in checks.momentum_step(plain).sentence
+
+
+def swizzled(warp):  # no padding: the column is turned by the row
+    lane = np.arange(32)
+    for row in range(32):
+        warp.put(32 * row + (lane ^ row), warp.load(32 * row + lane))
+    for column in range(32):
+        warp.store(32 * column + lane, warp.get(32 * lane + (column ^ lane)))
+
+
+def turned_as_it_is_put(warp):  # in lists
+    for row in reversed(range(32)):
+        values = warp.load([32 * row + i for i in range(32)])
+        warp.put([33 * i + row for i in range(32)], list(values))
+    for column in range(32):
+        warp.store(range(32 * column, 32 * column + 32), warp.get([33 * column + i for i in range(32)]))
+
+
+def test_other_transpositions_pass():
+    assert checks.transpose(swizzled)
+    assert checks.transpose(turned_as_it_is_put)
