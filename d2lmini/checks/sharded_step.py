@@ -1,0 +1,118 @@
+"""The check of the lab on a sharded step: its losses, what communication is exposed, and its peak memory."""
+
+from functools import cache
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+from torch.nn import functional as F
+
+import simgpu
+from d2lmini.checks.mechanism import Wrong, apart, brief, check, many, need_gpus, reals, scored
+from d2lmini.checks.traced import RANKS as GPUS
+from d2lmini.checks.traced import run_on_ranks, uncovered_ms
+from simgpu.hardware.machines import build
+
+RANKS, LAYERS, WIDTH, ROWS, BATCHES = 2, 4, 192, 192, 2
+EXPOSED_MS, BOOK_MS, PEAK_MB, LIMIT_MS = 0.5, 0.32, 13.0, 6.3  # the limit is for work that only fills the time
+UNIT = "ms of communication are exposed"
+RATE = 0.5  # of SGD, which the lab's text names
+
+
+class Net(nn.Module):
+    """The lab's network: equal layers, one after another, in a list `layers`."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(_layer() for _ in range(LAYERS))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def _layer():
+    return nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+
+
+@check
+def hidden_gathers(function):
+    """``function(net, batches)``, on each rank: shard, train by SGD; return losses and each layer's largest output."""
+    need_gpus(GPUS)
+    given = f"{LAYERS} layers on {many(RANKS, 'rank')}"
+    machine = build(max(2, torch.sim.device_count()), "GTX 580", "PCIe3-x16")
+    with simgpu.use_clock(simgpu.Clock(machine)), simgpu.trace() as trace:
+        found, _ = run_on_ranks(_timed, RANKS, given, function)
+    _compare(given, found)
+    _, _, begin, end, peak = found[0]
+    spans = [span for span in trace.spans if span.place == "gpu0" and begin <= span.start_s < end]
+    sent, operations = ([span for span in spans if span.kind == kind] for kind in ("communication", "operation"))
+    exposed, ms, mb = uncovered_ms(sent, operations), (end - begin) * 1e3, peak / 1e6
+    gathers = sum(span.name.startswith("all_gather") for span in sent)
+    told = f"{many(gathers, 'all-gather')}, a peak of {mb:.1f} MB, {ms:.1f} ms"
+    if exposed > EXPOSED_MS or mb > PEAK_MB:
+        raise Wrong(
+            f"{given}: the losses are right, but {exposed:.2f} ms of communication are exposed ({told}); "
+            f"at most {EXPOSED_MS} ms and {PEAK_MB:g} MB are asked for"
+        )
+    if ms > LIMIT_MS:
+        raise Wrong(f"{given}: the losses are right ({told}), but {LIMIT_MS:g} ms must do: leave out work")
+    return f"the losses are right; {scored('hidden_gathers', exposed, BOOK_MS, UNIT)}; {told}"
+
+
+def _batches(rank):
+    numbers = torch.Generator().manual_seed(rank)
+    return [torch.randn(ROWS, WIDTH, generator=numbers) * (1 + rank) for _ in range(BATCHES)]
+
+
+def _timed(rank, function):
+    """Return the answer, the parameters afterwards, when the call began and ended, and its peak memory."""
+    net, batches = Net().to("sim"), [batch.to("sim") for batch in _batches(rank)]
+    torch.sim.synchronize()
+    torch.sim.reset_peak_memory_stats()
+    begin = simgpu.now()
+    answer = function(net, batches)
+    torch.sim.synchronize()
+    end, peak = simgpu.now(), torch.sim.max_memory_allocated()
+    whole = [p.full_tensor() if isinstance(p, DTensor) else p for p in net.parameters()]
+    return answer, [p.detach().cpu() for p in whole], begin, end, peak
+
+
+@cache
+def _alone():
+    """Return for each rank what one process finds with all ranks' batches, and the parameters afterwards."""
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
+    found = [([], []) for _ in range(RANKS)]
+    for batches in zip(*map(_batches, range(RANKS))):
+        for x, (losses, largest) in zip(batches, found):
+            y = x
+            for layer in net.layers:
+                y = layer(y)
+                largest.append(y.abs().max().item())
+            loss = F.mse_loss(y, x)
+            (loss / RANKS).backward()
+            losses.append(loss.item())
+        optimizer.step()
+        optimizer.zero_grad()
+    return found, [p.detach() for p in net.parameters()]
+
+
+def _compare(given, found):
+    wanted, parameters = _alone()
+    for rank, (want, (answer, got, *_)) in enumerate(zip(wanted, found)):
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise Wrong(f"{given}: rank {rank} should return two lists, losses and largest outputs, got {brief(answer)}")
+        for name, numbers, told in zip(("losses", "largest outputs"), want, answer):
+            values = reals(told, len(numbers))
+            if values is None:
+                raise Wrong(f"{given}: rank {rank} should return {len(numbers)} {name} as numbers, got {brief(told)}")
+            for place, (a, b) in enumerate(zip(numbers, values)):
+                if not abs(a - b) <= 1e-3 * abs(a):
+                    texts = apart(a, b)
+                    raise Wrong(f"{given}: number {place} of rank {rank}'s {name} should be {texts[0]}, got {texts[1]}")
+        for place, (a, b) in enumerate(zip(parameters, got)):
+            if a.shape != b.shape or not torch.allclose(a, b, rtol=1e-3, atol=1e-5):
+                raise Wrong(f"{given}: after training, parameter {place} on rank {rank} is not that of one process")

@@ -1,0 +1,42 @@
+EDITS = [  # what is wrong, text in the worked solution, text to put in its place
+    ("one unit for the whole network", "        fully_shard(layer, reshard_after_forward=again)\n", ""),
+    ("every layer is kept until backward", "=again)", "=False)"),
+    ("no unit holds the layers together, so that nothing is prefetched", "    fully_shard(net)\n", ""),
+    ("half of the bytes, for fewer digits", "=again)", "=again, mp_policy=MixedPrecisionPolicy(torch.bfloat16))"),
+    ("the last update is left out", "        optimizer.step()\n", "        x is not batches[-1] and optimizer.step()\n"),
+    ("gradients are not averaged", "    for x in batches:\n", "    net.set_requires_gradient_sync(False)\n    for x in batches:\n"),
+]
+
+
+def hidden_gathers(net, batches):
+    """The host waits for every layer."""
+    losses, largest = [], []
+    for layer in net.layers:
+        layer.register_forward_hook(lambda layer, inputs, output: largest.append(output.detach().abs().max().item()))
+        fully_shard(layer)
+    fully_shard(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+    for x in batches:
+        loss = F.mse_loss(net(x), x)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.detach())
+    return [x.item() for x in losses], largest
+
+
+def hidden_gathers(net, batches):
+    """The whole network is replicated, and one all-reduce a parameter averages its gradient."""
+    losses, largest = [], []
+    for layer in net.layers:
+        layer.register_forward_hook(lambda layer, inputs, output: largest.append(output.detach().abs().max()))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+    for x in batches:
+        loss = F.mse_loss(net(x), x)
+        loss.backward()
+        for p in net.parameters():
+            torch.distributed.all_reduce(p.grad, op=torch.distributed.ReduceOp.AVG)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.detach())
+    return [x.item() for x in losses], [x.item() for x in largest]
