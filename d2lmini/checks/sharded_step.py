@@ -28,6 +28,7 @@ class Net(nn.Module):
         self.layers = nn.ModuleList(_layer() for _ in range(LAYERS))
 
     def forward(self, x):
+        """Return what the last layer returns."""
         for layer in self.layers:
             x = layer(x)
         return x
@@ -104,7 +105,7 @@ def _compare(given, found):
     wanted, parameters = _alone()
     for rank, (want, (answer, got, *_)) in enumerate(zip(wanted, found)):
         if not isinstance(answer, tuple) or len(answer) != 2:
-            raise Wrong(f"{given}: rank {rank} should return two lists, losses and largest outputs, got {brief(answer)}")
+            raise Wrong(f"{given}: rank {rank} should return losses and largest outputs, got {brief(answer)}")
         for name, numbers, told in zip(("losses", "largest outputs"), want, answer):
             values = reals(told, len(numbers))
             if values is None:

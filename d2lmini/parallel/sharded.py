@@ -8,69 +8,90 @@ stage    kept whole                 sharded over n ranks                     sen
 """
 
 import weakref
-from functools import partial
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.functional import pad
+from torch.nn import functional as F
 
 
-class FlatParameters:
-    """A module's parameters as views of one vector, `whole`.
+class Unit:
+    """A module's parameters as one vector, and this rank's shard of it.
 
-    Zeros pad its end, so that `n` ranks get equal parts of it.
-    """
-
-    def __init__(self, module, n):
-        self.params, self.n = list(module.parameters()), n
-        sizes = [p.numel() for p in self.params]
-        flat = torch.cat([p.detach().flatten() for p in self.params])
-        self.whole = self.padded(flat)
-        pieces = self.whole[: len(flat)].split(sizes)
-        for p, piece in zip(self.params, pieces):
-            p.data = piece.view(p.shape)
-
-    def padded(self, flat):
-        """Return a vector with zeros added until `n` divides its length."""
-        return pad(flat, (0, -len(flat) % self.n))
-
-    def free(self):
-        """Free the memory of the whole vector; its views stay."""
-        self.whole.untyped_storage().resize_(0)
-
-    def allocate(self):
-        """Allocate memory for the whole vector again; no values yet."""
-        self.whole.untyped_storage().resize_(self.whole.nbytes)
-
-
-class Unit(FlatParameters):
-    """One module's parameters, and this rank's shard of them.
-
-    The optimizer updates `shard`, a view of the whole vector.
+    The parameters become views of `whole`. Zeros pad its end, so that all
+    ranks get equal parts. The optimizer updates `shard`, a view as well.
     """
 
     def __init__(self, module, group=None):
-        super().__init__(module, dist.get_world_size(group))
+        self.params, self.group = list(module.parameters()), group
+        self.n = dist.get_world_size(group)
+        self.whole = self.flat([p.detach() for p in self.params])
+        sizes = [p.numel() for p in self.params]
+        pieces = self.whole[: sum(sizes)].split(sizes)
+        for p, piece in zip(self.params, pieces):
+            p.data = piece.view(p.shape)
         mine = self.whole.chunk(self.n)[dist.get_rank(group)]
-        self.shard, self.group = nn.Parameter(mine), group
+        self.shard = nn.Parameter(mine)
 
-    def gather(self):
-        """All-gather the whole vector from the ranks' shards."""
-        self.allocate()
-        parts = list(self.whole.chunk(self.n))
-        dist.all_gather(parts, self.shard.detach(), self.group)
+    def flat(self, tensors):
+        """Return tensors as one vector that `n` ranks can divide."""
+        flat = torch.cat([t.flatten() for t in tensors])
+        return F.pad(flat, (0, -len(flat) % self.n))
 
     def reduce(self):
         """Reduce-scatter the gradients: add their mean to the shard's."""
-        flat = torch.cat([p.grad.flatten() for p in self.params])
+        whole = self.flat([p.grad for p in self.params]).div(self.n)
         for p in self.params:
             p.grad = None
         mean = torch.empty_like(self.shard)
-        parts = list(self.padded(flat).div(self.n).chunk(self.n))
+        parts = list(whole.chunk(self.n))
         dist.reduce_scatter(mean, parts, group=self.group)
         earlier = self.shard.grad
         self.shard.grad = mean if earlier is None else earlier + mean
+
+    def gather(self):
+        """All-gather the whole vector from the ranks' shards."""
+        memory = self.whole.untyped_storage()
+        memory.resize_(self.whole.nbytes)  # if stage 3 has freed it
+        parts = list(self.whole.chunk(self.n))
+        dist.all_gather(parts, self.shard.detach(), self.group)
+
+
+def on_last_gradient(unit, *calls):
+    """Call functions of a unit when backward has made its last gradient."""
+    unit, made = weakref.proxy(unit), []  # a hook must not keep it alive
+
+    def ready(p):
+        made.append(p.shape)
+        if len(made) == len(unit.params):
+            made.clear()
+            for call in calls:
+                call(unit)
+
+    for p in unit.params:
+        p.register_post_accumulate_grad_hook(ready)
+
+
+def free(unit):
+    """Free the memory of a unit's whole vector; its views stay."""
+    unit.whole.untyped_storage().resize_(0)
+
+
+def gather_when_used(module, unit):
+    """Have hooks gather a unit before it is used, and free it after."""
+
+    def before(module, inputs):
+        unit.gather()
+
+    def after(module, inputs, output):
+        free(unit)
+        if output.requires_grad:
+            output.register_hook(lambda gradient: unit.gather())
+
+    unit.shard.data = unit.shard.detach().clone()
+    free(unit)
+    module.register_forward_pre_hook(before)
+    module.register_forward_hook(after)
 
 
 def shard(modules, stage, group=None):
@@ -84,34 +105,9 @@ def shard(modules, stage, group=None):
         raise ValueError(f"expected ZeRO stage 1, 2 or 3, got {stage!r}")
     units = [Unit(module, group) for module in modules]
     for module, unit in zip(modules, units):
-        if stage > 1:
-            on_last_gradient(unit, stage)
+        if stage == 2:
+            on_last_gradient(unit, Unit.reduce)
         if stage == 3:
-            unit.shard.data = unit.shard.detach().clone()
-            unit.free()
-            module.register_forward_pre_hook(lambda *_, u=unit: u.gather())
-            module.register_forward_hook(partial(after_forward, unit))
+            on_last_gradient(unit, Unit.reduce, free)
+            gather_when_used(module, unit)
     return units
-
-
-def after_forward(unit, module, inputs, output):
-    """Reshard a unit until the gradient of its module's output comes."""
-    unit.free()
-    if output.requires_grad:
-        output.register_hook(lambda gradient: unit.gather())
-
-
-def on_last_gradient(unit, stage):
-    """Reduce a unit as soon as backward has made its last gradient."""
-    unit_of, left = weakref.ref(unit), [len(unit.params)]
-
-    def ready(p):
-        left[0] -= 1
-        if left[0] == 0:
-            left[0] = len(unit_of().params)
-            unit_of().reduce()
-            if stage == 3:
-                unit_of().free()
-
-    for p in unit.params:
-        p.register_post_accumulate_grad_hook(ready)
