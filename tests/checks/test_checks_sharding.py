@@ -3,6 +3,8 @@
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.nn import functional as F
 
 from d2lmini import checks
 
@@ -33,9 +35,48 @@ def one_by_one(files, rank, ranks):
     return [float(file[i]) for file, i in places[rank * each : (rank + 1) * each]]
 
 
+def trained(net, batches, read):
+    """Return losses and each layer's largest output, each as `read` leaves it."""
+    optimizer, losses, largest = torch.optim.SGD(net.parameters(), lr=0.5), [], []
+    for layer in net.layers:
+        layer.register_forward_hook(lambda layer, inputs, output: largest.append(read(output.detach().abs().max())))
+    for x in batches:
+        optimizer.zero_grad()
+        loss = F.mse_loss(net(x), x)
+        loss.backward()
+        optimizer.step()
+        losses.append(read(loss.detach()))
+    return losses, largest
+
+
+def prefetched(net, batches):
+    """The host still waits for every layer, but has launched the next layer's gather before."""
+    for layer in net.layers:
+        fully_shard(layer, reshard_after_forward=layer is not net.layers[-1])
+    fully_shard(net)
+    for layer, following in zip(net.layers, net.layers[1:]):
+        layer.set_modules_to_forward_prefetch([following])
+    return trained(net, batches, torch.Tensor.item)
+
+
+def ahead(net, batches):
+    """The last layer is gathered twice as well, and the results are tensors on the GPU."""
+    for layer in net.layers:
+        fully_shard(layer)
+    fully_shard(net)
+    losses, largest = trained(net, batches, lambda number: number)
+    return torch.stack(losses), torch.stack(largest)
+
+
 @pytest.mark.parametrize(
     ("check", "answer"),
-    [(checks.zero1_step, tensors_and_sums), (checks.clip_shards, gathered_norms), (checks.load_shard, one_by_one)],
+    [
+        (checks.zero1_step, tensors_and_sums),
+        (checks.clip_shards, gathered_norms),
+        (checks.load_shard, one_by_one),
+        (checks.hidden_gathers, prefetched),
+        (checks.hidden_gathers, ahead),
+    ],
 )
 def test_other_right_answers_pass(check, answer):
     assert check(answer)
