@@ -2,7 +2,11 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("one unit for the whole network", "        fully_shard(layer, reshard_after_forward=again)\n", ""),
     ("every layer is kept until backward", "=again)", "=False)"),
     ("no unit holds the layers together, so that nothing is prefetched", "    fully_shard(net)\n", ""),
-    ("half of the bytes, for fewer digits", "=again)", "=again, mp_policy=MixedPrecisionPolicy(torch.bfloat16))"),
+    (
+        "half of the bytes, for fewer digits",
+        "=again)",
+        "=again, mp_policy=torch.distributed.fsdp.MixedPrecisionPolicy(torch.bfloat16))",
+    ),
     ("the last update is left out", "optimizer.step()", "x is not batches[-1] and optimizer.step()"),
     ("gradients are not averaged", "        loss.b", "        net.set_requires_gradient_sync(False)\n        loss.b"),
 ]
