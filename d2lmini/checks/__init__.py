@@ -21,7 +21,7 @@ from d2lmini.checks.narrow_labs import quarter_mean, skipped_step
 from d2lmini.checks.needs import conv_share, doubling_months, fewest_gpus
 from d2lmini.checks.numbers import loss_scale, most_ranks, send_largest, zero_point
 from d2lmini.checks.own_tests import accepts, fewest_parts
-from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, worker_plan
+from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, two_buffers, worker_plan
 from d2lmini.checks.parallel_costs import pipeline_seconds, qkv_rows, ring_seconds, split_loss
 from d2lmini.checks.parallel_labs import overlapped, parallel_loss
 from d2lmini.checks.placement import committed_sum, move, product_norms
@@ -140,6 +140,7 @@ __all__ = [
     "tile_reads",
     "to_experts",
     "transpose",
+    "two_buffers",
     "verdict",
     "worker_plan",
     "wrong_lines",

@@ -3,7 +3,7 @@
 import math
 from functools import partial
 
-from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, check, number, pair, reals, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, check, must_be, number, pair, reals, typed
 from d2lmini.measuring.loading import utilisation, workers_needed
 from d2lmini.measuring.throughput import amdahl
 from d2lmini.timing import human
@@ -124,3 +124,26 @@ def finish_times(loads, steps, capacity):
         taken.append(max(queued, ends[-1] if ends else 0))
         ends.append(taken[-1] + step)
     return ends
+
+
+@check
+def two_buffers(function):
+    """``function(copies, works)``: when the last work ends, if copies go to two buffers by turns, beside the work."""
+    for copies, works in (
+        ([3], [5]),
+        ([2, 2], [5, 5]),
+        ([4, 4, 4], [1, 1, 1]),
+        ([1, 1, 1, 9], [6, 1, 1, 1]),  # the third copy waits for the first work
+        ([5, 1, 1, 1], [1, 8, 1, 4]),
+        ([3, 1, 4, 1, 5, 9, 2], [2, 7, 1, 8, 2, 8, 1]),
+    ):
+        ends = []  # of each work
+        copied = 0
+        for i, (copy, work) in enumerate(zip(copies, works)):
+            copied = max(copied, ends[i - 2] if i >= 2 else 0) + copy
+            ends.append(max(copied, ends[-1] if ends else 0) + work)
+        given = f"copies {copies}, works {works}"
+        got = ask(function, copies, works, given=given, what="a time")
+        slips = {"nothing overlaps": sum(copies) + sum(works)}
+        must_be(ends[-1], got, given=given, slips=slips)
+    return "the last work ends when it should, whether a copy waits for its buffer or the work for a copy"
