@@ -14,7 +14,7 @@ CHOSEN = {  # a constant -> the runs that were in sight when it was chosen
     "nothing: held-out": "other inference, GPT-2, all-reduce in a node",
     "the host's cost": "inference with batch 1 or 4",
     "a T4's products": "inference on a T4 with larger batches",
-    "that NCCL takes rings": "all-reduce over nodes",
+    "NCCL takes rings (one choice)": "all-reduce over nodes",
 }
 
 
@@ -22,7 +22,7 @@ def chosen_by(row):
     """Return which constant was chosen with a row in sight, a key of `CHOSEN`."""
     network, inference = row["network"], "inference" in row["network"]
     if network == "all_reduce" and int(row["count"]) > 8:
-        return "that NCCL takes rings"
+        return "NCCL takes rings (one choice)"
     if inference and row["batch"] in ("1", "4"):
         return "the host's cost"
     if row["gpu"] == "T4":

@@ -40,7 +40,7 @@ from d2lmini.checks.split_ranks import split_feed_forward, to_experts, zero_bubb
 from d2lmini.checks.step_peak import small_peak
 from d2lmini.checks.tiles import cannon, register_tile, tile_reads
 from d2lmini.checks.traffic import momentum_step
-from d2lmini.checks.trust import band_report, rate_ends, ratio_error, ring_constants
+from d2lmini.checks.trust import band_report, claim_holds, rate_ends, ratio_error, ring_constants
 from d2lmini.checks.warp_labs import transpose
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "check",
     "checkpointed_peak",
     "choose_layouts",
+    "claim_holds",
     "clip_shards",
     "clipped_mean",
     "committed_sum",

@@ -1,9 +1,10 @@
-"""Checks of the exercises on trust: errors by band, the host at both ends, the error of a ratio, a ring's constants."""
+"""Checks of the exercises on trust: errors by band, the host at both ends, ratios, a ring's constants, verdicts."""
 
 import math
+import random
 import statistics
 
-from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, brief, check, listed, number, pair, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, brief, check, listed, number, pair, scored, typed
 
 BANDS = (
     ("inference", 96, 104),
@@ -115,3 +116,47 @@ def _near(function, ranks, sizes, seconds, want, tolerance, noise):
         if not abs(value / expected - 1) <= tolerance:
             told, found = apart(expected, value, first=".4g")
             raise Wrong(f"{given}: expected {name} = {told}, got {found}")
+
+
+CLAIMS, MOST_WRONG, MOST_OPEN, BOOK_OPEN = 400, 3, 50, 35.8  # the last two in %
+
+
+@check
+def claim_holds(function):
+    """``function(simulated, past, least)``: "yes", "no" or "open" for a claim that a true ratio is above `least`."""
+    wrong, unsure, example = 0, 0, ""
+    for simulated, past, least, true in _claims():
+        ends, pairs = brief(simulated, 3), brief([list(both) for both in past], 3)
+        given = f"simulated {ends}, earlier pairs {pairs}, above {least:g}"
+        answer = attempt(function, list(simulated), list(past), least, given=given)
+        if not isinstance(answer, str) or answer not in ("yes", "no", "open"):
+            raise Wrong(f'{given}: expected "yes", "no" or "open", got {typed(answer)}')
+        if answer == "open":
+            unsure += 1
+        elif (answer == "yes") != (true > least):
+            wrong += 1
+            example = example or f"{given}: you say {answer!r}, and the true ratio is {true:.2f}"
+    if wrong > MOST_WRONG:
+        raise Wrong(f"{wrong} of {CLAIMS} verdicts are wrong, and at most {MOST_WRONG} may be. The first: {example}")
+    told = scored("claim_holds", 100 * unsure / CLAIMS, BOOK_OPEN, "% of the claims stay open", ".1f")
+    if unsure > CLAIMS * MOST_OPEN / 100:
+        raise Wrong(f"{wrong} of {CLAIMS} verdicts are wrong, but {told}; bring it to {MOST_OPEN} %")
+    return f"{wrong} of {CLAIMS} verdicts are wrong, and {told}"
+
+
+def _claims():
+    """Return (simulated ratios, [(published, simulated)], least, true ratio): each kind errs in a way of its own."""
+    drawn, found = random.Random(2), []
+    for _ in range(CLAIMS):
+        bias, spread, count = drawn.uniform(-0.3, 0.3), drawn.choice((0.03, 0.08, 0.15)), drawn.randint(2, 6)
+        published = [math.exp(drawn.uniform(-0.5, 1.5)) for _ in range(count)]
+        past = [(p, p * math.exp(bias + spread * drawn.gauss(0, 1))) for p in published]
+        least = drawn.choice((1.0, 1.0, 1.5, 4.0))
+        true = least * math.exp(drawn.uniform(-0.9, 0.9))
+        simulated = [true * math.exp(bias + spread * drawn.gauss(0, 1))]
+        if drawn.random() < 0.33:  # a constant is known by its two ends only, and the truth lies between them
+            apart, place = drawn.uniform(0.2, 1), drawn.random()
+            simulated = [simulated[0] * math.exp(share * apart) for share in (-place, 1 - place)]
+            drawn.shuffle(simulated)
+        found.append((simulated, past, least, true))
+    return found
