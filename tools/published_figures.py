@@ -78,12 +78,18 @@ def section(title, *content):
     return nodes.section("", nodes.title("", title), *content, ids=[name], names=[name])
 
 
+def pages():
+    """Return the notebooks that may compare, in the book's order."""
+    names = re.findall(r"(?m)file: ((?:chapters|reference)/[\w-]+)$", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    return [path for path in (ROOT / f"{name}.ipynb" for name in names) if path.is_file()]
+
+
 def compared(builder, docname, path):
-    """Return a chapter's section: each table, under a link to where the chapter has it; None where there is none."""
+    """Return a notebook's section: each table, under a link to where the chapter has it; None where there is none."""
     title = re.search(r"# (.+)", "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"]))[1]
     content, last = [], None
     for heading, html in comparisons(path):
-        place = f"{builder.get_relative_uri(docname, f'chapters/{path.stem}')}#{nodes.make_id(heading)}"
+        place = f"{builder.get_relative_uri(docname, f'{path.parent.name}/{path.stem}')}#{nodes.make_id(heading)}"
         if heading != last:
             content.append(nodes.paragraph("", "", nodes.reference("", heading, internal=True, refuri=place)))
         output = nodes.container("", nodes.raw("", html, format="html"), classes=["output", "text_html"])
@@ -135,8 +141,7 @@ class PublishedFigures(Directive):
     def run(self):
         """Return the sections."""
         env = self.state.document.settings.env
-        names = re.findall(r"chapters/([\w-]+)", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
-        paths = [ROOT / "chapters" / f"{name}.ipynb" for name in names]
+        paths = pages()
         found = [compared(env.app.builder, env.docname, path) for path in paths]
         files = sorted((ROOT / "chapters" / "data").glob("*.csv"))
         for path in [*paths, *files, DRAWN]:

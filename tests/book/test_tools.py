@@ -271,8 +271,7 @@ def test_the_summary_counts_the_errors_that_a_table_states():
 
 
 def test_every_published_row_stands_beside_the_book_s_own():
-    paths = sorted((published_figures.ROOT / "chapters").glob("*.ipynb"))
-    stored = [html for path in paths for _, html in published_figures.comparisons(path)]
+    stored = [html for path in published_figures.pages() for _, html in published_figures.comparisons(path)]
     found = {word for html in stored for text in published_figures.CELL.findall(html) for word in text.split()}
     for path in sorted((published_figures.ROOT / "chapters" / "data").glob("*.csv")):
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
