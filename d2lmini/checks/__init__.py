@@ -10,7 +10,7 @@ from d2lmini.checks.gpu_choice import few_gpus
 from d2lmini.checks.gradient_buckets import bucket_hook, bucket_plan
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
 from d2lmini.checks.idle import clipped_mean
-from d2lmini.checks.in_step import fit_together
+from d2lmini.checks.in_step import fit_together, left_over, one_order
 from d2lmini.checks.inference import generate, most_users
 from d2lmini.checks.layout_labs import choose_layouts, stage_layers
 from d2lmini.checks.layouts import lowest_level, possible_layouts
@@ -88,6 +88,7 @@ __all__ = [
     "joined_mean",
     "joined_moments",
     "largest_batch",
+    "left_over",
     "lines_in_flight",
     "load_shard",
     "lone_resume",
@@ -101,6 +102,7 @@ __all__ = [
     "must_refuse",
     "node_bytes",
     "node_mean",
+    "one_order",
     "one_wait",
     "overlapped",
     "pack",

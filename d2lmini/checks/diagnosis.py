@@ -13,6 +13,7 @@ CAUSES = (
     "state on one rank",
     "everything on one GPU",
     "another order",
+    "gradients not averaged",
 )
 
 
@@ -83,6 +84,31 @@ FAILURES = {
             "D": "the file holds the right state; which ranks read it?",
             "E": "E loads what was saved; which ranks run it?",
             "cause": "compare what the ranks hold after the call",
+        },
+    ),
+    "left_over": Failure(
+        "all",
+        "BE",
+        "gradients not averaged",
+        {
+            "rank": "does any rank do something else than the others?",
+            "A": "DDP makes all replicas equal here; which update makes them differ?",
+            "C": "the factor is the same on all ranks, so it lets no replica differ",
+            "D": "the gradients of this update have been averaged; have those of every update?",
+            "cause": "whose batches are in the gradients of the last update?",
+        },
+    ),
+    "one_order": Failure(
+        "all",
+        "C",
+        "another order",
+        {
+            "rank": "does any rank do something else than the others?",
+            "A": "a sum that begins with zero would differ as well: what comes next is the neighbour's",
+            "B": "every tensor arrives whole, on every rank",
+            "D": "every rank passes on what it received; that gives each of them every tensor",
+            "E": "each rank returns what it has added up; what makes that differ?",
+            "cause": "every rank has added the same numbers",
         },
     ),
 }

@@ -1,10 +1,12 @@
-"""The check of the lab on a training loop that hangs: ranks must decide alike when to skip a batch and when to stop."""
+"""Checks of the labs on ranks that get out of step: one that hangs, and two whose replicas drift apart."""
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from d2lmini.checks.mechanism import Wrong, brief, check, many, number, typed
+from d2lmini.checks.diagnosis import diagnosed
+from d2lmini.checks.mechanism import Wrong, brief, called, check, many, number, typed
 from d2lmini.checks.traced import run_on_ranks
 
 RATE, BROKEN = 0.1, float("nan")
@@ -17,6 +19,8 @@ CASES = (
     ((1.0,), ((0, 3),), 0.3),
 )
 BATCHES = 12
+ACCUMULATED = ((4, 7, 2), (3, 5, 3), (2, 4, 2), (1, 5, 4), (2, 2, 3))  # ranks, batches of each, batches for an update
+ADDED = ((4, 1000), (3, 100), (2, 7), (1, 3))  # ranks, numbers
 
 
 @check
@@ -31,15 +35,16 @@ def fit_together(function):
         for rank, (told, parameters) in enumerate(found):
             if number(told) != updates:
                 raise Wrong(f"{given}: rank {rank} should return {many(updates, 'update')}, it returned {typed(told)}")
-            if not torch.allclose(parameters, want, rtol=1e-4, atol=1e-5):
-                raise Wrong(
-                    f"{given}: after {many(updates, 'update')} rank {rank} should have the parameters {brief(want)}, "
-                    f"it has {brief(parameters)}"
-                )
+            _must_have(want, parameters, f"{given}: after {many(updates, 'update')} rank {rank}")
     return "all ranks skip the same batches and stop at the same one, with the parameters of one process"
 
 
-def _batch(scale, number, broken):
+def _must_have(want, got, who):
+    if not torch.allclose(got, want, rtol=1e-4, atol=1e-5):
+        raise Wrong(f"{who} should have the parameters {brief(want)}, it has {brief(got)}")
+
+
+def _batch(scale, number, broken=False):
     X = torch.randn(6, 2, generator=torch.Generator().manual_seed(int(100 * scale) + number)) * scale
     y = X @ torch.tensor([[1.5], [-0.5]]) + 0.3 * scale
     return (X, y * BROKEN) if broken else (X, y)
@@ -74,3 +79,86 @@ def _flat(net):
 def _fit(rank, function, batches, limit):
     net = _net().to("sim")
     return function(net, [(X.to("sim"), y.to("sim")) for X, y in batches[rank]], limit), _flat(net)
+
+
+@check
+def left_over(function, **said):
+    """``function(net, batches, every)``, on each rank: an update from so many batches, the last from fewer."""
+    return diagnosed("left_over", said, lambda: _try_updates(function))
+
+
+def _try_updates(function):
+    for ranks, count, every in ACCUMULATED:
+        given = f"{many(ranks, 'rank')} with {many(count, 'batch', 'es')} each, {every} for an update"
+        batches = [[_batch(1 / (rank + 1), i) for i in range(count)] for rank in range(ranks)]
+        want = _accumulated(batches, every)
+        found, messages = run_on_ranks(_fit_in_place, ranks, given, function, batches, every)
+        for rank, got in enumerate(found):
+            if not torch.allclose(got, found[0], rtol=1e-4, atol=1e-5):
+                both = f"rank 0 has the parameters {brief(found[0])}, rank {rank} has {brief(got)}"
+                raise Wrong(f"{given}: the replicas differ in the end: {both}")
+        _must_have(want, found[0], f"{given}: the replicas are equal, and each")
+        updates, ring = -(-count // every), 2 * (ranks - 1) / ranks * want.nbytes  # bytes that a rank sends in a ring
+        sent = sum(s.nbytes for s in messages if s.place == "gpu0" and s.name.startswith(("all_reduce", "send")))
+        if sent > 1.25 * updates * ring:
+            often = f"the gradients are sent {sent / ring:g} times; {many(updates, 'update')} need {updates}"
+            raise Wrong(f"{given}: the replicas are right, but {often}")
+    return "all replicas take the steps of one process, and gradients travel once for each update"
+
+
+def _accumulated(batches, every):
+    """Return the parameters of one process that has the batches of all ranks."""
+    net, together = _net(), list(zip(*batches))
+    optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
+    for start in range(0, len(together), every):
+        parts = [part for batch in together[start : start + every] for part in batch]
+        optimizer.zero_grad()
+        torch.stack([F.mse_loss(net(X), y) for X, y in parts]).mean().backward()
+        optimizer.step()
+    return _flat(net)
+
+
+def _fit_in_place(rank, function, batches, every):
+    net = _net().to("sim")
+    called(function, net, [(X.to("sim"), y.to("sim")) for X, y in batches[rank]], every)
+    return _flat(net)
+
+
+@check
+def one_order(function, **said):
+    """``function(tensor)``, on each rank: the sum of all ranks' tensors, added in the order of the ranks."""
+    return diagnosed("one_order", said, lambda: _try_order(function))
+
+
+def _try_order(function):
+    for ranks, n in ADDED:
+        given = f"{many(n, 'number')} on {many(ranks, 'rank')}"
+        numbers = torch.Generator().manual_seed(n)
+        data = list(torch.randn(ranks, n, generator=numbers))
+        found, messages = run_on_ranks(_added, ranks, given, function, data)
+        for rank, got in enumerate(found):
+            if got.shape != (n,) or not torch.allclose(got, sum(data), rtol=1e-3, atol=1e-5):
+                raise Wrong(
+                    f"{given}: rank {rank} should return {brief(sum(data)[:3])} …, it returned {brief(got[:3])} …"
+                )
+            _must_be_bits(found[0], got, f"{given}: ranks 0 and {rank} differ", "; their replicas would drift apart")
+        _must_be_bits(sum(data), found[0], f"{given}: all ranks agree, but they differ from ((0 + 1) + 2) + …")
+        adds = next((s.name.split()[0] for s in messages if s.name.startswith(("all_reduce", "reduce"))), None)
+        if adds:
+            raise Wrong(f"{given}: your code calls {adds}, and NCCL does not say in which order it adds; add yourself")
+    return "all ranks have the same bits, those of one process that adds in the order of the ranks"
+
+
+def _must_be_bits(want, got, what, so=""):
+    odd = int((want != got).sum())
+    if odd:
+        raise Wrong(f"{what} in {many(odd, 'number')}, by {(want - got).abs().max():.1e} at most{so}")
+
+
+def _added(rank, function, data):
+    dist.init_process_group("nccl")
+    tensor = data[rank].to("sim")
+    total = called(function, tensor)
+    if not isinstance(total, torch.Tensor):
+        raise TypeError(f"expected the sum, a tensor, got {typed(total)}")
+    return total.cpu()

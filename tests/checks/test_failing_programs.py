@@ -92,6 +92,50 @@ def from_rank_0(model, path):
     return DDP(model), optimizer
 
 
+def by_one_message(net, batches, every):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for start in range(0, len(batches), every):
+        group = batches[start : start + every]
+        torch.stack([(net(x) - y).square().mean() for x, y in group]).mean().backward()
+        flat = torch.cat([p.grad.flatten() for p in net.parameters()]) / dist.get_world_size()
+        dist.all_reduce(flat)
+        for p, mean in zip(net.parameters(), flat.split([p.numel() for p in net.parameters()])):
+            p.grad = mean.view_as(p)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def by_the_flag(net, batches, every):
+    model, full = DDP(net), len(batches) // every * every
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for i, (x, y) in enumerate(batches):
+        model.require_backward_grad_sync = (i + 1) % every == 0 or i + 1 == len(batches)
+        ((model(x) - y).square().mean() / (every if i < full else len(batches) - full)).backward()
+        if model.require_backward_grad_sync:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def from_rank_to_rank(tensor):
+    rank, last, total = dist.get_rank(), dist.get_world_size() - 1, tensor.clone()
+    if rank > 0:
+        dist.recv(total, rank - 1)
+        total += tensor
+    if rank < last:
+        dist.send(total, rank + 1)
+    dist.broadcast(total, last)
+    return total
+
+
+def each_its_chunk(tensor):
+    ranks, n = dist.get_world_size(), len(tensor)
+    chunks = list(torch.nn.functional.pad(tensor, (0, -n % ranks)).chunk(ranks))
+    parts, sums = ([torch.empty_like(chunk) for chunk in chunks] for _ in range(2))
+    dist.all_to_all(parts, chunks)
+    dist.all_gather(sums, sum(parts))
+    return torch.cat(sums)[:n]
+
+
 RIGHT = [
     ("hanging_job", by_the_mean_gradient),
     ("hanging_job", by_objects),
@@ -101,6 +145,10 @@ RIGHT = [
     ("full_rank", by_rank_0),
     ("lone_resume", onto_each_gpu),
     ("lone_resume", from_rank_0),
+    ("left_over", by_one_message),
+    ("left_over", by_the_flag),
+    ("one_order", from_rank_to_rank),
+    ("one_order", each_its_chunk),
 ]
 
 
