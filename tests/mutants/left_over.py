@@ -6,7 +6,11 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("the first batch communicates, not the last", "number == len(group)", "number == 1"),
     ("no batch communicates", "number == len(group)", "number > len(group)"),
     ("every batch communicates", "number == len(group)", "number > 0"),
-    ("what is left over is not trained on", "range(0, len(batches), every)", "range(0, len(batches) - every + 1, every)"),
+    (
+        "what is left over is not trained on",
+        "range(0, len(batches), every)",
+        "range(0, len(batches) - every + 1, every)",
+    ),
     ("gradients of earlier updates stay", "        optimizer.zero_grad()\n", ""),
 ]
 
