@@ -4,6 +4,7 @@ from d2lmini.checks.allreduce_labs import cheapest_sum, hanging_ring, send_recei
 from d2lmini.checks.cache_traffic import few_words
 from d2lmini.checks.cluster_labs import node_mean, slow_rank
 from d2lmini.checks.cluster_rates import fewest_servers, node_bytes, scaled_rate, third_time
+from d2lmini.checks.context_labs import zigzag_ring
 from d2lmini.checks.copies import fit_line, pack, prefetch
 from d2lmini.checks.failing_programs import full_rank, hanging_job, lone_resume, repeated_epoch
 from d2lmini.checks.gpu_choice import few_gpus
@@ -151,4 +152,5 @@ __all__ = [
     "zero_bubble",
     "zero_bytes",
     "zero_point",
+    "zigzag_ring",
 ]

@@ -10,7 +10,7 @@ from d2lmini.checks.mechanism import Wrong, attempt, called, need_gpus
 RANKS = 4  # as many GPUs serve most checks: they need not be made anew for each
 
 
-def run_on_ranks(program, ranks, given, *args):
+def run_on_ranks(program, ranks, given, *args, numbers=True):
     """Run ``program(rank, *args)``, which calls the reader's function, on simulated ranks.
 
     Args:
@@ -18,6 +18,7 @@ def run_on_ranks(program, ranks, given, *args):
         ranks: How many.
         given: What the reader's function is given, in words.
         args: More arguments of the program.
+        numbers: Whether the GPUs compute; else their tensors have shapes alone.
 
     Returns:
         What each rank returned, and the spans of what all of them sent.
@@ -25,7 +26,7 @@ def run_on_ranks(program, ranks, given, *args):
     Raises:
         Wrong: A rank failed, or the ranks' calls do not fit together.
     """
-    need_gpus(max(RANKS, ranks))
+    need_gpus(max(RANKS, ranks), numbers=numbers)
     with simgpu.trace() as trace:
         try:
             results = simgpu.spawn(program, args, nprocs=ranks)

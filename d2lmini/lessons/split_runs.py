@@ -19,10 +19,10 @@ def h100s(gpus, **options):
     simgpu.enable(gpus, gpu="H100-SXM5-80GB", accelerator=True, **options)
 
 
-def tiny_llama() -> Llama:
-    """Return a transformer of four layers, the same in each call."""
+def tiny_llama(layers=4) -> Llama:
+    """Return a transformer, the same in each call."""
     torch.manual_seed(0)
-    return Llama(width=WIDTH, layers=4, heads=4, key_heads=4, hidden=64, words=WORDS)
+    return Llama(width=WIDTH, layers=layers, heads=4, key_heads=4, hidden=64, words=WORDS)
 
 
 def token_loss(logits, targets):

@@ -21,7 +21,7 @@ from d2lmini.parallel.layout import Layout, Shape, memory_bytes
 from d2lmini.parallel.layout_search import MODELS, measured_seconds, search, speed
 from d2lmini.parallel.layout_time import layer_seconds, step_seconds
 from d2lmini.parallel.pipeline import bubble, gpipe, one_f_one_b, run_stage, start_times, starts
-from d2lmini.parallel.sequence import RingShift, attend, ring_attention, ulysses_attention
+from d2lmini.parallel.sequence import RingShift, attend, merge, ring_attention, ulysses_attention
 from d2lmini.parallel.sharded import Unit, shard
 from d2lmini.parallel.tensor_parallel import CopyToRanks, RowParallel, SumOverRanks, column_parallel, cut_layer
 
@@ -48,6 +48,7 @@ __all__ = [
     "load_balance_loss",
     "measured_seconds",
     "memory_bytes",
+    "merge",
     "one_f_one_b",
     "ring_attention",
     "run_stage",

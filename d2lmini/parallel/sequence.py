@@ -13,13 +13,14 @@ from torch.nn import functional as F
 from d2lmini.parallel.all_to_all import AllToAll
 
 
-def attend(q, k, v, later):
+def attend(q, k, v, later=None):
     """Return attention and the logarithm of each softmax's sum.
 
     later: where a key comes after the query, and is hidden.
     """
     scores = q @ k.mT / q.shape[-1] ** 0.5
-    scores = scores.masked_fill(later, -1e30)
+    if later is not None:
+        scores = scores.masked_fill(later, -1e30)
     return scores.softmax(-1) @ v, scores.logsumexp(-1, keepdim=True)
 
 
@@ -50,25 +51,26 @@ def shift(tensors, step):
     return came
 
 
+def merge(out, log_sum, more, new):
+    """Return attention over two sets of keys, and its logarithm."""
+    total = torch.logaddexp(log_sum, new)
+    return out + (more - out) * (new - total).exp(), total
+
+
 def ring_attention(q, k, v, held):
     """Return causal attention of this rank's queries to all ranks' keys.
 
     held: for each rank, the positions of its tokens in the sequence.
     """
     rank, n = dist.get_rank(), dist.get_world_size()
-    mine, out = held[rank].to(q.device)[:, None], None
+    mine, found = held[rank].to(q.device)[:, None], None
     for step in range(n):
         if step:
             k, v = RingShift.apply(k, v)
         theirs = held[rank - step].to(q.device)
-        more, new = attend(q, k, v, theirs > mine)
-        if out is None:
-            out, log_sum = more, new
-            continue
-        total = torch.logaddexp(log_sum, new)
-        out = out + (more - out) * (new - total).exp()
-        log_sum = total
-    return out
+        part = attend(q, k, v, theirs > mine)
+        found = merge(*found, *part) if step else part
+    return found[0]
 
 
 def swap(x, split, join):

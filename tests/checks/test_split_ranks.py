@@ -67,12 +67,64 @@ def weights_when_memory_is_full(stages, batches):
     return orders
 
 
+class Gathered(torch.autograd.Function):
+    """All ranks' keys or values, by rank; in backward a rank gets the sum of its own gradients."""
+
+    @staticmethod
+    def forward(ctx, x):
+        whole = x.new_empty(dist.get_world_size(), *x.shape)
+        dist.all_gather_into_tensor(whole, x.contiguous())
+        return whole
+
+    @staticmethod
+    def backward(ctx, gradient):
+        mine = torch.empty_like(gradient[0])
+        dist.reduce_scatter_tensor(mine, gradient.contiguous())
+        return mine
+
+
+def by_gathering(q, k, v):
+    n, rank, half = dist.get_world_size(), dist.get_rank(), q.shape[2] // 2
+    order = [(r, 0) for r in range(n)] + [(r, half) for r in reversed(range(n))]
+    keys, values = (
+        torch.cat([whole[r][:, :, start : start + half] for r, start in order], 2)
+        for whole in (Gathered.apply(k), Gathered.apply(v))
+    )
+    out = []
+    for piece, mine in ((rank, q[:, :, :half]), (2 * n - 1 - rank, q[:, :, half:])):
+        seen = half * (piece + 1)
+        later = torch.arange(seen, device=q.device) > torch.arange(seen - half, seen, device=q.device)[:, None]
+        out.append(parallel.attend(mine, keys[:, :, :seen], values[:, :, :seen], later)[0])
+    return torch.cat(out, 2)
+
+
+def by_pairs_of_pieces(q, k, v):
+    n, rank, half = dist.get_world_size(), dist.get_rank(), q.shape[2] // 2
+    parts = [[], []]
+    for step in range(n):
+        if step:
+            k, v = parallel.RingShift.apply(k, v)
+        theirs = (rank - step) % n
+        for i, mine in enumerate((rank, 2 * n - 1 - rank)):
+            for j, piece in enumerate((theirs, 2 * n - 1 - theirs)):
+                if piece <= mine:
+                    own = torch.ones(half, half, dtype=torch.bool, device=q.device).triu(1 if piece == mine else half)
+                    parts[i].append(parallel.attend(*(t.chunk(2, 2)[c] for t, c in ((q, i), (k, j), (v, j))), own))
+    halves = []
+    for found in parts:
+        outs, sums = map(torch.stack, zip(*found))
+        halves.append((outs * (sums - sums.logsumexp(0)).exp()).sum(0))
+    return torch.cat(halves, 2)
+
+
 @pytest.mark.parametrize(
     ("check", "answer"),
     [
         (checks.split_feed_forward, by_a_hook),
         (checks.split_feed_forward, by_two_halves),
         (checks.to_experts, by_lists_of_python),
+        (checks.zigzag_ring, by_gathering),
+        (checks.zigzag_ring, by_pairs_of_pieces),
         (checks.zero_bubble, weights_when_memory_is_full),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
