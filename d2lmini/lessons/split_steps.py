@@ -1,4 +1,4 @@
-"""What simulated ranks run in the chapters on tensors, pipelines, sequences and experts, to be timed."""
+"""What simulated ranks run, to be timed: a layer, attention or experts, split over the ranks."""
 
 from contextlib import nullcontext
 from typing import NamedTuple
@@ -7,14 +7,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.pipelining import PipelineStage
 from torch.distributed.tensor.experimental import context_parallel
 from torch.nn import functional as F
 
 import simgpu
-from d2lmini.models.llama import Layer, Stage, rotation
+from d2lmini.models.llama import Layer, rotation
 from d2lmini.parallel import cut_layer, visit
-from d2lmini.parallel.torch_schedules import SCHEDULES, stage_numbers
 
 BF16 = torch.bfloat16
 
@@ -57,47 +55,6 @@ def split_layer_step(rank) -> Timed:
         turn = [t.bfloat16() for t in rotation(4096, 96)]
     cut_layer(layer)
     return timed_on_ranks(both_passes(layer, x, turn))
-
-
-def train_stages(rank, name, network, momentum, loss_of, inputs, targets):
-    """Return the losses of two steps by one of torch's schedules, zeros on a rank without the last stage."""
-    n, device = dist.get_world_size(), torch.device("sim", rank)
-    own = stage_numbers(name, rank, n)
-    modules = nn.ModuleList(Stage(network(), i, n * len(own)) for i in own).to(device)
-    stages = [PipelineStage(module, i, n * len(own), device) for module, i in zip(modules, own)]
-    schedule = SCHEDULES[name](stages if len(own) > 1 else stages[0], 4, loss_fn=loss_of)
-    optimizer, means = momentum(modules.parameters()), []
-    for _ in range(2):
-        losses = []
-        last = {"target": targets.to(device), "losses": losses} if n * len(own) - 1 in own else {}
-        schedule.step(*([inputs.to(device)] if rank == 0 else []), **last)
-        optimizer.step()
-        optimizer.zero_grad()
-        means.append(sum(loss.item() for loss in losses) / 4)
-    return means
-
-
-def pipeline_step(rank, name) -> Timed:
-    """Time one of torch's schedules: two feed-forward networks a rank, 8 micro-batches of 4,096 tokens."""
-    n, device = dist.get_world_size(), torch.device("sim", rank)
-    own = stage_numbers(name, rank, n)
-    with device:
-        x, batch = (torch.zeros(k * 4096, 4096, dtype=BF16) for k in (1, 8))
-        modules = [nn.Sequential(*(feed_forward() for _ in range(2 // len(own)))) for _ in own]
-    for p in nn.ModuleList(modules).parameters():
-        p.grad = torch.zeros_like(p)
-    stages = [
-        PipelineStage(module, i, n * len(own), device, x.clone().requires_grad_(i > 0), x.clone().requires_grad_())
-        for module, i in zip(modules, own)
-    ]
-    schedule = SCHEDULES[name](stages if len(own) > 1 else stages[0], 8, loss_fn=lambda y, target: y.mean())
-    last = {"target": batch} if n * len(own) - 1 in own else {}
-
-    def step():
-        schedule.step(*([batch] if rank == 0 else []), **last)
-
-    step()  # the first allots what later steps receive into
-    return timed_on_ranks(step)
 
 
 def feed_forward(hidden=16384):
