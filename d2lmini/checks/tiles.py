@@ -126,10 +126,10 @@ def _judge_fetches(given, fetched, most, fewest):
 
 @check
 def cannon(function):
-    """``function(A, B)``: what every element holds after each of the n cycles of Cannon's array, as (a, b, c)."""
+    """``function(A, B)``: what every cell holds after each of the n cycles of Cannon's array, as (a, b, c)."""
     for n in (1, 2, 3, 5):
         _try_cannon(function, n)
-    return "all n × n elements work in all n cycles, and the sums are A @ B"
+    return "all n × n cells work in all n cycles, and the sums are A @ B"
 
 
 def _try_cannon(function, n):
@@ -161,7 +161,7 @@ def _fault_of_state(name, want, got):
     if not wrong.any():
         return ""
     r, s = wrong.nonzero()[0].tolist()
-    return f"element ({r}, {s}) should have {name} = {want[r, s]}, it has {got[r, s]}"
+    return f"cell ({r}, {s}) should have {name} = {want[r, s]}, it has {got[r, s]}"
 
 
 def _shared(states, cycle, place, name):

@@ -131,7 +131,7 @@ def _name(letter, code, n):
 
 
 def _lines(dataflow, cycle, r, s, n):
-    """Return what element (r, s) has after this cycle: what it keeps, what moves right, what moves down."""
+    """Return what cell (r, s) has after this cycle: what it keeps, what moves right, what moves down."""
     codes, counts = _snapshots(dataflow, n)[cycle - 1]
     moving = _name("b" if dataflow == "input" else "a", codes["right"][r, s], n)
     if dataflow == "output":
@@ -146,7 +146,7 @@ def _lines(dataflow, cycle, r, s, n):
 
 
 def _sum_kept(counts, cycle, r, s, n):
-    """Return the sum in element (r, s), growing or, once whole, on its way out: in column s from cycle 2n + s on."""
+    """Return the sum in cell (r, s), growing or, once whole, on its way out: in column s from cycle 2n + s on."""
     if not np.ma.is_masked(counts["spare"][r, s]):
         return f"c{r - max(0, cycle - 2 * n - s)}{s}: {n}/{n} ↓"
     return "" if cycle > n + r + s else f"c{r}{s}: {counts['held'][r, s]}/{n}"
@@ -172,7 +172,7 @@ def _phase(dataflow, cycle, n):
 def systolic_array(dataflow, cycle, n=3):
     """Draw the n×n array as it is after a cycle of an n×n product, as SVG. Orange: multiplied in this cycle.
 
-    In each element: what it keeps, what it hands on to the right, what it hands on downwards; "2/3" is a sum with two
+    In each cell: what it keeps, what it hands on to the right, what it hands on downwards; "2/3" is a sum with two
     of its three terms.
 
     Args:
@@ -190,7 +190,7 @@ def systolic_array(dataflow, cycle, n=3):
                 sheet.text(x + (width - 6) / 2, y + 19 + 22 * line, text, bold=bold)
     busy = _busy(dataflow, cycle, n)
     sheet.text(4, 22 + height * n, f"cycle {cycle}: {_phase(dataflow, cycle, n)}", anchor="start")
-    sheet.text(4, 44 + height * n, f"{busy} of {n * n} elements multiply", anchor="start")
+    sheet.text(4, 44 + height * n, f"{busy} of {n * n} cells multiply", anchor="start")
     return sheet
 
 
@@ -200,8 +200,8 @@ def systolic_alt(dataflow, cycle, n=3):
     for r, s in product(range(n), range(n)):
         lines = [line for line in _lines(dataflow, cycle, r, s, n) if line]
         if lines:
-            cells.append(f"element {r},{s} {', '.join(lines)}")
+            cells.append(f"cell {r},{s} {', '.join(lines)}")
     return (
         f"{dataflow}-stationary array after cycle {cycle}, {_phase(dataflow, cycle, n)}, "
-        f"{_busy(dataflow, cycle, n)} of {n * n} elements multiply: {'; '.join(cells) or 'empty'}"
+        f"{_busy(dataflow, cycle, n)} of {n * n} cells multiply: {'; '.join(cells) or 'empty'}"
     )

@@ -1,10 +1,10 @@
-"""A systolic array, cycle by cycle: processing elements in a grid, each handing what it has to one neighbour a cycle.
+"""A systolic array, cycle by cycle: cells in a grid, each handing what it has to one neighbour a cycle.
 
 After H. T. Kung, "Why systolic architectures?", Computer 15(1), 1982: what was read from memory once passes through
-many elements and is used in each. Three dataflows for C = A B, named after what an element keeps, for an array of
-R × S elements (A holds the inputs of a layer, B its weights):
+many cells (processing elements) and is used in each. Three dataflows for C = A B, named after what a cell keeps, for an array of
+R × S cells (A holds the inputs of a layer, B its weights):
 
-    dataflow   element (r, s) keeps   moves right   moves down   results leave        pieces            steps
+    dataflow   cell (r, s) keeps      moves right   moves down   results leave        pieces            steps
     output     a sum of C             A             B            below, once whole    of C,  [m/R][n/S]   k
     weight     an element of B        A             sums of C    below, as they are   of B,  [k/R][n/S]   m
     input      an element of A        B             sums of C    below, as they are   of A,  [k/R][m/S]   n
@@ -13,7 +13,7 @@ Matrices larger than the array are cut into pieces. One piece takes 2R + S + ste
 in (or out), `steps` for the stream, R + S - 2 until its last value has reached the far corner. A piece that is smaller
 than the array takes as long.
 
-Pieces overlap, as in Google's TPU (Jouppi et al., ISCA 2017): every element has a spare register. While one piece
+Pieces overlap, as in Google's TPU (Jouppi et al., ISCA 2017): every cell has a spare register. While one piece
 streams, the weights of the next move into the spare ones, or the sums of the one before move out of them, and the next
 stream follows directly behind. From piece to piece it then takes as long as the slower of the two, max(steps, R).
 """
@@ -25,14 +25,14 @@ from d2lmini.reuse.tiling import CountedMatrix, product_sizes
 
 
 class Array:
-    """A grid of processing elements, each with four registers, which are masked where they are empty.
+    """A grid of cells, each with four registers, which are masked where they are empty.
 
     Attributes:
         held [rows, columns]: What stays.
         spare: What will stay next, or stayed before.
         right, down: What moves on to the right and downwards.
         cycles: How many have passed.
-        products: Multiplications done by all elements.
+        products: Multiplications done by all cells.
         passes: Values handed to a neighbour.
         watch: Called with the array after each cycle.
 
@@ -46,7 +46,7 @@ class Array:
         self.shape, self.dtype, self.watch = (rows, columns), dtype, watch
         self.cycles = self.products = self.passes = 0
         self.held, self.spare, self.right, self.down = (_empty(self.shape, dtype) for _ in range(4))
-        self.turn = np.zeros(self.shape, bool)  # where a mark is that tells an element to go to the next piece
+        self.turn = np.zeros(self.shape, bool)  # where a mark is that tells a cell to go to the next piece
 
     def shifted(self, register, entering, axis):
         """Return `register` after each value moved on, down (axis 0) or right (axis 1), with `entering` at the edge."""
@@ -55,7 +55,7 @@ class Array:
         return np.ma.concatenate([np.ma.expand_dims(entering, axis), staying], axis)
 
     def multiplied(self, x, y):
-        """Return the elements' products; zero, and nothing counted, where an element lacks an operand."""
+        """Return the cells' products; zero, and nothing counted, where a cell lacks an operand."""
         products = x * y
         self.products += int(products.count())
         return products.filled(0)
@@ -68,7 +68,7 @@ class Array:
 
 
 def output_stationary_step(array, from_left, from_above):
-    """Do one cycle: A moves right, B moves down, each element holds a sum."""
+    """Do one cycle: A moves right, B moves down, each cell holds a sum."""
     array.right = array.shifted(array.right, from_left, axis=1)
     array.down = array.shifted(array.down, from_above, axis=0)
     array.held = array.held + array.multiplied(array.right, array.down)
@@ -107,7 +107,7 @@ def in_turn(streams, lanes, cycles, starts):
 
 
 def take_weights(array, marks, weights):
-    """Let marked elements use the spare weight; then `weights` [columns] enter the spare registers from above.
+    """Let marked cells use the spare weight; then `weights` [columns] enter the spare registers from above.
 
     A weight that enters pushes down the one that waits there, so the last row's comes first.
     """
@@ -121,7 +121,7 @@ def take_weights(array, marks, weights):
 
 
 def release_sums(array, marks):
-    """Let whole sums in spare registers move down where there is room; then marked elements put theirs there."""
+    """Let whole sums in spare registers move down where there is room; then marked cells put theirs there."""
     _turn(array, marks)
     multiplied = ~np.ma.getmaskarray(array.right) & ~np.ma.getmaskarray(array.down)  # in the cycle before
     whole = array.turn & multiplied

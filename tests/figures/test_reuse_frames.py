@@ -79,18 +79,18 @@ def test_tiling_says_which_tiles_are_in_use():
 def test_systolic_array_colours_the_elements_that_multiply(dataflow):
     work = [filled(systolic_array(dataflow, cycle), NOW) for cycle in range(1, 11)]
     assert sum(work) == 27
-    told = [int(re.search(r"(\d) of 9 elements multiply", systolic_alt(dataflow, cycle))[1]) for cycle in range(1, 11)]
+    told = [int(re.search(r"(\d) of 9 cells multiply", systolic_alt(dataflow, cycle))[1]) for cycle in range(1, 11)]
     assert told == work
 
 
 def test_systolic_array_shows_who_holds_what():
-    assert "element 1,1 c11: 3/3, a12 →, ↓ b21" in systolic_alt("output", 5)
+    assert "cell 1,1 c11: 3/3, a12 →, ↓ b21" in systolic_alt("output", 5)
     assert "moving the sums out" in systolic_alt("output", 8)
-    assert "element 2,0 b20, a02 →, ↓ c00: 3/3" in systolic_alt("weight", 6)
-    assert "element 2,0 a02, b20 →, ↓ c00: 3/3" in systolic_alt("input", 6)
-    assert "element 0,2 a20, b00 →, ↓ c20: 1/3" in systolic_alt("input", 6)
-    assert systolic_alt("weight", 2).endswith("element 0,0 b10; element 0,1 b21; element 1,0 b20")
-    assert "element 2,1 c11: 3/3" in systolic_alt("output", 8)  # one row further down than it was computed
+    assert "cell 2,0 b20, a02 →, ↓ c00: 3/3" in systolic_alt("weight", 6)
+    assert "cell 2,0 a02, b20 →, ↓ c00: 3/3" in systolic_alt("input", 6)
+    assert "cell 0,2 a20, b00 →, ↓ c20: 1/3" in systolic_alt("input", 6)
+    assert systolic_alt("weight", 2).endswith("cell 0,0 b10; cell 0,1 b21; cell 1,0 b20")
+    assert "cell 2,1 c11: 3/3" in systolic_alt("output", 8)  # one row further down than it was computed
 
 
 def test_drawings_are_small_and_fit_a_phone():
