@@ -1,8 +1,8 @@
 """A systolic array, cycle by cycle: cells in a grid, each handing what it has to one neighbour a cycle.
 
 After H. T. Kung, "Why systolic architectures?", Computer 15(1), 1982: what was read from memory once passes through
-many cells (processing elements) and is used in each. Three dataflows for C = A B, named after what a cell keeps, for an array of
-R × S cells (A holds the inputs of a layer, B its weights):
+many cells (processing elements) and is used in each. Three dataflows for C = A B, named after what a cell keeps, for
+an array of R × S cells (A holds the inputs of a layer, B its weights):
 
     dataflow   cell (r, s) keeps      moves right   moves down   results leave        pieces            steps
     output     a sum of C             A             B            below, once whole    of C,  [m/R][n/S]   k
@@ -178,7 +178,7 @@ def weight_stationary(A, B, C, array, overlap):
 
 
 def multiply(A, B, rows, columns, dataflow, watch=None, overlap=True):
-    """Return A B, computed by an array of rows × columns elements, its `Cost`, and the passes between neighbours.
+    """Return A B, computed by an array of rows × columns cells, its `Cost`, and the passes between neighbours.
 
     Args:
         A: An array [m, k] of numbers.
