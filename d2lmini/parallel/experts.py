@@ -32,7 +32,7 @@ class Experts(nn.Module):
 
 
 class ExpertParallel(nn.Module):
-    """The same on ranks: each has the router and one expert."""
+    """`Experts` on ranks: each has the router and one expert."""
 
     def __init__(self, layer):
         super().__init__()
