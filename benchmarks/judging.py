@@ -10,11 +10,11 @@ from simgpu.accounting import gemms
 from simgpu.hardware import HOST_COSTS
 
 CHOSEN = {  # a constant -> the runs that were in sight when it was chosen
-    "shares": "training on one and on 8 GPUs",
+    "memory and arithmetic shares": "training on one and on 8 GPUs",
     "nothing: held-out": "other inference, GPT-2, all-reduce in a node",
     "the host's cost": "inference with batch 1 or 4",
-    "a T4's products": "inference on a T4 with larger batches",
-    "NCCL takes rings (one choice)": "all-reduce over nodes",
+    "a T4's multiplications": "inference on a T4 with larger batches",
+    "which algorithm NCCL takes": "all-reduce over nodes",
 }
 
 
@@ -22,12 +22,13 @@ def chosen_by(row):
     """Return which constant was chosen with a row in sight, a key of `CHOSEN`."""
     network, inference = row["network"], "inference" in row["network"]
     if network == "all_reduce" and int(row["count"]) > 8:
-        return "NCCL takes rings (one choice)"
+        return "which algorithm NCCL takes"
     if inference and row["batch"] in ("1", "4"):
         return "the host's cost"
     if row["gpu"] == "T4":
-        return "a T4's products"
-    return "nothing: held-out" if inference or network.startswith(("GPT-2", "all_reduce")) else "shares"
+        return "a T4's multiplications"
+    held_out = inference or network.startswith(("GPT-2", "all_reduce"))
+    return "nothing: held-out" if held_out else "memory and arithmetic shares"
 
 
 def name_of(row):
