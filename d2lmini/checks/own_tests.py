@@ -1,5 +1,6 @@
 """Checks of the exercises on tests: how few runs find the answer, and which faulty programs a reader's test accepts."""
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -145,8 +146,29 @@ def drops_last_rank(x, y):
     return _trained(x[:0] if last else x, y[:0] if last else y, _mean)
 
 
+def halves(x, y):
+    """It divides the gradient by two where it should divide by the number of ranks."""
+    ranks = dist.get_world_size()
+
+    def join(grad, examples, *_):
+        _mean(grad, examples)
+        grad *= ranks / min(ranks, 2)
+
+    return _trained(x, y, join)
+
+
 RIGHT = (by_hand, by_ddp)
-FAULTY = (sums, own_seeds, mean_of_means, last_bias, first_step_only, last_rank_stays, leaves_if_empty, drops_last_rank)
+FAULTY = (
+    sums,
+    own_seeds,
+    mean_of_means,
+    last_bias,
+    first_step_only,
+    last_rank_stays,
+    leaves_if_empty,
+    drops_last_rank,
+    halves,
+)
 
 
 @check
@@ -156,7 +178,10 @@ def accepts(function):
     for train in RIGHT:
         verdict = _verdict(function, train, "a program that is right")
         if not verdict:
-            raise Wrong("your test refuses a program that is right on every division of the examples")
+            raise Wrong(
+                "your test refuses a program that is right: look for an error in your test that it takes for the "
+                "program's, or a comparison without a tolerance"
+            )
     missed = [train for train in FAULTY if _verdict(function, train, "a faulty program")]
     told = scored("accepts", len(missed), 0, f"of {len(FAULTY)} faulty programs accepted", "d")
     if missed:
@@ -173,6 +198,8 @@ def _verdict(function, train, given):
 
     handed.__name__ = handed.__qualname__ = "train"
     verdict = attempt(function, handed, given=given)
+    if isinstance(verdict, np.bool_) or (isinstance(verdict, torch.Tensor) and verdict.numel() == 1):
+        verdict = bool(verdict)
     if not isinstance(verdict, bool):
         raise Wrong(f"{given}: expected True or False, got {brief(verdict)}")
     return verdict

@@ -1,5 +1,6 @@
 EDITS = [  # what is wrong, text in the worked solution, text to put in its place
     ("equal shards alone", "[3, 3, 2], [0, 5, 3]", "[2, 2, 2, 2], [4, 4]"),
+    ("two ranks alone", "[3, 3, 2], [0, 5, 3]", "[3, 5], [0, 8]"),
     ("no rank without examples", "[0, 5, 3]", "[4, 2, 2]"),
     ("the weight alone", "model.parameters()]", "[model.weight]]"),
     ("bits must agree", "torch.allclose(one, whole, rtol=1e-4)", "torch.equal(one, whole)"),
