@@ -118,7 +118,7 @@ def _near(function, ranks, sizes, seconds, want, tolerance, noise):
             raise Wrong(f"{given}: expected {name} = {told}, got {found}")
 
 
-CLAIMS, MOST_WRONG, MOST_OPEN, BOOK_OPEN = 400, 3, 50, 35.8  # the last two in %
+CLAIMS, MOST_WRONG, MOST_OPEN, BOOK_OPEN = 400, 3, 50, 45.0  # the last two in %
 
 
 @check
@@ -136,19 +136,22 @@ def claim_holds(function):
         elif (answer == "yes") != (true > least):
             wrong += 1
             example = example or f"{given}: you say {answer!r}, and the true ratio is {true:.2f}"
+    verdicts = f"{wrong} of {CLAIMS} verdicts {'is' if wrong == 1 else 'are'} wrong"
     if wrong > MOST_WRONG:
-        raise Wrong(f"{wrong} of {CLAIMS} verdicts are wrong, and at most {MOST_WRONG} may be. The first: {example}")
+        raise Wrong(f"{verdicts}, and at most {MOST_WRONG} may be. The first: {example}")
     told = scored("claim_holds", 100 * unsure / CLAIMS, BOOK_OPEN, "% of the claims stay open", ".1f")
     if unsure > CLAIMS * MOST_OPEN / 100:
-        raise Wrong(f"{wrong} of {CLAIMS} verdicts are wrong, but {told}; bring it to {MOST_OPEN} %")
-    return f"{wrong} of {CLAIMS} verdicts are wrong, and {told}"
+        raise Wrong(f"{verdicts}, but {told}; bring it to {MOST_OPEN} %")
+    return f"{verdicts}, and {told}"
 
 
 def _claims():
-    """Return (simulated ratios, [(published, simulated)], least, true ratio): each kind errs in a way of its own."""
-    drawn, found = random.Random(2), []
+    """Return (simulated ratios, [(published, simulated)], least, true ratio): kinds differ in bias and in spread."""
+    drawn, found = random.Random(1), []
     for _ in range(CLAIMS):
-        bias, spread, count = drawn.uniform(-0.3, 0.3), drawn.choice((0.03, 0.08, 0.15)), drawn.randint(2, 6)
+        # Up to a factor of two off; no margin serves both spreads, and two pairs would not show the larger one.
+        bias, spread = drawn.uniform(-0.7, 0.7), drawn.choice((0.02, 0.02, 0.02, 0.35))
+        count = drawn.randint(4 if spread > 0.1 else 2, 6)
         published = [math.exp(drawn.uniform(-0.5, 1.5)) for _ in range(count)]
         past = [(p, p * math.exp(bias + spread * drawn.gauss(0, 1))) for p in published]
         least = drawn.choice((1.0, 1.0, 1.5, 4.0))

@@ -40,3 +40,23 @@ def claim_holds(simulated, past, least):
 def claim_holds(simulated, past, least):
     """Nothing is told."""
     return "open"
+
+
+def claim_holds(simulated, past, least):
+    """One margin for every kind, whatever its earlier pairs say."""
+    low, high = min(simulated) / 1.38, max(simulated) * 1.38
+    return "yes" if low > least else "no" if high < least else "open"
+
+
+def claim_holds(simulated, past, least):
+    """A wide margin for every kind."""
+    low, high = min(simulated) / 1.7, max(simulated) * 1.7
+    return "yes" if low > least else "no" if high < least else "open"
+
+
+def claim_holds(simulated, past, least):
+    """The bias is divided out, and the spread is ignored."""
+    factors = sorted(s / p for p, s in past)
+    middle = factors[len(factors) // 2]
+    low, high = min(simulated) / middle / 1.3, max(simulated) / middle * 1.3
+    return "yes" if low > least else "no" if high < least else "open"
