@@ -41,12 +41,12 @@ def fewest_parts(function):
     return "the fewest micro-batches, found in few runs"
 
 
-def _trained(x, y, join, seed=0, wrap=lambda model: model, steps=2, weight=len):
+def _trained(x, y, join, seed=0):
     """Train as the lab asks; `join` gets each gradient of the sum of losses, and the number of examples on the rank."""
     torch.manual_seed(seed)
     model = nn.Linear(4, 1).to(x.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    for step in range(steps):
+    for step in range(2):
         optimizer.zero_grad()
         (model(x) - y).square().sum().backward()
         for name, parameter in model.named_parameters():
