@@ -1,5 +1,5 @@
 // Questions that commit. The output that a question asks about, the next one before the next heading, stays folded until the
-// reader has answered or wants to be shown, and with it the text that explains it. The first answer counts; it stays
+// reader has answered or wants to be shown, and with it the paragraph that explains it. The first answer counts; it stays
 // marked, with its reason, after a reload.
 addEventListener("DOMContentLoaded", () => {
   const article = document.querySelector("article");
@@ -22,17 +22,17 @@ addEventListener("DOMContentLoaded", () => {
     }
     return undefined;
   };
-  // What explains an output: all behind its cell but code that can be run, another question, an exercise, a heading.
+  // What explains an output: the first paragraph or list behind its cell, with a drawing before it and what a colon announces.
+  // The text after that teaches, and is read without an answer too.
   const explanation = output => {
-    const found = [];
+    const found = [], ends = part => part?.textContent.trim().endsWith(":");
     let next = output.closest(".cell").nextElementSibling;
-    for (; next && !next.matches("section, h1, h2, h3, h4, h5, .exercise"); next = next.nextElementSibling) {
-      if (next.matches(".cell") && next.querySelector(".cell_input, .d2l-ask")) {
-        if (found.length > 1 && found.at(-1).matches("p")) found.pop(); // it introduces that cell
-        break;
-      }
+    for (; next && !next.matches("section, h1, h2, h3, h4, h5, details, .exercise"); next = next.nextElementSibling) {
+      if (next.matches(".cell") && next.querySelector(".cell_input, .d2l-ask")) break;
+      if (found.some(part => part.matches("p, ul, ol")) && !ends(found.at(-1))) break;
       found.push(next);
     }
+    if (next?.matches(".cell") && ends(found.at(-1))) found.pop(); // it introduces that cell
     return found;
   };
   const gates = new Map(), about = new Map(); // output -> the line in its place, and the questions about it
@@ -51,7 +51,7 @@ addEventListener("DOMContentLoaded", () => {
         output.tabIndex = -1;
         output.focus({ preventScroll: true });
       };
-      line = make("p", { className: "gate" }, "The output and its explanation stay folded until you have answered the question above. ", button);
+      line = make("p", { className: "gate" }, "The output stays folded until you have answered the question above. ", button);
       gates.set(output, line);
     }
     if (!line.isConnected) output.before(line);
