@@ -23,6 +23,11 @@ def places(x):
     return ", ".join(sorted(str(shard.device) for shard in x.addressable_shards))
 
 
+def all_reduces(function, *arrays):
+    """Return how many all-reduces the compiler puts into a jitted function of these arrays."""
+    return function.lower(*arrays).compile().as_text().count(" all-reduce(")
+
+
 def answer(function):
     """Return what a call gives as text, or the first sentence of its error."""
     try:
@@ -35,20 +40,34 @@ def main():
     """Ask, print and store."""
     devices, free = jax.devices(), jnp.ones((2, 3))
     on_1, on_2 = (jax.device_put(free, device) for device in devices[1:3])
-    mesh = NamedSharding(jax.make_mesh((4,), ("rank",)), PartitionSpec("rank"))
-    spread = jax.device_put(jnp.arange(8.0), mesh)
+    again = jax.device_put(on_1, devices[1])
+    mesh = jax.make_mesh((4,), ("rank",))
+    rows_apart, everywhere = (NamedSharding(mesh, spec) for spec in (PartitionSpec("rank"), PartitionSpec()))
+    spread = jax.device_put(jnp.arange(8.0), rows_apart)
+    examples = jax.device_put(jnp.ones((8, 3)), rows_apart)
+    weight = jax.device_put(jnp.ones(3), everywhere)
+    double = jax.jit(lambda x: 2 * x)
+    gradient = jax.jit(jax.grad(lambda weight, examples: jnp.mean((examples @ weight) ** 2)))
     rows = [
         ("jax.devices()", lambda: ", ".join(map(str, devices))),
         ("places of free = jnp.ones((2, 3))", lambda: places(free)),
         ("free.committed", lambda: free.committed),
+        ("jax.device_put(free).committed", lambda: jax.device_put(free).committed),
         ("places of on_1 = jax.device_put(free, devices[1])", lambda: places(on_1)),
         ("on_1.committed", lambda: on_1.committed),
-        ("jax.device_put(on_1, devices[1]) is on_1", lambda: jax.device_put(on_1, devices[1]) is on_1),
+        ("again = jax.device_put(on_1, devices[1]) is on_1", lambda: again is on_1),
+        ("again has the memory of on_1", lambda: again.unsafe_buffer_pointer() == on_1.unsafe_buffer_pointer()),
         ("places of free + on_1", lambda: places(free + on_1)),
         ("on_1 + on_2", lambda: places(on_1 + on_2)),
-        ("places of jnp.arange(8.0), spread by a mesh of 4", lambda: places(spread)),
+        ("places of double(on_1), a jitted function", lambda: places(double(on_1))),
+        ("places of x = jnp.arange(8.0), spread by a mesh of 4", lambda: places(spread)),
         ("shape of its part on each", lambda: spread.addressable_shards[0].data.shape),
         ("its sum", lambda: jnp.sum(spread)),
+        ("places of double(x)", lambda: places(double(spread))),
+        ("all-reduces in the compiled double(x)", lambda: all_reduces(double, spread)),
+        ("all-reduces in the compiled gradient(weight, examples)", lambda: all_reduces(gradient, weight, examples)),
+        ("places of that gradient", lambda: places(gradient(weight, examples))),
+        ("shape of the gradient on each", lambda: gradient(weight, examples).addressable_shards[0].data.shape),
     ]
     where = f"measured on {platform.machine()}, JAX {jax.__version__}, 4 forced host devices, {datetime.date.today()}"
     record = {"where": where, "rows": [[what, answer(ask)] for what, ask in rows]}
