@@ -54,7 +54,7 @@ def test_an_output_is_folded_until_its_question_is_answered_and_the_answer_stays
     assert not explanation.is_visible()
     behind = page.evaluate(EXPLAINED)
     assert not any(shown for shown, *_ in behind)
-    assert any(later[-1:] == [True] for _, *later in behind)  # what teaches more than the output is read without an answer
+    assert any(later[-1:] == [True] for _, *later in behind)  # what teaches more needs no answer
     right = ask.locator("details:has(strong:text('Yes.')) > summary")
     wrong = ask.locator("details:has(strong:text('No.')) > summary").first
     wrong.press("Enter")
