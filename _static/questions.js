@@ -22,17 +22,19 @@ addEventListener("DOMContentLoaded", () => {
     }
     return undefined;
   };
-  // What explains an output: the first paragraph or list behind its cell, with a drawing before it and what a colon announces.
+  // What explains an output: the first paragraph or list behind its cell, with a drawing before it, and what a colon announces or a
+  // formula goes on with.
   // The text after that teaches, and is read without an answer too.
   const explanation = output => {
-    const found = [], ends = part => part?.textContent.trim().endsWith(":");
+    const found = [], colon = part => part?.textContent.trim().endsWith(":");
+    const goesOn = (part, next) => colon(part) || [part, next].some(block => block.matches(".math"));
     let next = output.closest(".cell").nextElementSibling;
     for (; next && !next.matches("section, h1, h2, h3, h4, h5, details, .exercise"); next = next.nextElementSibling) {
       if (next.matches(".cell") && next.querySelector(".cell_input, .d2l-ask")) break;
-      if (found.some(part => part.matches("p, ul, ol")) && !ends(found.at(-1))) break;
+      if (found.some(part => part.matches("p, ul, ol")) && !goesOn(found.at(-1), next)) break;
       found.push(next);
     }
-    if (next?.matches(".cell") && ends(found.at(-1))) found.pop(); // it introduces that cell
+    if (next?.matches(".cell") && colon(found.at(-1))) found.pop(); // it introduces that cell
     return found;
   };
   const gates = new Map(), about = new Map(); // output -> the line in its place, and the questions about it
