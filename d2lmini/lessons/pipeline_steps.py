@@ -1,4 +1,4 @@
-"""What simulated ranks run by torch's schedules of a pipeline: two steps for their losses, and a step to be timed."""
+"""What simulated ranks run by torch's schedules of a pipeline: a step to be timed."""
 
 import torch
 import torch.distributed as dist
@@ -6,26 +6,7 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage
 
 from d2lmini.lessons.split_steps import BF16, Timed, feed_forward, timed_on_ranks
-from d2lmini.models.llama import Stage
 from d2lmini.parallel.torch_schedules import SCHEDULES, stage_numbers
-
-
-def train_stages(rank, name, network, momentum, loss_of, inputs, targets):
-    """Return the losses of two steps by one of torch's schedules, zeros on a rank without the last stage."""
-    n, device = dist.get_world_size(), torch.device("sim", rank)
-    own = stage_numbers(name, rank, n)
-    modules = nn.ModuleList(Stage(network(), i, n * len(own)) for i in own).to(device)
-    stages = [PipelineStage(module, i, n * len(own), device) for module, i in zip(modules, own)]
-    schedule = SCHEDULES[name](stages if len(own) > 1 else stages[0], 4, loss_fn=loss_of)
-    optimizer, means = momentum(modules.parameters()), []
-    for _ in range(2):
-        losses = []
-        last = {"target": targets.to(device), "losses": losses} if n * len(own) - 1 in own else {}
-        schedule.step(*([inputs.to(device)] if rank == 0 else []), **last)
-        optimizer.step()
-        optimizer.zero_grad()
-        means.append(sum(loss.item() for loss in losses) / 4)
-    return means
 
 
 def pipeline_step(rank, name) -> Timed:

@@ -29,7 +29,7 @@ class CopyToRanks(torch.autograd.Function):
 
 
 class SumOverRanks(torch.autograd.Function):
-    """Forward: an all-reduce of all tensors. Backward: the gradient."""
+    """Forward: the sum over the ranks. Backward: the gradient, unchanged."""
 
     @staticmethod
     def forward(ctx, x, group):
