@@ -18,12 +18,13 @@ GPU_OUT = re.compile(r"gpu\d+ out$")  # where what leaves a GPU is seen once
 SMALL = 1  # byte that a copy to the host may have: the answer to a question, such as `any`
 HANGS = (4, 8)  # ranks and numbers of the run that hangs
 SLOW, FAST = (1e-3, 1e12), (1e-12, 1e3)  # α and β with which steps decide, and bytes
-POWERS = ((1, 5, SLOW), (2, 6, SLOW), (4, 12, FAST), (4, 3, FAST), (4, 3, SLOW))  # ranks, numbers, α and β
-SIZED = (  # card, seconds that are added to a link's latency, numbers, µs of the book's answer
-    ("V100-PCIe-16GB", 0, 2**11, 60),
-    ("V100-PCIe-16GB", 0, 2**18, 573),
-    ("V100-SXM2-16GB", 0, 2**18, 68),
-    ("V100-PCIe-16GB", 200e-6, 2**18, 1499),
+EQUAL = (1e-6, 4e6)  # with which 48 bytes take as long as 12 α: the ring wins on 4 ranks, and never on 2
+POWERS = ((1, 5, SLOW), (2, 6, SLOW), (2, 6, EQUAL), (4, 12, FAST), (4, 3, FAST), (4, 3, SLOW))  # ranks, numbers, α, β
+SIZED = (  # card, seconds that are added to a link's latency, numbers, µs and messages a rank of the book's answer
+    ("V100-PCIe-16GB", 0, 2**11, 60, 2),
+    ("V100-PCIe-16GB", 0, 2**18, 573, 6),
+    ("V100-SXM2-16GB", 0, 2**18, 68, 2),
+    ("V100-PCIe-16GB", 200e-6, 2**18, 1499, 2),
 )
 SLOWER = 1.1  # times the book's own, which an answer may take
 SILENT, LINE = 2, "C"  # the rank that leaves out a message, and the line where it does
@@ -39,7 +40,7 @@ def send_receive(function):
     data = list(torch.randn(SCORED_RANKS, SCORED_NUMBERS, generator=numbers, dtype=torch.float64))
     machine = build(max(SCORED_RANKS, torch.sim.device_count()), "V100-PCIe-16GB", "PCIe3-x16")
     with simgpu.use_clock(simgpu.Clock(machine)):
-        seconds = _try_sum(function, data, f"{SCORED_NUMBERS:,} float64 numbers on {SCORED_RANKS} ranks")
+        seconds, _ = _try_sum(function, data, f"{SCORED_NUMBERS:,} float64 numbers on {SCORED_RANKS} ranks")
     told = scored("send_receive", seconds * 1e3, BOOK_MS, f"ms for 1 MiB on {SCORED_RANKS} ranks")
     return f"the sums are right, and no rank sends more than in a ring; {told}"
 
@@ -70,14 +71,19 @@ def cheapest_sum(function):
     for ranks, n, (alpha, beta) in POWERS:
         data = [(torch.arange(n, dtype=torch.float64) + 1) * 10**rank + 1 / 3 for rank in range(ranks)]
         given = f"{many(n, 'float64 number')} on {many(ranks, 'rank')}, alpha={alpha:g}, beta={beta:g}"
-        _try_sum(partial(function, alpha=alpha, beta=beta), data, given, bounded=False)
+        _, sent = _try_sum(partial(function, alpha=alpha, beta=beta), data, given, bounded=False)
+        if ranks == 2 and sent > 1:
+            raise Wrong(
+                f"{given}: the sums are right, but each rank sends {sent} messages. On 2 ranks one with the whole "
+                "buffer takes α + n/β, and two with half of it take 2α + n/β: does your choice depend on P?"
+            )
     total = sum(_time_sum(function, *case) for case in SIZED)
-    book = sum(microseconds for *_, microseconds in SIZED)
+    book = sum(microseconds for *_, microseconds, _ in SIZED)
     told = scored("cheapest_sum", total, book, "µs for four sums on 4 ranks", ".0f")
     return f"the sums are right, and fast for every size and link; {told}"
 
 
-def _time_sum(function, gpu, further, n, enough):
+def _time_sum(function, gpu, further, n, enough, messages):
     """Return the microseconds of a sum; raise Wrong where it takes longer than the book's."""
     numbers = torch.Generator().manual_seed(0)
     data = list(torch.randn(SCORED_RANKS, n, generator=numbers, dtype=torch.float64))
@@ -88,9 +94,12 @@ def _time_sum(function, gpu, further, n, enough):
         short, long = (max(simgpu.spawn(_exchange, (size,), nprocs=2)) for size in (1, 2**17))
         alpha, beta = short, 8 * 2**17 / (long - short)
         given = f"{8 * n // 2**10:,} KiB on 4 ranks, α = {alpha * 1e6:.0f} µs, β = {beta / 1e9:.0f} GB/s"
-        seconds = _try_sum(partial(function, alpha=alpha, beta=beta), data, given, bounded=False)
+        seconds, sent = _try_sum(partial(function, alpha=alpha, beta=beta), data, given, bounded=False)
     if seconds * 1e6 > SLOWER * enough:
-        raise Wrong(f"{given}: the sums are right, but they take {seconds * 1e6:,.0f} µs; {enough:,} µs are enough")
+        raise Wrong(
+            f"{given}: the sums are right, but they take {seconds * 1e6:,.0f} µs, with {many(sent, 'message')} from "
+            f"each rank; {enough:,} µs are enough, with {messages}. Compare the times of both algorithms by α, β, P, n"
+        )
     return seconds * 1e6
 
 
@@ -109,7 +118,7 @@ def _exchange(rank, n):
 
 
 def _try_sum(function, data, given, bounded=True):
-    """Return the seconds of the reader's sum of this data, a tensor for each rank.
+    """Return the seconds of the reader's sum of this data, and the messages that rank 0 sends.
 
     Args:
         function: The reader's.
@@ -136,11 +145,16 @@ def _try_sum(function, data, given, bounded=True):
     _must_be_messages(trace.spans, messages, given, sum(t.nbytes for t in data))
     most = 2 * (ranks - 1) * 2 * -(-n // (2 * ranks)) * data[0].itemsize  # chunks rounded up, in two half rings
     for rank in range(ranks) if bounded else ():
-        sent = sum(span.nbytes for span in messages if span.place == f"gpu{rank}" and span.name.startswith("send"))
+        sent = sum(span.nbytes for span in _sent(messages, rank))
         if sent > most:
             ring = 2 * (ranks - 1) * -(-n // ranks) * data[0].itemsize
             raise Wrong(f"{given}: the sums are right, but rank {rank} sends {sent:,} bytes; a ring sends {ring:,}")
-    return max(end for _, _, end in found) - min(begin for _, begin, _ in found)
+    return max(end for _, _, end in found) - min(begin for _, begin, _ in found), len(_sent(messages, 0))
+
+
+def _sent(messages, rank):
+    """Return the spans of what a rank sends; its spans of what it receives have no bytes."""
+    return [s for s in messages if s.place == f"gpu{rank}" and s.name.startswith("send") and s.nbytes]
 
 
 def _must_be_messages(spans, messages, given, own):

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from d2lmini.checks.diagnosis import diagnosed
-from d2lmini.checks.mechanism import Wrong, brief, called, check, many, number, typed
+from d2lmini.checks.mechanism import Wrong, brief, called, check, many, need_gpus, number, typed
 from d2lmini.checks.traced import run_on_ranks
 
 RATE, BROKEN = 0.1, float("nan")
@@ -20,7 +20,7 @@ CASES = (
 )
 BATCHES = 12
 ACCUMULATED = ((4, 7, 2), (3, 5, 3), (2, 4, 2), (1, 5, 4), (2, 2, 3))  # ranks, batches of each, batches for an update
-ADDED = ((4, 1000), (3, 100), (2, 7), (1, 3))  # ranks, numbers
+ADDED = ((4, 1000), (3, 100), (2, 7), (1, 3), (6, 31))  # ranks, numbers; of up to 4 tensors torch.sum adds in order
 
 
 @check
@@ -40,8 +40,12 @@ def fit_together(function):
 
 
 def _must_have(want, got, who):
-    if not torch.allclose(got, want, rtol=1e-4, atol=1e-5):
+    if not _near(got, want):
         raise Wrong(f"{who} should have the parameters {brief(want)}, it has {brief(got)}")
+
+
+def _near(got, want):
+    return torch.allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
 def _batch(scale, number, broken=False):
@@ -94,16 +98,42 @@ def _try_updates(function):
         want = _accumulated(batches, every)
         found, messages = run_on_ranks(_fit_in_place, ranks, given, function, batches, every)
         for rank, got in enumerate(found):
-            if not torch.allclose(got, found[0], rtol=1e-4, atol=1e-5):
+            if not _near(got, found[0]):
                 both = f"rank 0 has the parameters {brief(found[0])}, rank {rank} has {brief(got)}"
                 raise Wrong(f"{given}: the replicas differ in the end: {both}")
-        _must_have(want, found[0], f"{given}: the replicas are equal, and each")
+        if not _near(found[0], want):
+            raise Wrong(f"{given}: the replicas are equal, but {_wrong_update(function, batches, every, found[0])}")
         updates, ring = -(-count // every), 2 * (ranks - 1) / ranks * want.nbytes  # bytes that a rank sends in a ring
         sent = sum(s.nbytes for s in messages if s.place == "gpu0" and s.name.startswith(("all_reduce", "send")))
         if sent > 1.25 * updates * ring:
             often = f"the gradients are sent {sent / ring:g} times; {many(updates, 'update')} need {updates}"
             raise Wrong(f"{given}: the replicas are right, but {often}")
     return "all replicas take the steps of one process, and gradients travel once for each update"
+
+
+def _wrong_update(function, batches, every, got):
+    """Say which update is wrong, that of the batches left over or an earlier one, and how the parameters should move.
+
+    Args:
+        function: The reader's.
+        batches: For each rank its batches.
+        every: Batches for an update.
+        got: The reader's parameters in the end.
+    """
+    left = len(batches[0]) % every
+    full = [mine[: len(mine) - left] for mine in batches]
+    before, want = _accumulated(full, every), _accumulated(batches, every)
+    start = run_on_ranks(_fit_in_place, len(full), "", function, full, every)[0][0] if full[0] and left else before
+    if not left or not _near(start, before):
+        count = many(len(full[0]) // every, "update")
+        return f"after {count} of {many(every, 'batch', 'es')} they should be {brief(before)}, they are {brief(start)}"
+    last = f"the last update, of the {many(left, 'batch', 'es')} left over,"
+    if _near(got, before):
+        return f"{last} is missing"
+    moves = f"it should move the parameters by {brief(want - before)}, it moves them by {brief(got - before)}"
+    slip = _near(got - before, (want - before) * left / every)
+    hint = f" (divide by the {many(left, 'batch', 'es')} that it has, not by {every})" * slip
+    return f"{last} is wrong: {moves}{hint}"
 
 
 def _accumulated(batches, every):
@@ -127,6 +157,7 @@ def _fit_in_place(rank, function, batches, every):
 @check
 def one_order(function, **said):
     """``function(tensor)``, on each rank: the sum of all ranks' tensors, added in the order of the ranks."""
+    need_gpus(max(ranks for ranks, _ in ADDED))
     return diagnosed("one_order", said, lambda: _try_order(function))
 
 
@@ -142,7 +173,8 @@ def _try_order(function):
                     f"{given}: rank {rank} should return {brief(sum(data)[:3])} …, it returned {brief(got[:3])} …"
                 )
             _must_be_bits(found[0], got, f"{given}: ranks 0 and {rank} differ", "; their replicas would drift apart")
-        _must_be_bits(sum(data), found[0], f"{given}: all ranks agree, but they differ from ((0 + 1) + 2) + …")
+        what = f"{given}: all ranks agree, but they differ from ((0 + 1) + 2) + …"
+        _must_be_bits(sum(data), found[0], what, ": add one tensor after another, in the order of the ranks")
         adds = next((s.name.split()[0] for s in messages if s.name.startswith(("all_reduce", "reduce"))), None)
         if adds:
             raise Wrong(f"{given}: your code calls {adds}, and NCCL does not say in which order it adds; add yourself")

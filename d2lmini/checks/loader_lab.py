@@ -5,7 +5,7 @@ import functools
 import torch
 
 from d2lmini.checks.mechanism import Wrong, attempt, check, many, need_gpus, reals, scored, typed
-from d2lmini.checks.traced import Watch
+from d2lmini.checks.traced import Watch, must_be_read, uncovered_ms
 from d2lmini.measuring.feeding import BATCHES, Step, Store, rehearse
 
 IDLE, BOOK_MS, LIMIT_MS = 0.1, 11.21, 12.5  # the starter is idle for 61 % of 27 ms; the limit: see clipped_mean
@@ -19,9 +19,11 @@ def repair_loader(function):
     _judge_memory(*_try(function, FEW))
     trace, _ = _try(function, BATCHES)
     ms, idle = trace.seconds * 1e3, 1 - trace.busy_seconds()["gpu0"] / trace.seconds
-    told = f"the GPU is idle {idle:.0%} of {scored('repair_loader', ms, BOOK_MS, 'ms')}"
-    if idle > IDLE:
-        raise Wrong(f"the losses are right, but {told}; bring it below {IDLE:.0%}")
+    told = f"the GPU is idle {idle:.1%} of {scored('repair_loader', ms, BOOK_MS, 'ms')}"
+    if round(idle, 3) >= IDLE:
+        copies = uncovered_ms(_arrivals(trace), [s for s in trace.spans if s.kind == "operation"]) / ms
+        waits = f"it waits {copies:.1%} for copies and {idle - copies:.1%} for the loader or the host"
+        raise Wrong(f"the losses are right, but {told}: {waits}; bring it below {IDLE:.0%}")
     if ms > LIMIT_MS:
         raise Wrong(f"the losses are right, but {told}: longer than {LIMIT_MS} ms; do no work that the task has not")
     return f"the losses are right, and {told}"
@@ -45,6 +47,7 @@ def _try(function, count):
         return watched
 
     losses, trace = attempt(lambda: rehearse(function, count, wrap), given=given)
+    must_be_read(losses, given, "the losses")
     got, want = reals(losses), _losses(count)
     if got is None:
         raise Wrong(f"{given}: expected a list of numbers, the losses, got {typed(losses)}")
@@ -86,7 +89,8 @@ def _judge_memory(trace, watch):
     for i in range(min(len(copies), len(ends))):
         for j in (j for j in range(i) if copies[i].start < ends[j] and watch.memory[j].allocated != watch.stream):
             if how := watch.overwritten(j, i):
+                other = ", or call `X.record_stream` with the stream of the steps" * how.startswith("whose memory")
                 raise Wrong(
                     f"{many(FEW, 'batch', 'es')}: the copy of batch {i} began while step {j} used its own, {how}: let "
-                    "the copying stream wait for the steps so far"
+                    f"the copying stream wait for the steps so far{other}"
                 )

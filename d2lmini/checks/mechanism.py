@@ -24,6 +24,7 @@ from numbers import Real
 import torch
 
 import simgpu
+from d2lmini.checks.lines import line_of
 
 MOST = 10**5  # values that are taken from a generator, which may have no end
 CHECKS = {}  # name of the exercise, as in its cells' tags -> check
@@ -291,7 +292,7 @@ def typed(value):
 
 def _name(error):
     message = " ".join(str(error).split())
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return (f"{type(error).__name__}: {message}" if message else type(error).__name__) + line_of(error)
 
 
 def _handed(inputs):

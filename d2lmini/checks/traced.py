@@ -5,6 +5,7 @@ import weakref
 import torch
 
 import simgpu
+from d2lmini.checks.lines import line_of
 from d2lmini.checks.mechanism import Wrong, attempt, called, need_gpus
 
 RANKS = 4  # as many GPUs serve most checks: they need not be made anew for each
@@ -31,8 +32,27 @@ def run_on_ranks(program, ranks, given, *args, numbers=True):
         try:
             results = simgpu.spawn(program, args, nprocs=ranks)
         except (simgpu.RankError, simgpu.DeadlockError, simgpu.MismatchError) as error:
-            raise Wrong(f"{given}: {str(error).splitlines()[0]}") from error
+            cause = error.__cause__  # of a full GPU a lab asks for the line
+            line = "" if cause is None or isinstance(cause, torch.OutOfMemoryError) else line_of(cause)
+            raise Wrong(f"{given}: {str(error).splitlines()[0]}{line}") from error
     return results, [span for span in trace.spans if span.kind == "communication"]
+
+
+def must_be_read(answer, given, what):
+    """Raise Wrong if numbers are left on a GPU: to read them is part of the work, and may make the host wait.
+
+    Args:
+        answer: A tensor, or a list that may hold tensors.
+        given: What the reader's function was given, in words.
+        what: What the answer is, in words.
+    """
+    items = answer if isinstance(answer, list | tuple) else [answer]
+    place = next((t.device for t in items if isinstance(t, torch.Tensor) and t.device.type != "cpu"), None)
+    if place:
+        raise Wrong(
+            f"{given}: expected {what} as numbers, got {'a tensor' if items is not answer else 'tensors'} on {place}: "
+            "read them when training is over, with `tolist` or `item`"
+        )
 
 
 def uncovered_ms(spans, operations):

@@ -135,7 +135,9 @@ def claim_holds(function):
             unsure += 1
         elif (answer == "yes") != (true > least):
             wrong += 1
-            example = example or f"{given}: you say {answer!r}, and the true ratio is {true:.2f}"
+            ends = [f"{end(s / p for p, s in past):.2f}" for end in (min, max)]
+            told = f"the earlier factors simulated ÷ published are {' to '.join(ends)}"
+            example = example or f"{given}: you say {answer!r}, and the true ratio is {true:.2f}; {told}"
     verdicts = f"{wrong} of {CLAIMS} verdicts {'is' if wrong == 1 else 'are'} wrong"
     if wrong > MOST_WRONG:
         raise Wrong(f"{verdicts}, and at most {MOST_WRONG} may be. The first: {example}")

@@ -64,9 +64,11 @@ class _Warp:
 
     def get(self, words):
         """Return what these 32 words of shared memory hold, one for each thread."""
-        values = self._shared[self._banks(words)]
+        words = self._banks(words)
+        values = self._shared[words]
         if np.isnan(values).any():
-            raise ValueError(f"thread {int(np.isnan(values).argmax())} gets a word in which nothing was put")
+            thread = int(np.isnan(values).argmax())
+            raise ValueError(f"thread {thread} gets word {words[thread]}, in which nothing was put yet: put it first")
         return self._loaded(values)
 
     def _global(self, places):
@@ -100,7 +102,8 @@ class _Warp:
 def _thirty_two(places, size, what):
     places = np.asarray(places)
     if places.shape != (EDGE,) or places.dtype.kind not in "iu":
-        raise ValueError(f"expected 32 {what}, one for each thread, got {brief(places.tolist())}")
+        whole = "whole numbers, the " if places.dtype.kind not in "iu" else ""
+        raise ValueError(f"expected 32 {whole}{what}, one for each thread, got {brief(places.tolist())}")
     if places.min() < 0 or places.max() >= size:
         raise ValueError(f"expected {what} from 0 to {size - 1}, got {places.min()} to {places.max()}")
     return places

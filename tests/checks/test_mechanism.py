@@ -38,7 +38,10 @@ def clear(x):
         (lambda x: x[0] / 2, "2 is half of 4"),
         (lambda x: x[0], "x = [4]: expected 2"),
         (lambda x: None, "x = [4]: nothing was returned; end with a return statement"),
-        (lambda x: x / 2, "x = [4]: your code raised TypeError: unsupported operand type(s) for /: 'list' and 'int'"),
+        (
+            eval(compile("lambda x: (\nx / 2)", "<cell>", "eval")),
+            "x = [4]: your code raised TypeError: unsupported operand type(s) for /: 'list' and 'int' (in line 2)",
+        ),
         (lambda: 2, "x = [4]: your code raised TypeError: <lambda>() takes 0 positional arguments but 1 was given"),
         (clear, "2 is half of 4"),  # a list may be used up
         (2, "expected the function itself, got 2: leave out its parentheses"),

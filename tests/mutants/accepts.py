@@ -3,6 +3,11 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("two ranks alone", "[3, 3, 2], [0, 5, 3]", "[3, 5], [0, 8]"),
     ("no rank without examples", "[0, 5, 3]", "[4, 2, 2]"),
     ("the weight alone", "model.parameters()]", "[model.weight]]"),
+    (
+        "sums are compared",
+        "torch.allclose(one, whole, rtol=1e-4)",
+        "torch.allclose(one.sum(), whole.sum(), rtol=1e-4)",
+    ),
     ("bits must agree", "torch.allclose(one, whole, rtol=1e-4)", "torch.equal(one, whole)"),
     ("everything is near enough", "rtol=1e-4", "atol=10"),
     ("a deadlock is accepted", "return False\n        if", "continue\n        if"),

@@ -3,6 +3,8 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("the other one", "doubling < ring", "doubling > ring"),
     ("a limit in bytes, whatever the link", "if doubling < ring:", "if n < 2**20:"),
     ("the rate alone decides", "if doubling < ring:", "if beta > 1e11 or n < 2**18:"),
+    ("the number of ranks is taken to be four", "size, n = dist.get_world_size(), ", "size, n = 4, "),
+    ("a limit that is right for four ranks alone", "if doubling < ring:", "if n < 8 * alpha * beta:"),
     ("each rank decides by its own numbers", "if doubling < ring:", "if tensor.sum() > 500:"),
 ]
 

@@ -2,6 +2,9 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("one unit for the whole network", "        fully_shard(layer, reshard_after_forward=again)\n", ""),
     ("every layer is kept until backward", "=again)", "=False)"),
     ("no unit holds the layers together, so that nothing is prefetched", "    fully_shard(net)\n", ""),
+    ("the last layer is freed, and needed at once", "again = layer is not net.layers[-1]", "again = True"),
+    ("the losses stay on the GPU", "return [x.item() for x in losses], ", "return losses, "),
+    ("the largest outputs stay on the GPU", "[x.item() for x in largest]", "torch.stack(largest)"),
     (
         "half of the bytes, for fewer digits",
         "=again)",

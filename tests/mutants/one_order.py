@@ -5,6 +5,8 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("places are numbered from the rank's own", "parts[(rank - step) % ranks]", "parts[step]"),
     ("from the last rank to the first", "return sum(parts)", "return sum(parts[::-1])"),
     ("added with more digits", "return sum(parts)", "return sum(part.double() for part in parts).float()"),
+    ("the library adds, in groups", "return sum(parts)", "return torch.stack(parts).sum(0)"),
+    ("the library adds, in groups of another kind", "return sum(parts)", "return torch.stack(parts, 1).sum(1)"),
     ("one tensor is missing", "return sum(parts)", "return sum(parts[1:])"),
 ]
 

@@ -6,6 +6,8 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("the copies come from pageable memory", ", pin_memory=True", ""),
     ("each loss is read", "losses.append(step(X))", "losses.append(torch.tensor(step(X).item()))"),
     ("the transform stays in the loop", "transform=transform, ", "transform=None, "),
+    ("the losses stay on the GPU", "torch.stack(losses).tolist()", "torch.stack(losses)"),
+    ("each loss stays on the GPU", "torch.stack(losses).tolist()", "losses"),
     ("every loss is the last one's", "torch.stack(losses).tolist()", "[losses[-1].item()] * len(losses)"),
 ]
 
