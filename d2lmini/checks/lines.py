@@ -1,4 +1,4 @@
-"""Where in the reader's code an error was raised."""
+"""What an error in the reader's code says, and in which line it was raised."""
 
 import sysconfig
 import traceback
@@ -14,6 +14,12 @@ _OTHERS = (  # not the reader's code
     str(Path(torch.__file__).parents[1]),
     sysconfig.get_paths()["stdlib"],
 )
+_NOT_THE_READERS = ", or call simgpu.enable without shapes_only"  # which the check has called
+
+
+def said(error: BaseException | str) -> str:
+    """Return an error's message in one line, without advice that a reader of a lab cannot follow."""
+    return " ".join(str(error).split()).replace(_NOT_THE_READERS, "")
 
 
 def line_of(error: BaseException) -> str:

@@ -24,7 +24,7 @@ from numbers import Real
 import torch
 
 import simgpu
-from d2lmini.checks.lines import line_of
+from d2lmini.checks.lines import line_of, said
 
 MOST = 10**5  # values that are taken from a generator, which may have no end
 CHECKS = {}  # name of the exercise, as in its cells' tags -> check
@@ -98,7 +98,7 @@ def attempt(function, *inputs, given):
     try:
         result = called(function, *_handed(inputs), given=given)
     except Exception as error:
-        raise Wrong(f"{given}: your code raised {_name(error)}") from error
+        raise Wrong(f"{given}: your code raised {_name(error)}{line_of(error)}") from error
     if result is None:
         raise Wrong(f"{given}: nothing was returned; end with a return statement")
     if not _same(inputs, before):
@@ -153,7 +153,7 @@ def must_refuse(function, *inputs, given, naming=("",)):
             said = repr(str(error)) if str(error) else "nothing"
             raise Wrong(f"{given}: the ValueError says {said}; say what was expected and what came") from error
     except Exception as error:
-        raise Wrong(f"{given}: expected a ValueError, your code raised {_name(error)}") from error
+        raise Wrong(f"{given}: expected a ValueError, your code raised {_name(error)}{line_of(error)}") from error
     else:
         raise Wrong(f"{given}: expected a ValueError, your code returned {brief(result)}")
 
@@ -291,8 +291,8 @@ def typed(value):
 
 
 def _name(error):
-    message = " ".join(str(error).split())
-    return (f"{type(error).__name__}: {message}" if message else type(error).__name__) + line_of(error)
+    message = said(error)
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def _handed(inputs):

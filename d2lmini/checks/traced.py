@@ -5,7 +5,7 @@ import weakref
 import torch
 
 import simgpu
-from d2lmini.checks.lines import line_of
+from d2lmini.checks.lines import line_of, said
 from d2lmini.checks.mechanism import Wrong, attempt, called, need_gpus
 
 RANKS = 4  # as many GPUs serve most checks: they need not be made anew for each
@@ -34,7 +34,7 @@ def run_on_ranks(program, ranks, given, *args, numbers=True):
         except (simgpu.RankError, simgpu.DeadlockError, simgpu.MismatchError) as error:
             cause = error.__cause__  # of a full GPU a lab asks for the line
             line = "" if cause is None or isinstance(cause, torch.OutOfMemoryError) else line_of(cause)
-            raise Wrong(f"{given}: {str(error).splitlines()[0]}{line}") from error
+            raise Wrong(f"{given}: {said(str(error).splitlines()[0])}{line}") from error
     return results, [span for span in trace.spans if span.kind == "communication"]
 
 
