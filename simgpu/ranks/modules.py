@@ -12,6 +12,7 @@ import builtins
 import contextlib
 import enum
 import importlib
+import operator
 import os
 import sys
 import sysconfig
@@ -32,15 +33,25 @@ _INSTALLED = (
 )
 _PLAIN = (list, dict, set, deque, defaultdict, OrderedDict, Counter)
 _locks = importlib._bootstrap
+_installed = {}  # the specs of modules that have been found to be installed, of which there are thousands, by name
 
 
 def is_programs(name, module):
     """Return whether a module is the program's own, not an installed one."""
+    spec = getattr(module, "__spec__", None)
+    if spec is not None and _installed.get(name) is spec:
+        return False
+    programs = _is_programs(name, module, spec)
+    if not programs:
+        _installed[name] = spec
+    return programs
+
+
+def _is_programs(name, module, spec):
     if name == "__main__":
         return getattr(module, "__file__", None) is not None
     if name.partition(".")[0] in STATEFUL:
         return True
-    spec = getattr(module, "__spec__", None)
     file = getattr(module, "__file__", None)
     if file is None:
         if spec is not None and spec.origin in ("built-in", "frozen"):
@@ -117,19 +128,19 @@ class Variables:
         self.owner, self._read, self._put = owner, read, put
 
     def read(self):
-        """Return what is held, and what tells it from other values."""
-        held = self._read(self.owner)
-        return held, _identity(held)
+        """Return what is held."""
+        return self._read(self.owner)
 
-    def write(self, values):
+    def write(self, held):
         """Hold what was read."""
-        held, identity = values
-        if _identity(self._read(self.owner)) != identity:
+        now = self._read(self.owner)
+        if not _same(now, held) or (isinstance(held, dict) and not _same(now.values(), held.values())):
             self._put(self.owner, held)
 
 
-def _identity(held):
-    return [*map(id, held), *map(id, held.values())] if isinstance(held, dict) else list(map(id, held))
+def _same(some, others):
+    """Return whether both have the same objects in the same order; none is asked whether it equals another."""
+    return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
 def _set_items(owner, held):
