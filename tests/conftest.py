@@ -3,6 +3,7 @@
 import ast
 import gc
 import json
+import os
 import shutil
 import signal
 import sys
@@ -36,6 +37,14 @@ FLAGS = [
 ]
 
 
+def pytest_configure(config):
+    """Fork the notebooks' kernels, where the system can say whether a process lives that is not one's own child."""
+    if config.getoption("nbval", False) and hasattr(os, "pidfd_open"):
+        import forked_kernels
+
+        forked_kernels.use()
+
+
 def pytest_make_parametrize_id(val):
     """Name a lambda of a table by its line, so that a failure says which one it was."""
     return f"line {val.__code__.co_firstlineno}" if getattr(val, "__name__", "") == "<lambda>" else None
@@ -51,9 +60,22 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Take what was imported from the garbage collector: it runs after every error, and looked at a million objects."""
+    """Take what was imported from the garbage collector: it runs after every error, and looked at a million objects.
+
+    The files of tests are loaded only while their own tests run: simulated ranks have the variables of all that a
+    program has loaded for themselves, and what stands in a hundred other files would be put aside at every change.
+    """
+    for name in [name for name in sys.modules if name.startswith("test_")]:
+        del sys.modules[name]
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _loaded(request):
+    sys.modules[request.module.__name__] = request.module
+    yield
+    del sys.modules[request.module.__name__]
 
 
 @pytest.fixture(scope="session")
