@@ -179,9 +179,31 @@ def by_bands(rows):
     return {band: [len(off), missed[band], np.median(off) if off else None] for band, off in names.items()}
 
 
+def told(low, high, least):
+    return "yes" if low > least else "no" if high < least else "open"
+
+
+def by_mean_and_spread(simulated, past, least):
+    """Student's t for the error of one more pair, of logarithms."""
+    errors = [math.log(s / p) for p, s in past]
+    t = {2: 12.7, 3: 4.3, 4: 3.2, 5: 2.8, 6: 2.6}[len(errors)]
+    half = t * np.std(errors, ddof=1) * (1 + 1 / len(errors)) ** 0.5
+    ends = [math.log(end) - np.mean(errors) for end in (min(simulated), max(simulated))]
+    return told(ends[0] - half, ends[1] + half, math.log(least))
+
+
+def by_differences(simulated, past, least):
+    """The range is widened on a linear axis."""
+    factors = [s / p for p, s in past]
+    low, high = min(simulated) / max(factors), max(simulated) / min(factors)
+    return told(low - (high - low) / 2, high + (high - low) / 2, least)
+
+
 @pytest.mark.parametrize(
     ("check", "answer"),
     [
+        (checks.claim_holds, by_mean_and_spread),
+        (checks.claim_holds, by_differences),
         (checks.band_report, by_bands),
         (checks.ring_constants, straight),
         (checks.ring_constants, least_distances),

@@ -1,5 +1,7 @@
 """The labs on failures: right answers unlike the book's pass, and each part of a diagnosis is judged."""
 
+import re
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -194,3 +196,32 @@ def test_symptom_and_diagnosis_are_told_together():
     with pytest.raises(Wrong, match=r"go on\. Your diagnosis: it is right; now mend"):
         diagnosed("hanging_job", SAID, fails)
     assert "mended: fine" in diagnosed("hanging_job", {**SAID, "rank": torch.tensor(2), "line": " # c"}, lambda: "fine")
+
+
+def by_every(net, batches, every):
+    """The batches left over are averaged, but divided by as many as a whole update has."""
+    full = len(batches) // every * every
+    by_the_flag(net, batches[:full], every)
+    model, optimizer = DDP(net), torch.optim.SGD(net.parameters(), lr=0.1)
+    if full < len(batches):
+        (sum((model(x) - y).square().mean() for x, y in batches[full:]) / every).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (
+            by_every,
+            "the last update, of the 1 batch left over, is wrong: .*divide by the 1 batch that it has, not by 2",
+        ),
+        (lambda net, batches, every: by_the_flag(net, batches[: len(batches) // every * every], every), "is missing"),
+        (lambda net, batches, every: DDP(net), "after 3 updates of 2 batches they should be"),
+        (
+            eval(compile("lambda net, batches, every: (\nnet.width)", "<cell>", "eval")),
+            r"no attribute 'width' \(in line 2\)",
+        ),
+    ],
+)
+def test_the_wrong_update_and_line_are_named(answer, says):
+    assert re.search(says, checks.left_over(answer).sentence)
