@@ -8,6 +8,7 @@ from d2lmini.reuse.tiling import fewest_words
 
 LINES, LINE, EDGE = 32, 8, 32  # the cache and the matrices that are judged
 MOST, BOOK = 9000, 8192  # what the lab asks for, and what the book's answer reaches, in elements
+OTHER, OTHER_MOST = (24, 48, 40), 13000  # another size, where as good an order keeps below as good a limit
 VARIABLES = 8  # numbers that a program may hold at once
 
 
@@ -23,6 +24,12 @@ def few_words(function):
     told = scored("few-words", moved, BOOK, "elements are moved", ",.0f")
     if moved >= MOST:
         raise Wrong(f"{given}: the product is right, but {told}; bring it below {MOST:,}")
+    if (moved := _words(function, *OTHER)) >= OTHER_MOST:
+        m, n, k = OTHER
+        raise Wrong(
+            f"{given}: {told}, but [{m}, {k}] × [{k}, {n}] moves {moved:,}, and should stay below {OTHER_MOST:,}: the "
+            "order should be good for any size"
+        )
     return f"{given}: the product is right, and {told}"
 
 
@@ -78,13 +85,16 @@ def _words(function, m, n, k):
     given, cache, program = f"[{m}, {k}] × [{k}, {n}]", Cache(LINES, LINE), _Program()
     a = [[3 * i + p + 1 for p in range(k)] for i in range(m)]
     b = [[100 * p + j + 7 for j in range(n)] for p in range(k)]
-    A, B, C = (cache.matrix(rows) for rows in (a, b, [[0] * n for _ in range(m)]))
+    c = [[11 * i + j + 5 for j in range(n)] for i in range(m)]
+    A, B, C = (cache.matrix(rows) for rows in (a, b, [list(row) for row in c]))
     attempt(lambda: function(*(_Watched(X, program) for X in (A, B, C))) or True, given=given)
     cache.flush()
     for i, j in places(range(m), range(n)):
-        want = sum(a[i][p] * b[p][j] for p in range(k))
-        if C.rows[i][j] != want:
-            raise Wrong(f"{given}: C[{i}, {j}] should be {want}, it is {C.rows[i][j]}")
+        added = sum(a[i][p] * b[p][j] for p in range(k))
+        if C.rows[i][j] != c[i][j] + added:
+            told = f"C[{i}, {j}] held {c[i][j]} and should be {c[i][j] + added}, it is {C.rows[i][j]}"
+            hint = ": add to what is there" if C.rows[i][j] == added else ""
+            raise Wrong(f"{given}: {told}{hint}")
     if program.most > VARIABLES:
         raise Wrong(
             f"{given}: the product is right, but {program.most} numbers were in variables at once; at most "

@@ -106,6 +106,8 @@ def _try_prefetch(function, count, device):
     watch, stray = attempt(watched, batches, given=given)
     if torch.sim.current_stream(device) != before:
         raise Wrong(f"{given}: your code left another stream current; use `with module.stream(...)` around the copy")
+    if stray and not batches:
+        raise Wrong(f"{given}: nothing should be yielded, got {stray}")
     if stray:
         raise Wrong(f"{given}: batch {len(watch.seen)} should be on {device}, got {stray}")
     _compare_batches(given, batches, watch.seen)
@@ -145,7 +147,7 @@ def _judge_times(given, watch):
         if i and not any(w[0].start < copy.end and copy.start < w[-1].end for w in work[:i]):
             raise Wrong(
                 f"{given}: batch {i} was not copied while one before it was in use, but before or after: {exposed:.2f} "
-                f"ms of the copies are exposed (the book's answer: {BOOK_MS}); ask for a copy early, in a second stream"
+                f"ms of the copies are exposed (the book's answer: {BOOK_MS}); ask for a copy early, in a second stream, and let work wait for its own copy only"
             )
     for i, copy in enumerate(copies):
         _judge_memory(given, watch, i, [j for j in range(i) if copy.start < work[j][-1].end])
@@ -158,7 +160,7 @@ def _judge_memory(given, watch, i, in_use):
         if how := watch.overwritten(j, i):
             raise Wrong(
                 f"{given}: the copy of batch {i} began while batch {j} was in use, {how}: let the copying "
-                f"stream wait for the work on batch {j}"
+                f"stream wait for the work on batch {j}, or call record_stream on each batch"
             )
     if watch.asked[i] > i + 1 + AHEAD:
         raise Wrong(

@@ -13,8 +13,8 @@ from d2lmini.models import LeNet
 from simgpu.hardware import MACHINES
 
 GPUS, FEWEST_IMAGES = (1, 2, 4, 8), 256
-TARGETS = ((500_000, 2048), (1_000_000, 2048), (1_280_000, 4096))  # images a second, most images in a step
-BOOK_RUNS = 11  # of the book's answer, for all targets
+TARGETS = ((500_000, 2048), (1_000_000, 2048), (1_280_000, 4096), (700_000, 1024), (350_000, 4096))  # images a second, most images in a step
+BOOK_RUNS = 19  # of the book's answer, for all targets
 
 
 @check
@@ -29,8 +29,11 @@ def few_gpus(function):
             runs.append((gpus, images))
             return _allowed(gpus, images) and _rate(gpus, images)
 
+        before = len(runs)
         found = ask(function, rate_of, target, most, given=given, what="a pair of numbers (GPUs, images)", read=pair)
         _judge(given, *found, target, most)
+        if len(runs) == before:
+            raise Wrong(f"{given}: rate_of was not called; the pair should come from what it returns")
     found = scored("few-gpus", len(runs), BOOK_RUNS, "runs", "d")
     return f"the fewest GPUs, and no more images than they need; found in {found}"
 

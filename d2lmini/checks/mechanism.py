@@ -287,7 +287,11 @@ pair = partial(reals, count=2)
 
 def typed(value):
     """Return a value in a few words with its type, for a message that would else read "expected 15, got 15"."""
-    return f"{brief(value)} ({type(value).__name__})"
+    kind = type(value).__name__
+    if isinstance(value, torch.Tensor):
+        dtype = str(value.dtype).removeprefix("torch.")
+        kind = f"{kind} of shape {list(value.shape)}, {dtype}, on {value.device}"
+    return f"{brief(value)} ({kind})"
 
 
 def _name(error):

