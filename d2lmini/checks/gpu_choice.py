@@ -13,7 +13,13 @@ from d2lmini.models import LeNet
 from simgpu.hardware import MACHINES
 
 GPUS, FEWEST_IMAGES = (1, 2, 4, 8), 256
-TARGETS = ((500_000, 2048), (1_000_000, 2048), (1_280_000, 4096), (700_000, 1024), (350_000, 4096))  # images a second, most images in a step
+TARGETS = (
+    (500_000, 2048),
+    (1_000_000, 2048),
+    (1_280_000, 4096),
+    (700_000, 1024),
+    (350_000, 4096),
+)  # images a second, most images in a step
 BOOK_RUNS = 19  # of the book's answer, for all targets
 
 

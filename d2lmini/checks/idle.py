@@ -25,7 +25,9 @@ def clipped_mean(function):
     told = f"the GPU is idle {idle:.1%} of {scored('clipped_mean', ms, BOOK_MS, 'ms')}"
     if idle > IDLE:
         reads = sum(span.kind == "wait" for span in trace.spans)
-        raise Wrong(f"the result is right, but {told}, and the host waits {many(reads, 'time')}; bring it below {IDLE:.0%}")
+        raise Wrong(
+            f"the result is right, but {told}, and the host waits {many(reads, 'time')}; bring it below {IDLE:.0%}"
+        )
     if ms > LIMIT_MS:
         raise Wrong(
             f"the result is right, but {told}: that is longer than {LIMIT_MS} ms; make fewer or smaller kernels"
