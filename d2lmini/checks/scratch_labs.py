@@ -53,7 +53,7 @@ def _after(params, X, y, lr, steps=1):
 
 
 def _try_step(function, images, gpus, steps=1):
-    """Return the seconds of the last step, and the share of it for which the last GPU is idle; raise Wrong for a bad one.
+    """Return the seconds of the last step, and for which share of it the last GPU is idle; raise Wrong for a bad one.
 
     Gradients that nobody sets to zero show in the second step.
     """
