@@ -147,8 +147,8 @@ def _judge_times(given, watch):
         if i and not any(w[0].start < copy.end and copy.start < w[-1].end for w in work[:i]):
             raise Wrong(
                 f"{given}: batch {i} was not copied while one before it was in use, but before or after: {exposed:.2f} "
-                f"ms of the copies are exposed (the book's answer: {BOOK_MS}); ask for a copy early, in a second stream, "
-                "and let work wait for its own copy only"
+                f"ms of the copies are exposed (the book's answer: {BOOK_MS}); ask for a copy early, in a second "
+                "stream, and let work wait for its own copy only"
             )
     for i, copy in enumerate(copies):
         _judge_memory(given, watch, i, [j for j in range(i) if copy.start < work[j][-1].end])
