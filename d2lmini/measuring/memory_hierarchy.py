@@ -67,8 +67,7 @@ def latency(sizes=None, visits="at random"):
         sizes: Bytes of the working sets; by default `working_sets`.
         visits: The order in which cache lines are visited: "at random"; "page by page": at random, but a page is
             finished before the next, so that one address translation serves all of its lines; "in order", which the
-            processor's prefetcher foresees; "one a page": one line of each page at random, so that a small cache holds
-            the lines but not the translations.
+            processor's prefetcher foresees.
 
     Returns:
         A `Point` for each working set; its seconds are those from one load to the next.
@@ -243,13 +242,7 @@ def _page_by_page(lines):
     return np.argsort(rng.permutation(page[-1] + 1)[page] + rng.random(lines))
 
 
-def _one_a_page(lines):
-    """Return a line of each page, the pages in random order. Its place in the page differs, or few sets would serve."""
-    pages = _shuffled(-(-lines * LINE // PAGE))
-    return np.minimum(pages * (PAGE // LINE) + pages * 37 % (PAGE // LINE), lines - 1)
-
-
-VISITS = {"at random": _shuffled, "page by page": _page_by_page, "in order": np.arange, "one a page": _one_a_page}
+VISITS = {"at random": _shuffled, "page by page": _page_by_page, "in order": np.arange}
 
 
 def _arrays(count, nbytes):

@@ -21,7 +21,6 @@ TAUGHT = {  # what each chapter must define; what else it defines under a name o
         "loops_tiled",
     },
     "systolic-arrays": {"output_stationary_step", "weight_stationary_step"},
-    "working-sets": {"linear_macs", "conv_macs"},
     "throughput": {"training_step"},
     "attention-and-inference": {"attention_in_tiles", "kv_bytes"},
     "allreduce": {"allreduce_naive", "allreduce_ring", "allreduce_tree", "all_gather", "reduce_scatter"},

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from d2lmini.measuring import memory_loops
-from d2lmini.measuring.memory_hierarchy import VISITS, WORDS, cycle
+from d2lmini.measuring.memory_hierarchy import WORDS, cycle
 from d2lmini.measuring.memory_loops import compiled
 
 
@@ -44,17 +44,3 @@ def test_what_cannot_be_compiled_is_said_in_one_line(monkeypatch):
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
     with pytest.raises(RuntimeError, match="NUMBA_DISABLE_JIT"):
         compiled("chase")
-
-
-@pytest.mark.parametrize("lines", [9 * 64, 8 * 64 + 1, 8 * 64 + 40])  # in the last two the last page is cut
-def test_one_a_page_is_a_cycle_through_a_line_of_every_page(lines):
-    order, at, visited = cycle(VISITS["one a page"](lines)), 0, []
-    for _ in range(9):
-        at = int(order[at])
-        visited.append(at // WORDS)
-    assert at == 0
-    pages = [line // 64 for line in visited]
-    assert sorted(pages) == list(range(9))
-    assert pages[:-1] != sorted(pages[:-1])  # the last is where it began, page 0
-    assert len({line % 64 for line in visited}) >= 8  # not all in a few sets of a cache
-    assert max(visited) < lines
