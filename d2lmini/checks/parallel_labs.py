@@ -26,8 +26,9 @@ def overlapped(function):
     machine = build(max(2, torch.sim.device_count()), "V100-PCIe-16GB", "PCIe3-x16")
     given = f"a network of {LAYERS + 1} layers on two ranks"
     with simgpu.use_clock(simgpu.Clock(machine)), simgpu.trace() as trace:
-        began, _ = run_on_ranks(_timed, 2, given, function)
-    late = _exposed_ms(trace, min(began))
+        found, _ = run_on_ranks(_timed, 2, given, function)
+    _must_be_means(given, *zip(*[gradients for _, _, gradients in found]))
+    late = _exposed_ms(trace, min(began for began, _, _ in found), max(end for _, end, _ in found))
     told = scored("overlapped", late, BOOK_MS, "ms of communication are exposed")
     if late > EXPOSED_MS:
         raise Wrong(f"{given}: the gradients are right, but {told}; bring it below {EXPOSED_MS} ms")
@@ -94,7 +95,7 @@ def _hooked(function, net):
 
 
 def _timed(rank, function):
-    """Return when the second backward pass began, in seconds of the clock."""
+    """Return when the second step began its backward pass, when it ended, and its own and its joined gradients."""
     layers = [layer for _ in range(LAYERS) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
     net = nn.Sequential(*layers, nn.Linear(WIDTH, CLASSES)).to("sim")
     X = torch.rand(ROWS, WIDTH, device="sim")
@@ -107,11 +108,21 @@ def _timed(rank, function):
             loss.backward()
             finish()
             torch.sim.synchronize()
-    return began
+    end, parameters = simgpu.now(), list(net.parameters())
+    own = torch.autograd.grad(net(X).square().mean(), parameters)  # without the reader's hooks
+    return began, end, [[None if g is None else g.cpu() for g in gs] for gs in (own, (p.grad for p in parameters))]
 
 
-def _exposed_ms(trace, began):
-    spans = [span for span in trace.spans if span.place == "gpu0" and span.start_s >= began]
+def _must_be_means(given, own, joined):
+    """Raise Wrong unless each rank's joined gradients are the means of all ranks' own."""
+    for rank, found in enumerate(joined):
+        for place, (got, *parts) in enumerate(zip(found, *own)):
+            if got is None or not torch.allclose(got, sum(parts) / len(parts), rtol=1e-3, atol=1e-7):
+                raise Wrong(f"{given}: parameter {place} of rank {rank} has not the mean gradient: average all of them")
+
+
+def _exposed_ms(trace, began, end):
+    spans = [span for span in trace.spans if span.place == "gpu0" and began <= span.start_s < end]
     sent, operations = ([span for span in spans if span.kind == kind] for kind in ("communication", "operation"))
     return uncovered_ms(sent, operations)
 
@@ -121,8 +132,8 @@ def parallel_loss(function):
     """``function(replicas, X_shards, y_shards)``: the mean loss of the whole batch, on the first replica's GPU."""
     need_gpus(3)
     for sizes in SHARDS:
-        _try_loss(function, sizes)
-    peaks = _peaks(function)
+        _try_loss(function, sizes, 5)
+    peaks = _try_loss(function, (64, 64, 64), VOCABULARY)
     most = max(peaks)
     told = f"GPU {peaks.index(most)} needs {most / 1e6:.1f} MB at most, another {min(peaks) / 1e6:.1f} MB"
     if most > PEAK * min(peaks):
@@ -142,11 +153,15 @@ def _shards(sizes, classes):
     return module, X, y, replicas, *parts
 
 
-def _try_loss(function, sizes):
-    module, X, y, replicas, X_shards, y_shards = _shards(sizes, 5)
+def _try_loss(function, sizes, classes):
+    """Return the peak memory of each GPU, beside what it was given; raise Wrong for another loss or gradient."""
+    module, X, y, replicas, X_shards, y_shards = _shards(sizes, classes)
     given = f"shards of {', '.join(map(str, sizes))}"
     want = F.cross_entropy(module(X), y)
     want.backward()
+    before = [torch.sim.memory_allocated(x.device) for x in X_shards]
+    for x in X_shards:
+        torch.sim.reset_peak_memory_stats(x.device)
     loss = attempt(lambda: function(replicas, X_shards, y_shards), given=given)
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         raise Wrong(f"{given}: expected a tensor with one number, got {typed(loss)}")
@@ -157,16 +172,8 @@ def _try_loss(function, sizes):
     if not loss.requires_grad:
         raise Wrong(f"{given}: no gradient can flow back from the loss: stay with tensors")
     loss.sum().backward()
+    peaks = [torch.sim.max_memory_allocated(x.device) - base for x, base in zip(X_shards, before)]
     grads = [replica.weight.grad for replica in replicas]
     if None in grads or not torch.allclose(sum(g.cpu() for g in grads), module.weight.grad, rtol=1e-4, atol=1e-6):
         raise Wrong(f"{given}: the replicas' gradients do not add up to that of the whole batch")
-
-
-def _peaks(function):
-    _, _, _, replicas, X_shards, y_shards = _shards((64, 64, 64), VOCABULARY)
-    gpus = [x.device for x in X_shards]
-    before = [torch.sim.memory_allocated(gpu) for gpu in gpus]
-    for gpu in gpus:
-        torch.sim.reset_peak_memory_stats(gpu)
-    function(replicas, X_shards, y_shards).sum().backward()
-    return [torch.sim.max_memory_allocated(gpu) - base for gpu, base in zip(gpus, before)]
+    return peaks

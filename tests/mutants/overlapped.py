@@ -8,6 +8,11 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
         "[p.grad.flatten() for p in bucket]",
         "[p.detach().flatten() for p in bucket]",
     ),
+    (
+        "large gradients stay as they are",
+        "for p in net.parameters():",
+        "for p in [p for p in net.parameters() if p.numel() < 9999]:",
+    ),
     ("the last bucket is never sent", "if bucket:", "if bucket.clear():"),
 ]
 

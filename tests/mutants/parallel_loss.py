@@ -6,6 +6,14 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
 
 
 def parallel_loss(replicas, X_shards, y_shards):
+    """Of long rows of logits only the first 200 are compared."""
+    first = X_shards[0].device
+    shards = zip(replicas, X_shards, y_shards)
+    total = sum(F.cross_entropy(r(X)[:, :200], y, reduction="sum").to(first) for r, X, y in shards)
+    return total / sum(map(len, y_shards))
+
+
+def parallel_loss(replicas, X_shards, y_shards):
     """The mean of the shards' means."""
     first = X_shards[0].device
     shards = zip(replicas, X_shards, y_shards)
