@@ -7,6 +7,9 @@ from d2lmini.checks.mechanism import Wrong, attempt, brief, check, listed, many,
 from d2lmini.checks.traced import run_on_ranks
 from d2lmini.parallel import start_times
 
+# Ranks, rows of x, its width, hidden units: so many that weights are more bytes than two all-reduces, and ranks divide
+# the numbers that are reduced.
+FEED_FORWARDS = ((2, 2, 4, 14), (1, 2, 3, 2), (4, 4, 3, 20))
 WIDTH = 64  # of a token that goes to an expert
 
 
@@ -14,10 +17,10 @@ WIDTH = 64  # of a token that goes to an expert
 def split_feed_forward(function):
     """``function(x, a, b)``, on every rank, with its columns of A and rows of B: silu(x A) B, and its gradients."""
     numbers = torch.Generator().manual_seed(0)
-    for ranks, tokens, width, hidden in ((2, 3, 4, 6), (1, 2, 3, 2), (4, 5, 3, 8)):
+    for ranks, tokens, width, hidden in FEED_FORWARDS:
         shapes = (tokens, width), (width, hidden), (hidden, width + 1), (tokens, width + 1)
         x, A, B, wish = (torch.randn(shape, generator=numbers) for shape in shapes)
-        given = f"{many(ranks, 'rank')}, x {list(x.shape)}, A {list(A.shape)}, B {list(B.shape)}"
+        given = f"{many(ranks, 'rank')}, x {list(x.shape)}, A {list(A.shape)} and B {list(B.shape)} in all"
         parts = list(zip(A.chunk(ranks, 1), B.chunk(ranks, 0)))
         answers, messages = run_on_ranks(_feed, ranks, given, function, x, parts, wish)
         inputs = [t.clone().requires_grad_() for t in (x, A, B)]
@@ -27,11 +30,7 @@ def split_feed_forward(function):
             want = y.detach(), dx, dA.chunk(ranks, 1)[rank], dB.chunk(ranks, 0)[rank]
             for name, w, f in zip(("the result", "the gradient of x", "that of a", "that of b"), want, found):
                 _must_be_near(w, f, f"{given}: {name} on rank {rank}", ranks)
-        sent = sum(span.nbytes for span in messages)
-        rows = -(-y.numel() // ranks) + -(-x.numel() // ranks)  # with zeros, where ranks do not divide a tensor
-        least = 2 * (ranks - 1) * ranks * 4 * rows
-        if sent > least:
-            raise Wrong(f"{given}: {sent:,} bytes were sent; one all-reduce each way sends {least:,}")
+        _must_reduce_twice(messages, 2 * (ranks - 1) * 4 * (y.numel() + x.numel()), given)
     return "the result and all gradients are right, for one all-reduce forward and one backward"
 
 
@@ -44,6 +43,15 @@ def _feed(rank, function, x, parts, wish):
     return [None if t is None else t.detach().cpu() for t in (y, *(t.grad for t in inputs))]
 
 
+def _must_reduce_twice(messages, least, given):
+    reduces = sum(span.place == "gpu0" and span.name.startswith("all_reduce") for span in messages)
+    if reduces > 2:
+        raise Wrong(f"{given}: {reduces} all-reduces; one in forward and one in backward are enough")
+    sent = sum(span.nbytes for span in messages)
+    if sent > least:
+        raise Wrong(f"{given}: {sent:,} bytes were sent; one all-reduce each way sends {least:,}")
+
+
 def _must_be_near(want, found, what, ranks):
     if not isinstance(found, torch.Tensor) or found.shape != want.shape:
         raise Wrong(f"{what}: expected a tensor of shape {list(want.shape)}, got {typed(found)}")
@@ -51,7 +59,7 @@ def _must_be_near(want, found, what, ranks):
         return
     for slip, text in ((want / ranks, "divided by"), (want * ranks, "times")):
         if torch.allclose(found, slip, rtol=1e-3, atol=1e-4):
-            raise Wrong(f"{what}: it is {text} the number of ranks")
+            raise Wrong(f"{what}: it is the right one {text} the number of ranks")
     worst = (found - want).abs().argmax()
     numbers = (brief(t.flatten()[worst].item(), 6) for t in (want, found))
     raise Wrong("{}: expected {} where it is farthest off, got {}".format(what, *numbers))
@@ -129,8 +137,11 @@ def to_experts(function):
                 raise Wrong(f"{given}: the gradient does not find its way back to rank {rank}: got {brief(gradient)}")
         leave = sum(expert != rank for rank, mine in enumerate(chosen) for expert in mine)
         sent = sum(span.nbytes for span in messages)
-        if sent > 2 * 4 * WIDTH * leave + 64 * len(chosen) ** 2:  # there and back, and some counts
-            raise Wrong(f"{given}: {sent:,} bytes were sent; send each token to its expert's rank only")
+        enough = 2 * 4 * WIDTH * leave + 64 * len(chosen) ** 2  # there and back, and some counts
+        if sent > enough:
+            raise Wrong(
+                f"{given}: {sent:,} bytes were sent, {enough:,} suffice; send each token to its expert's rank only"
+            )
     return "each expert has the tokens that chose it, and their gradients go back"
 
 

@@ -1,5 +1,7 @@
 """The labs on short numbers: unusual right answers pass, and what gains by sending nothing does not."""
 
+from fractions import Fraction
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -26,7 +28,7 @@ def gathered_step(parameters, gradients, scale, lr):
     dist.all_gather(parts, flat)
     mean = torch.stack(parts).float().mean(0)
     if mean.isnan().any() or mean.isinf().any():
-        return int(scale // 2)
+        return Fraction(scale) / 2
     for p, part in zip(parameters, mean.split([p.numel() for p in parameters])):
         p.sub_(part.view_as(p), alpha=lr / scale)
     return scale

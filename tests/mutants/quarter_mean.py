@@ -5,6 +5,7 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("the sum, not the mean", ".mean(0)", ".sum(0)"),
     ("codes are added up without their scales", "gathered(codes) * gathered(scale)", "gathered(codes).float()"),
     ("own scale for everybody's codes", "* gathered(scale)", "* scale"),
+    ("the mean in float16", ".mean(0)", ".mean(0).half()"),
 ]
 
 

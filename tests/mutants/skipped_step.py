@@ -8,6 +8,14 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ),
     ("the scale stays in", "lr / scale / dist", "lr / dist"),
     ("the scale is kept after a skipped step", "return scale / 2", "return scale"),
+    ("half of a scale of 1 is 0", "return scale / 2", "return scale // 2"),
+    ("sent in bfloat16", "dist.all_reduce(flat)", "dist.all_reduce(flat := flat.bfloat16()); flat = flat.float()"),
+    (
+        "added up exactly, sent back in bfloat16",
+        "dist.all_reduce(flat)",
+        "dist.all_reduce(flat); flat = flat.bfloat16()",
+    ),
+    ("parameters are replaced, not moved", "p -= part.view_as(p)", "p.copy_(-part.view_as(p))"),
     ("every step is skipped or none", "if not flat.isfinite().all():", "if flat.isinf().any():"),
 ]
 
