@@ -7,6 +7,7 @@ import torch.distributed as dist
 
 import simgpu
 from d2lmini.checks.mechanism import Wrong, brief, called, check, many, need_gpus, number, scored, typed
+from d2lmini.checks.traced import run_on_ranks
 from simgpu.hardware import LINKS, build, cluster
 
 PER_NODE = 4
@@ -53,10 +54,7 @@ def _mean_on_rank(rank, function, each, data):
 
 def _run(program, ranks, given, *args):
     """Run a program on ranks whose all-reduces are rings: a tree over two nodes would send as little as two levels."""
-    try:
-        return simgpu.spawn(program, args, nprocs=ranks, allreduce="ring")
-    except (simgpu.RankError, simgpu.DeadlockError, simgpu.MismatchError) as error:
-        raise Wrong(f"{given}: {str(error).splitlines()[0]}") from error
+    return run_on_ranks(program, ranks, given, *args, allreduce="ring")[0]
 
 
 @check

@@ -11,7 +11,7 @@ from d2lmini.checks.mechanism import Wrong, attempt, called, need_gpus
 RANKS = 4  # as many GPUs serve most checks: they need not be made anew for each
 
 
-def run_on_ranks(program, ranks, given, *args, numbers=True):
+def run_on_ranks(program, ranks, given, *args, numbers=True, **options):
     """Run ``program(rank, *args)``, which calls the reader's function, on simulated ranks.
 
     Args:
@@ -20,6 +20,7 @@ def run_on_ranks(program, ranks, given, *args, numbers=True):
         given: What the reader's function is given, in words.
         args: More arguments of the program.
         numbers: Whether the GPUs compute; else their tensors have shapes alone.
+        options: More options of `simgpu.spawn`.
 
     Returns:
         What each rank returned, and the spans of what all of them sent.
@@ -30,7 +31,7 @@ def run_on_ranks(program, ranks, given, *args, numbers=True):
     need_gpus(max(RANKS, ranks), numbers=numbers)
     with simgpu.trace() as trace:
         try:
-            results = simgpu.spawn(program, args, nprocs=ranks)
+            results = simgpu.spawn(program, args, nprocs=ranks, **options)
         except (simgpu.RankError, simgpu.DeadlockError, simgpu.MismatchError) as error:
             cause = error.__cause__  # of a full GPU a lab asks for the line
             line = "" if cause is None or isinstance(cause, torch.OutOfMemoryError) else line_of(cause)
