@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 
 import simgpu
+from d2lmini.checks.differing import first_off
 from d2lmini.checks.mechanism import Wrong, brief, called, check, many, need_gpus, number, scored, typed
 from d2lmini.checks.traced import run_on_ranks
 from simgpu.hardware import LINKS, build, cluster
@@ -14,7 +15,13 @@ PER_NODE = 4
 NODE = replace(build(PER_NODE, "V100-SXM2-32GB"), name="four V100", network=LINKS["Ethernet-100G"], adapters=1)
 SHAPES = ((2, 4), (1, 3), (3, 1))  # nodes, GPUs in each
 STEPS, SLOW_NUMBERS, USUAL_NUMBERS, HICCUP = 7, 2**22, 2**18, 150
-CASES = ((8, 5, 2, "GPU"), (4, 0, 3, "GPU"), (3, 2, None, "GPU"), (4, 1, 2, "host"))  # ranks, slow, one long step
+CASES = (  # ranks, the slow one, what of it is slow, other ranks' one long step: a rank's first, its last, each once
+    (8, 5, "GPU", {2: 1, 6: 7}),
+    (4, 0, "GPU", {3: 2, 1: 6}),
+    (3, 2, "GPU", {}),
+    (4, 1, "host", {2: 3, 3: 5}),
+    (8, 3, "GPU", {0: 4, 7: 7}),
+)
 
 
 @check
@@ -39,8 +46,10 @@ def _try_mean(function, nodes, each, n):
     data = torch.randn(nodes * each, n, generator=numbers, dtype=torch.float64)
     given = f"{many(n, 'number')} on {many(nodes, 'node')} of {each}"
     for rank, got in enumerate(_run(_mean_on_rank, nodes * each, given, function, each, data)):
-        if not torch.allclose(got, data.mean(0), rtol=1e-10, atol=1e-12):
-            raise Wrong(f"{given}: x of rank {rank} should be {brief(data.mean(0)[:4])} …, it is {brief(got[:4])} …")
+        off = first_off("x", data.mean(0), got, rtol=1e-10, atol=1e-12)
+        if off:
+            hint = "; x is as it was: write the mean into it" if torch.equal(got, data[rank]) else ""
+            raise Wrong(f"{given}: on rank {rank} {off}{hint}")
 
 
 def _mean_on_rank(rank, function, each, data):
@@ -62,29 +71,30 @@ def slow_rank(function):
     """``function(compute, reduce, steps)``, on each rank: the number of the rank for which the others wait."""
     need_gpus(8)
     with simgpu.use_clock(simgpu.Clock(build(max(8, torch.sim.device_count()), "GTX 1080"))):
-        for ranks, slow, hiccup, where in CASES:
+        for ranks, slow, where, hiccups in CASES:
             given = f"{ranks} ranks, the {where} of rank {slow} is slow"
-            given += "" if hiccup is None else f", rank {hiccup} has one long step"
-            for rank, (answer, ran) in enumerate(_run(_steps_on_rank, ranks, given, function, slow, hiccup, where)):
-                if number(answer) is None:
+            for rank, (answer, ran) in enumerate(_run(_steps_on_rank, ranks, given, function, slow, where, hiccups)):
+                if number(answer) not in range(ranks):
                     raise Wrong(f"{given}: rank {rank} expected a rank's number, got {typed(answer)}")
                 if number(answer) != slow:
-                    raise Wrong(f"{given}: rank {rank} says that it is rank {answer}")
+                    step = hiccups.get(number(answer))
+                    why = f", whose step {step} alone is long" if step else ", which is as fast as the others"
+                    raise Wrong(f"{given}: rank {rank} returns {brief(answer)}{why}")
                 if ran != [STEPS, STEPS]:
                     raise Wrong(
                         f"{given}: rank {rank} expected {STEPS} calls of compute and reduce each, got {brief(ran)}"
                     )
-    return "the slow rank is found on GPU and host, and one long step misleads nobody"
+    return "the slow rank is found on GPU and host, and one long step misleads nobody, whichever it is"
 
 
-def _steps_on_rank(rank, function, slow, hiccup, where):
+def _steps_on_rank(rank, function, slow, where, hiccups):
     ran = [0, 0]
     x = torch.ones(SLOW_NUMBERS if (rank, where) == (slow, "GPU") else USUAL_NUMBERS, device="sim")
     gradient = torch.ones(16, device="sim")
 
     def compute():
         ran[0] += 1
-        more = HICCUP if (rank, ran[0]) == (hiccup, 3) else 12 if (rank, where) == (slow, "host") else 0
+        more = HICCUP if hiccups.get(rank) == ran[0] else 12 if (rank, where) == (slow, "host") else 0
         for _ in range(3 + more):
             x.mul_(1.0)
 

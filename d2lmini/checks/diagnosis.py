@@ -151,6 +151,8 @@ def _fault(failure, said):
     if missing:
         return f"say the {', the '.join(missing)}"
     rank = said["rank"] if said["rank"] == "all" else number(said["rank"])
+    if rank is None:
+        return f'rank {brief(said["rank"])}: expected a rank\'s number or "all"'
     if rank != failure.rank:
         return f"rank {brief(said['rank'])}: {failure.hints['rank']}"
     line = _letter(said["line"])

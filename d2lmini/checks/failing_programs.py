@@ -16,10 +16,11 @@ from d2lmini.checks.traced import run_on_ranks
 
 RATE, BATCH = 0.1, 4
 MEMORY, CLASSES = 16 * 2**20, 4096  # the lab on a full GPU: bytes of each GPU; logits of 256 examples take a quarter
-SKIPS = (  # ranks, and where a loss is not finite: (rank, step)
-    (4, {(2, 1)}),
-    (3, {(0, 0), (1, 3)}),
-    (2, {(0, 2), (1, 2)}),
+NAN, INF, LARGE = torch.nan, torch.inf, 3e38  # of targets; the square of the last is infinite, and so is its gradient
+SKIPS = (  # ranks, and the targets by which a loss is not finite, as {(rank, step): target}
+    (4, {(2, 1): INF}),
+    (3, {(0, 0): NAN, (1, 3): LARGE}),
+    (2, {(0, 2): LARGE, (1, 2): NAN}),
 )
 
 
@@ -33,10 +34,10 @@ def hanging_job(function, **said):
 def _try_skips(function):
     for ranks, bad in SKIPS:
         batches = [_batches(rank, bad) for rank in range(ranks)]
-        told = " and ".join(f"on rank {rank} in step {step}" for rank, step in sorted(bad))
+        told = " and ".join(f"{y:g} on rank {rank} in step {step}" for (rank, step), y in sorted(bad.items()))
         given, want = many(ranks, "rank"), _mean_steps(_model(0), batches)
         for rank, got in enumerate(run_on_ranks(_train, ranks, given, function, batches)[0]):
-            _must_be_near(want, got, f"{given}, the loss is infinite {told}: in the end the weight of rank {rank}")
+            _must_be_near(want, got, f"{given}, targets of {told}: in the end weight and bias of rank {rank}")
     return "no rank takes a step that one of them cannot take, and the others are as on one GPU"
 
 
@@ -48,9 +49,8 @@ def _model(seed):
 def _batches(rank, bad):
     numbers = torch.Generator().manual_seed(rank + 1)
     batches = [(torch.randn(2, 3, generator=numbers), torch.randn(2, 1, generator=numbers)) for _ in range(4)]
-    for step, (x, _) in enumerate(batches):
-        if (rank, step) in bad:
-            x[0, 0] = torch.inf
+    for step, (_, y) in enumerate(batches):
+        y.fill_(bad[rank, step]) if (rank, step) in bad else None
     return batches
 
 
@@ -79,22 +79,20 @@ def _mean_steps(model, batches, optimizer=None):
 
 def _must_be_near(want, got, what):
     if got.shape != want.shape or not torch.allclose(got, want, rtol=1e-3, atol=1e-5):
-        raise Wrong(f"{what} should be {brief(want[:3])} …, it is {brief(got[:3])} …")
+        raise Wrong(f"{what} should be {brief(want)}, they are {brief(got)}")
 
 
 class _Examples(Dataset):
-    """Examples on the CPU; `seen` lists those that were read."""
+    """Examples on the CPU."""
 
     def __init__(self, count):
         numbers = torch.Generator().manual_seed(count)
         self.x, self.y = torch.randn(count, 3, generator=numbers), torch.randn(count, 1, generator=numbers)
-        self.seen = []
 
     def __len__(self):
         return len(self.x)
 
     def __getitem__(self, i):
-        self.seen.append(int(i))
         return self.x[i], self.y[i]
 
 
@@ -110,12 +108,13 @@ def _try_epochs(function, epochs=2):
         count = ranks * each
         given = f"{many(ranks, 'rank')}, {count} examples"
         found, _ = run_on_ranks(_train_epochs, ranks, given, function, count, epochs)
+        for rank, (rows, _) in enumerate(found):
+            _must_be_a_share(rows, rank, each, epochs, given)
         for epoch in range(epochs):
-            seen = [rows[epoch * len(rows) // epochs : (epoch + 1) * len(rows) // epochs] for rows, _ in found]
-            _must_share(seen, count, f"{given}: epoch {epoch}")
+            _must_share([rows[epoch * each : (epoch + 1) * each] for rows, _ in found], f"{given}: in epoch {epoch}")
         first, second = (found[0][0][i * each : (i + 1) * each] for i in range(2))
         if first == second:
-            raise Wrong(f"{given}: rank 0 reads its examples in the same order in both epochs; shuffle anew")
+            raise Wrong(f"{given}: rank 0 has its examples in the same order in both epochs; shuffle anew")
         data = _Examples(count)
         batches = [
             [(data.x[rows[i : i + BATCH]], data.y[rows[i : i + BATCH]]) for i in range(0, len(rows), BATCH)]
@@ -123,28 +122,37 @@ def _try_epochs(function, epochs=2):
         ]
         want = _mean_steps(_model(0), batches)
         for rank, (_, got) in enumerate(found):
-            _must_be_near(want, got, f"{given}: with these examples, {BATCH} a step, the weight of rank {rank}")
+            _must_be_near(want, got, f"{given}: from its examples, {BATCH} a step, weight and bias of rank {rank}")
     return "in each epoch every example is on one rank, in a new order"
 
 
 def _train_epochs(rank, function, count, epochs):
     dist.init_process_group("nccl")
-    data = _Examples(count)
-    model = called(function, _model(0).to("sim"), data, epochs)
-    return data.seen, _weights(model)
+    data, model, rows = _Examples(count), _model(0).to("sim"), []
+    places = {tuple(x.tolist()): i for i, x in enumerate(data.x)}
+
+    def note(_, inputs):
+        if torch.is_grad_enabled():
+            rows.extend(places.get(tuple(x.tolist()), -1) for x in inputs[0].detach().cpu())
+
+    model.register_forward_pre_hook(note)  # a program may read examples that it does not train on
+    torch.manual_seed(rank)  # processes of their own begin with different numbers
+    return rows, _weights(called(function, model, data, epochs))
 
 
-def _must_share(seen, count, given):
-    ranks, most = len(seen), max(map(len, seen))
-    if not most:
-        raise Wrong(f"{given} reads nothing by dataset[i] in the training process; leave out the loader's workers")
-    if most != count // ranks:
-        steps, enough = most / BATCH, count // ranks / BATCH
-        raise Wrong(f"{given} takes {steps:g} steps of {BATCH} examples a rank; {enough:g} steps are enough")
-    times = [sum(rows.count(i) for rows in seen) for i in range(count)]
-    odd = [i for i in range(count) if times[i] != 1]
-    if odd:
-        raise Wrong(f"{given} reads example {odd[0]} {many(times[odd[0]], 'time')}; once is right")
+def _must_be_a_share(rows, rank, each, epochs, given):
+    if -1 in rows:
+        raise Wrong(f"{given}: rank {rank} gives the model rows that are not in the dataset")
+    if len(rows) != each * epochs:
+        share = f"its share is {each} an epoch, {many(each // BATCH, 'step')} of {BATCH}"
+        raise Wrong(f"{given}: in {epochs} epochs rank {rank} trains on {many(len(rows), 'example')}; {share}")
+
+
+def _must_share(seen, given):
+    everybodys = sorted(row for rows in seen for row in rows)
+    for i in range(len(everybodys)):
+        if (times := everybodys.count(i)) != 1:
+            raise Wrong(f"{given} the ranks train {many(times, 'time')} on example {i}; once is right")
 
 
 @check

@@ -6,17 +6,20 @@ from torch import nn
 from torch.nn import functional as F
 
 from d2lmini.checks.diagnosis import diagnosed
+from d2lmini.checks.differing import first_off
 from d2lmini.checks.mechanism import Wrong, brief, called, check, many, need_gpus, number, typed
 from d2lmini.checks.traced import run_on_ranks
 
-RATE, BROKEN = 0.1, float("nan")
-# Each rank's scale of its losses, (rank, batch) that are broken, and the limit of the mean loss.
+RATE = 0.1
+NAN, INF, LARGE = torch.nan, torch.inf, 3e38  # of targets; the square of the last is infinite, and so is its gradient
+# Each rank's scale of its losses, batches that are broken as {(rank, batch): target}, and the limit of the mean loss.
 CASES = (
-    ((1.0, 0.5), (), 0.3),
-    ((1.0, 0.5), ((1, 2),), 0.0),
-    ((0.4, 1.0, 0.7), ((0, 1), (2, 1), (1, 4)), 0.2),
-    ((1.0, 0.2), ((0, 0),), 1e9),
-    ((1.0,), ((0, 3),), 0.3),
+    ((1.0, 0.5), {}, 0.3),
+    ((1.0, 0.5), {(1, 2): NAN}, 0.0),
+    ((0.4, 1.0, 0.7), {(0, 1): INF, (2, 1): NAN, (1, 4): LARGE}, 0.2),
+    ((1.0, 0.5), {(1, 3): INF}, 0.0),
+    ((1.0, 0.2), {(0, 0): NAN}, 1e9),
+    ((1.0,), {(0, 3): LARGE}, 0.3),
 )
 BATCHES = 12
 ACCUMULATED = ((4, 7, 2), (3, 5, 3), (2, 4, 2), (1, 5, 4), (2, 2, 3))  # ranks, batches of each, batches for an update
@@ -27,9 +30,11 @@ ADDED = ((4, 1000), (3, 100), (2, 7), (1, 3), (6, 31))  # ranks, numbers; of up 
 def fit_together(function):
     """``function(net, batches, limit)``, on each rank: train until the mean loss is low; return the updates."""
     for scales, broken, limit in CASES:
-        lost = "".join(f", batch {i} of rank {rank} is broken" for rank, i in broken)
+        lost = "".join(f", batch {i} of rank {rank} has targets of {y:g}" for (rank, i), y in broken.items())
         given = f"{many(len(scales), 'rank')}, limit {limit:g}{lost}"
-        batches = [[_batch(scale, i, (rank, i) in broken) for i in range(BATCHES)] for rank, scale in enumerate(scales)]
+        batches = [
+            [_batch(scale, i, broken.get((rank, i))) for i in range(BATCHES)] for rank, scale in enumerate(scales)
+        ]
         updates, want = _alone(batches, limit)
         found, _ = run_on_ranks(_fit, len(scales), given, function, batches, limit)
         for rank, (told, parameters) in enumerate(found):
@@ -48,10 +53,10 @@ def _near(got, want):
     return torch.allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
-def _batch(scale, number, broken=False):
+def _batch(scale, number, broken=None):
     X = torch.randn(6, 2, generator=torch.Generator().manual_seed(int(100 * scale) + number)) * scale
     y = X @ torch.tensor([[1.5], [-0.5]]) + 0.3 * scale
-    return (X, y * BROKEN) if broken else (X, y)
+    return (X, y if broken is None else torch.full_like(y, broken))
 
 
 def _net():
@@ -168,10 +173,8 @@ def _try_order(function):
         data = list(torch.randn(ranks, n, generator=numbers))
         found, messages = run_on_ranks(_added, ranks, given, function, data)
         for rank, got in enumerate(found):
-            if got.shape != (n,) or not torch.allclose(got, sum(data), rtol=1e-3, atol=1e-5):
-                raise Wrong(
-                    f"{given}: rank {rank} should return {brief(sum(data)[:3])} …, it returned {brief(got[:3])} …"
-                )
+            if off := first_off("the sum", sum(data), got, rtol=1e-3, atol=1e-5):
+                raise Wrong(f"{given}: on rank {rank} {off}")
             _must_be_bits(found[0], got, f"{given}: ranks 0 and {rank} differ", "; their replicas would drift apart")
         what = f"{given}: all ranks agree, but they differ from ((0 + 1) + 2) + …"
         _must_be_bits(sum(data), found[0], what, ": add one tensor after another, in the order of the ranks")

@@ -5,7 +5,7 @@ from itertools import product
 
 import torch
 
-from d2lmini.checks.mechanism import Wrong, apart, ask, brief, called, check, many, number, reals, typed
+from d2lmini.checks.mechanism import Wrong, apart, ask, brief, called, check, many, number, typed
 from d2lmini.checks.traced import run_on_ranks
 
 RANKS = (1, 2, 3, 4)
@@ -111,7 +111,8 @@ def _try_zero1(function, ranks, each, steps=3):
     sent = sum(span.nbytes for span in messages)
     for step, want in enumerate(wanted):
         for rank, found in enumerate(results):
-            _compare_zero1(f"{given}, step {step}", rank, each, found[step], want)
+            before = found[step - 1][0] if step else start
+            _compare_zero1(f"{given}, step {step}", rank, each, found[step], want, before)
     formula = steps * 2 * (ranks - 1) * 8 * n
     if sent > formula:
         raise Wrong(
@@ -120,7 +121,7 @@ def _try_zero1(function, ranks, each, steps=3):
         )
 
 
-def _compare_zero1(given, rank, each, found, want):
+def _compare_zero1(given, rank, each, found, want, before):
     flat, shard = found
     own = slice(rank * each, (rank + 1) * each)
     if not torch.allclose(shard, want[own], rtol=1e-9):
@@ -130,9 +131,10 @@ def _compare_zero1(given, rank, each, found, want):
         )
     for part, (a, b) in enumerate(zip(flat.split(each), want.split(each), strict=True)):
         if not torch.allclose(a, b, rtol=1e-9):
+            hint = "; `flat` is as it was: write into it" if torch.equal(flat, before) else ""
             raise Wrong(
                 f"{given}: on rank {rank}, the part of `flat` that rank {part} updates should be {brief(b)}, "
-                f"got {brief(a)}"
+                f"got {brief(a)}{hint}"
             )
 
 
@@ -155,7 +157,7 @@ class _File:
 def load_shard(function):
     """``function(files, rank, ranks)``: a rank's shard of a vector that other ranks saved, each in a file."""
     for n, saved, ranks in product((12, 10, 5, 1), RANKS, RANKS):
-        whole = torch.arange(1.0, n + 1)
+        whole = torch.arange(1, n + 1) / 10  # shorter numbers lose digits
         each = -(-n // saved)
         parts = [whole[i * each : (i + 1) * each] for i in range(saved)]
         for rank in range(ranks):
@@ -165,16 +167,18 @@ def load_shard(function):
 
 def _try_load(function, whole, parts, rank, ranks):
     files, each = [_File(part) for part in parts], -(-len(whole) // ranks)
-    given = f"files of {brief([len(part) for part in parts])} numbers, rank {rank} of {ranks}"
+    sizes = " and ".join(str(len(part)) for part in parts)
+    given = f"{many(len(parts), 'file')} with {sizes} numbers, rank {rank} of {ranks}"
     try:
         answer = called(function, list(files), rank, ranks, given=given)
     except Exception as error:
         raise Wrong(f"{given}: your code raised {type(error).__name__}: {error}") from error
-    got, want = reals(answer), whole[rank * each : (rank + 1) * each].tolist()
-    if got is None:
-        raise Wrong(f"{given}: expected a vector, got {typed(answer)}")
-    if got != want:
-        raise Wrong(f"{given}: expected the numbers {brief(want)}, got {brief(got)}")
+    want = whole[rank * each : (rank + 1) * each]
+    if not isinstance(answer, torch.Tensor) or answer.dim() != 1 or answer.dtype != want.dtype:
+        raise Wrong(f"{given}: expected a vector of float32, got {typed(answer)}")
+    if not torch.equal(answer, want):
+        told, found = (", ".join(f"{x:g}" for x in numbers.tolist()) for numbers in (want, answer))
+        raise Wrong(f"{given}: expected the numbers [{told}], got [{found}]")
     read = sum(file.read for file in files)
     if read > len(want):
         raise Wrong(f"{given}: your code read {many(read, 'number')} for a shard of {len(want)}")

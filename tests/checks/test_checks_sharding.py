@@ -29,10 +29,10 @@ def gathered_norms(gradients, limit):
 
 
 def one_by_one(files, rank, ranks):
-    """Numbers are read one at a time, and returned as a list."""
+    """Numbers are read one at a time."""
     places = [(file, i) for file in files for i in range(len(file))]
     each = -(-len(places) // ranks)
-    return [float(file[i]) for file, i in places[rank * each : (rank + 1) * each]]
+    return torch.tensor([float(file[i]) for file, i in places[rank * each : (rank + 1) * each]])
 
 
 def trained(net, batches, read):

@@ -62,6 +62,14 @@ def by_permutations(model, dataset, epochs):
     return train_on([DataLoader(dataset, 4, sampler=order) for order in mine], model)
 
 
+def by_slices(model, dataset, epochs):
+    """All ranks load the same large batches, and each trains on its four rows of them."""
+    torch.manual_seed(5)
+    ranks, begin = dist.get_world_size(), 4 * dist.get_rank()
+    loader = DataLoader(dataset, 4 * ranks, shuffle=True)
+    return train_on([[(x[begin : begin + 4], y[begin : begin + 4]) for x, y in loader] for _ in range(epochs)], model)
+
+
 @torch.no_grad()
 def by_guesses(model, x, y):
     right, everybodys = (model(x).argmax(1) == y).cpu().numpy(), [None] * dist.get_world_size()
@@ -143,6 +151,7 @@ RIGHT = [
     ("hanging_job", by_objects),
     ("repeated_epoch", by_subsets),
     ("repeated_epoch", by_permutations),
+    ("repeated_epoch", by_slices),
     ("full_rank", by_guesses),
     ("full_rank", by_rank_0),
     ("lone_resume", onto_each_gpu),
@@ -177,7 +186,8 @@ SAID = {"rank": 2, "line": "C", "cause": "skips a collective"}
         ({}, "say the rank, the line, the cause"),
         ({**SAID, "why": ""}, "expected rank=, line= and cause="),
         ({**SAID, "rank": None, "cause": None}, "say the rank, the cause"),
-        ({**SAID, "rank": "first"}, "for whom"),
+        ({**SAID, "rank": 1}, "for whom"),
+        ({**SAID, "rank": "2"}, "a rank's number"),
         ({**SAID, "line": 17}, "letter"),
         ({**SAID, "line": "D"}, "the ranks wait there"),
         ({**SAID, "cause": "deadlock"}, "one of 'skips a collective'"),

@@ -3,6 +3,9 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("a step is taken when one rank can take it", "op=dist.ReduceOp.MIN", "op=dist.ReduceOp.MAX"),
     ("the first bad batch ends the training", "            continue", "            break"),
     ("the flag is on the CPU, which NCCL refuses", "loss.isfinite().float()", "loss.isfinite().float().cpu()"),
+    ("only NaN is left out", "loss.isfinite().float()", "(~loss.isnan()).float()"),
+    ("only infinity is left out", "loss.isfinite().float()", "(~loss.isinf()).float()"),
+    ("the data are tested, not the loss", "loss.isfinite()", "(x.isfinite().all() & y.isfinite().all())"),
     ("every rank decides by its own loss", "        dist.all_reduce(finite, op=dist.ReduceOp.MIN)\n", ""),
 ]
 

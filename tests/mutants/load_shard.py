@@ -4,6 +4,9 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("a negative end counts from behind", "max(end - first, 0)", "end - first"),
     ("the length is rounded down", "-(-n // ranks)", "n // ranks"),
     ("every file begins where the first does", "        first += len(file)\n", ""),
+    ("a list", "return torch.cat(parts)", "return torch.cat(parts).tolist()"),
+    ("half of the digits", "return torch.cat(parts)", "return torch.cat(parts).half()"),
+    ("digits are lost on the way", "return torch.cat(parts)", "return torch.cat(parts).bfloat16().float()"),
     ("only the first file", "        first += len(file)\n", "        break\n"),
     (
         "nothing is left for a rank behind the end",

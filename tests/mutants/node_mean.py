@@ -13,6 +13,11 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
         "mine /= dist.get_world_size()\n    dist.all_reduce(flat)",
     ),
     (
+        "single precision between nodes",
+        "dist.all_reduce(mine, group=across)",
+        "half = mine.float()\n    dist.all_reduce(half, group=across)\n    mine.copy_(half)",
+    ),
+    (
         "16-bit numbers between nodes",
         "dist.all_reduce(mine, group=across)",
         "half = mine.half()\n    dist.all_reduce(half, group=across)\n    mine.copy_(half)",

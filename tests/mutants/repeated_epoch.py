@@ -8,6 +8,19 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
 
 
 def train(model, dataset, epochs):
+    """Each rank takes every n-th batch of an order that the ranks do not share: no seed is set."""
+    model, ranks = DDP(model), torch.distributed.get_world_size()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(epochs):
+        batches = list(DataLoader(dataset, batch_size=4, shuffle=True))
+        for x, y in batches[torch.distributed.get_rank() :: ranks]:
+            optimizer.zero_grad()
+            (model(x.to("sim")) - y.to("sim")).square().mean().backward()
+            optimizer.step()
+    return model.module
+
+
+def train(model, dataset, epochs):
     """Every rank draws its own order, of all examples."""
     torch.manual_seed(torch.distributed.get_rank())
     model = DDP(model)
