@@ -6,7 +6,7 @@ from functools import cache
 
 from d2lmini.checks.mechanism import Wrong, ask, attempt, brief, check, many, number, reals, scored, typed
 from d2lmini.parallel.layout import Layout, memory_bytes
-from d2lmini.parallel.layout_search import H100, MAY_USE, MODELS, PACE, measured_seconds, search
+from d2lmini.parallel.layout_search import H100, MAY_USE, MODELS, NODE, PACE, measured_seconds, search
 from d2lmini.parallel.layout_time import step_seconds
 from d2lmini.parallel.pipeline import one_f_one_b
 
@@ -63,7 +63,9 @@ def _layout_seconds(name, shape, sequences, layout):
         parts = memory_bytes(shape, layout)
         took = step_seconds(shape, layout, H100, measured_seconds, PACE)
     except ValueError as error:
-        raise Wrong(f"{name}: {error}") from error
+        apart = layout.expert > 1 and layout.expert * layout.tensor > NODE.count
+        hint = f"; tensor × expert ranks must fit into a node of {NODE.count}" if apart else ""
+        raise Wrong(f"{name}: {error}{hint}") from error
     if sum(parts.values()) > MAY_USE:
         told = ", ".join(f"{what} {nbytes / GIB:.0f}" for what, nbytes in parts.items())
         raise Wrong(f"{name}: needs {sum(parts.values()) / GIB:.0f} GiB, {MAY_USE / GIB:.0f} may be used ({told})")
