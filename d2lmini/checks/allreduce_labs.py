@@ -57,10 +57,16 @@ def hanging_ring(function, rank=None, line=None):
         zeros = [torch.zeros(n, dtype=torch.float64) for _ in range(ranks)]
         zeros[-1] += torch.arange(n)
         _try_sum(function, zeros, f"{many(n, 'number')} on {many(ranks, 'rank')}, all zero but on the last rank")
-    if str(line).strip().upper() != LINE or rank != SILENT:
+    right_line = str(line).strip().upper() == LINE
+    if not right_line or rank != SILENT:
+        told = "The rank that waits is not the one that left something out"
+        if rank == SILENT:
+            told = "The rank is right. Which line decides that a message is not sent?"
+        elif right_line:
+            told = f"The line is right. {told}"
         raise Wrong(
             f"the sums are right now; but which line was wrong, and on which rank? rank={rank!r}, line={line!r} is not "
-            "it. The rank that waits is not the one that left something out"
+            f"it. {told}"
         )
     return f"rank {SILENT} left out a message that rank {SILENT + 1} waited for (line {LINE}), and now nobody does"
 
@@ -144,7 +150,7 @@ def _try_sum(function, data, given, bounded=True):
     tensors = [tensor for tensor, _, _ in found]
     for rank, got in enumerate(tensors):
         if not torch.allclose(got, want, rtol=1e-12, atol=1e-12):
-            place = int((got - want[rank]).abs().argmax())
+            place = int((got - want).abs().argmax())
             told, it = apart(want[place].item(), got[place].item())
             raise Wrong(f"{given}: number {place} of rank {rank} should be {told}, it is {it}")
         if not torch.equal(got, tensors[0]):

@@ -24,8 +24,11 @@ def fewer_messages(function):
     given = f"{len(shapes)} gradients on two GPUs"
     told = f"{scored('fewer_messages', seconds * 1e3, BOOK_MS, 'ms')}, and {beside / 1e6:.2f} MB beside the gradients"
     if seconds * 1e3 > STEP_MS or beside > BESIDE_MB * 1e6:
+        slow = seconds * 1e3 > STEP_MS
+        which = "that is too long (each copy is a launch, too)" if slow else "that is too much memory"
         raise Wrong(
-            f"{given}: the sums are right, but they take {told}; {STEP_MS:g} ms and {BESIDE_MB:g} MB are enough"
+            f"{given}: the sums are right, but they take {told}; {which}: {STEP_MS:g} ms and {BESIDE_MB:g} MB "
+            "are enough"
         )
     return f"the sums are right; {given} take {told}"
 

@@ -135,6 +135,11 @@ def parallel_loss(function):
         _try_loss(function, sizes, 5)
     peaks = _try_loss(function, (64, 64, 64), VOCABULARY)
     most = max(peaks)
+    if min(peaks) < 4 * 64 * VOCABULARY:
+        few = f"GPU {peaks.index(min(peaks))} needs {min(peaks) / 1e6:.1f} MB at most, and its logits alone are"
+        raise Wrong(
+            f"64 examples on each of 3 GPUs: {few} {4 * 64 * VOCABULARY / 1e6:.1f} MB: it should compute its own"
+        )
     told = f"GPU {peaks.index(most)} needs {most / 1e6:.1f} MB at most, another {min(peaks) / 1e6:.1f} MB"
     if most > PEAK * min(peaks):
         raise Wrong(f"64 examples on each of 3 GPUs: the loss is right, but {told}: leave the logits where they are")
@@ -163,8 +168,8 @@ def _try_loss(function, sizes, classes):
     for x in X_shards:
         torch.sim.reset_peak_memory_stats(x.device)
     loss = attempt(lambda: function(replicas, X_shards, y_shards), given=given)
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        raise Wrong(f"{given}: expected a tensor with one number, got {typed(loss)}")
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.dtype != want.dtype:
+        raise Wrong(f"{given}: expected a tensor with one number of float32, got {typed(loss)}")
     if loss.device != torch.device("sim:0"):
         raise Wrong(f"{given}: expected the loss on sim:0, got it on {loss.device}")
     if not torch.allclose(loss.detach().cpu().view(()), want, rtol=1e-4):

@@ -104,7 +104,12 @@ def wrong_lines(function, lines=""):
         params = get_params(lenet_params(), home)
         devices = [torch.device("sim", i) for i in range(gpus)]
         given = f"{many(images, 'image')} on {many(gpus, 'GPU')}, params on {home}, {many(steps, 'step')}"
-        answer = attempt(function, params, X, y, devices, 0.5, steps, given=given)
+        with simgpu.trace() as trace:
+            answer = attempt(function, params, X, y, devices, 0.5, steps, given=given)
+            _wait(devices)
+        busy = {span.place for span in trace.spans if span.kind == "operation"}
+        if idle := [device for device in devices if f"gpu{device.index}" not in busy]:
+            raise Wrong(f"{given}: {idle[0]} computes nothing; each device should train on its own shard")
         _, want = _after(params, X, y, 0.5, steps)
         found = listed(answer, len(want))
         if found is None:

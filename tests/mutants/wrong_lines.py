@@ -17,4 +17,5 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("the mean of the shards' means", 'reduction="sum")', 'reduction="mean") * len(X) / len(devices)'),
     ("only the first replica takes the step", "for replica in replicas:", "for replica in replicas[:1]:"),
     ("one tensor's gradients are not exchanged", "range(len(params))", "range(len(params) - 1)"),
+    ("one GPU does everything", "    replicas = [", "    devices = devices[:1]\n    replicas = ["),
 ]
