@@ -129,7 +129,7 @@ window.book = (() => {
     return 0.2126 * r + 0.7152 * g + 0.0722 * b < 160;
   }).map(image => image.src);
 
-  // axe takes its time for each element. Of those that look the same in both themes, one is enough.
+  // axe takes its time for each element. Of those that look the same in both themes, one is enough, on all pages.
   const looks = new Map();
   const look = () => {
     const grounds = new Map();
@@ -141,8 +141,8 @@ window.book = (() => {
       looks.set(element, parts.join("|"));
     }
   };
-  const keepOneOfEachLook = () => {
-    const met = new Set(), repeated = [];
+  const keepOneOfEachLook = earlier => {
+    const known = new Set(earlier), met = new Set(earlier), repeated = [];
     for (const [element, look] of looks) {
       if (!own(element).length || !element.checkVisibility({ visibilityProperty: true })) continue;
       if (met.has(look)) repeated.push(...own(element));
@@ -151,6 +151,7 @@ window.book = (() => {
     repeated.forEach(text => text.remove());
     for (const element of [...looks.keys()].reverse())
       if (element.closest("article") && !element.textContent.trim() && !element.querySelector("*")) element.remove();
+    return [...met].filter(look => !known.has(look));
   };
 
   return { unfold, faults, tooSmall, tooWide, cutOff, lost, controls, reach, moved, darkGrounds, look, keepOneOfEachLook };

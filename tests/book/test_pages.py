@@ -106,6 +106,9 @@ def test_no_code_and_no_table_is_cut_off_on_a_laptop(visit):
     assert visit.ask("cutOff") == []
 
 
+LOOKS = []  # that can be read in the light and in the dark
+
+
 def hard_to_read(visit):
     """Return what axe finds hard to read."""
     options = {"runOnly": ["color-contrast"], "resultTypes": ["violations"], "preload": False}
@@ -123,10 +126,13 @@ def test_colours_can_be_read_in_the_light_and_in_the_dark(visit):
     assert visit.has_theme("dark")
     assert visit.ask("darkGrounds") == [], "figures on a dark ground"
     visit.ask("look")
-    visit.ask("keepOneOfEachLook")  # of the page, only this is left to look at
-    assert hard_to_read(visit) == []
-    visit.switch("light")
-    assert hard_to_read(visit) == []
+    # Of the page, only this is left to look at: one of each look that no page before has had.
+    new = visit.page.evaluate("earlier => book.keepOneOfEachLook(earlier)", LOOKS)
+    if new:
+        assert hard_to_read(visit) == []
+        visit.switch("light")
+        assert hard_to_read(visit) == []
+        LOOKS.extend(new)
 
 
 def test_all_the_time_the_console_was_silent_and_nothing_was_asked_of_another_machine(visit):

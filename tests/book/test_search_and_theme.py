@@ -2,6 +2,7 @@
 
 import functools
 import re
+from collections import defaultdict
 
 import pytest
 from browsing import HTML, PAGES
@@ -19,9 +20,19 @@ def prose(name):
     return set(re.findall(r"\b[a-z]{8,}\b", re.sub(r"<[^>]*>", " ", paragraphs).lower()))
 
 
+@functools.cache
+def pages_of_words():
+    """Return the pages that each word stands on."""
+    pages = defaultdict(set)
+    for name in SEARCHED:
+        for word in prose(name):
+            pages[word].add(name)
+    return pages
+
+
 def own_word(name):
     """Return the longest word that only this page has, or None."""
-    own = prose(name).difference(*(prose(other) for other in SEARCHED if other != name))
+    own = [word for word in prose(name) if len(pages_of_words()[word]) == 1]
     return max(own, key=lambda word: (len(word), word), default=None)
 
 
@@ -32,13 +43,20 @@ def found(visit):
     return links.evaluate_all("links => links.map(link => new URL(link.href).pathname.slice(1))")
 
 
-@pytest.mark.parametrize("name", SEARCHED)
-def test_a_word_that_one_page_has_leads_there(visit, name):
-    word = own_word(name)
-    if word is None:
-        pytest.skip("the page has no long word of its own")
-    visit.open(f"search.html?q={word}")
-    assert name in found(visit), f"searching for {word}"
+def test_a_word_that_one_page_has_leads_there(visit):
+    """The first word comes with the address; for the others the search is asked again, as the address asks it."""
+    words = {name: word for name in SEARCHED if (word := own_word(name))}
+    first, *others = words
+    visit.open(f"search.html?q={words[first]}")
+    missed = [first] * (first not in found(visit))
+    for name in others:
+        visit.page.evaluate(
+            """word => { document.querySelector("#search-results").replaceChildren(); Search.performSearch(word); }""",
+            words[name],
+        )
+        missed += [name] * (name not in found(visit))
+    assert [f"{name}: {words[name]}" for name in missed] == []
+    assert len(words) > len(SEARCHED) / 2, "most pages have a long word of their own"
     assert visit.faults == []
 
 
