@@ -11,6 +11,7 @@ from itertools import islice
 import torch
 
 import simgpu
+from d2lmini.checks.differing import first_off
 from d2lmini.checks.mechanism import Wrong, ask, attempt, brief, check, listed, many, need_gpus, pair, scored
 from d2lmini.checks.traced import Watch, attempt_traced, uncovered_ms
 from simgpu.hardware import machines
@@ -58,8 +59,8 @@ def _try_pack(function, name, tensors, device):
                 f"{given}: tensor {i} has shape {list(one.shape)}, {one.dtype}; "
                 f"expected {list(want.shape)}, {want.dtype}"
             )
-        if not torch.equal(one.cpu(), want):
-            raise Wrong(f"{given}: tensor {i} should hold {brief(want)}, it holds {brief(one.cpu())}")
+        if off := first_off(f"tensor {i}", want, one.cpu(), rtol=0, atol=0):
+            raise Wrong(f"{given}: {off}")
     copies = [span for span in spans if span.kind == "copy"]
     if len(copies) != 1:
         raise Wrong(f"{given}: expected 1 copy, from the host to {device}, counted {len(copies)}")

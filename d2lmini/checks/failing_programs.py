@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 import simgpu
 from d2lmini.checks.diagnosis import diagnosed
-from d2lmini.checks.mechanism import Wrong, brief, called, check, many, need_gpus, number, typed
+from d2lmini.checks.mechanism import Wrong, brief, called, check, listed, many, need_gpus, number, typed
 from d2lmini.checks.traced import run_on_ranks
 
 RATE, BATCH = 0.1, 4
@@ -237,10 +237,14 @@ def _try_resume(function, path):
         found = run_on_ranks(_resume, ranks, given, function, path, batches)[0]
         first, last = found[0][0], found[-1][0]
         if not torch.allclose(first, last):
-            both = f"rank 0's weight is {brief(first[:3])} …, rank {ranks - 1}'s {brief(last[:3])} …"
+            both = f"weight and bias of rank 0 are {brief(first)}, those of rank {ranks - 1} {brief(last)}"
             raise Wrong(f"{given}: {len(batches[0])} steps after resuming the replicas differ: {both}")
-        for rank, (got, used) in enumerate(found):
-            _must_be_near(want, got, f"{given}: after resuming and {len(batches[0])} steps the weight of rank {rank}")
+        for rank, (got, used, moments) in enumerate(found):
+            if not moments:
+                raise Wrong(f"{given}: the optimiser of rank {rank} has no moments: load its state")
+            _must_be_near(
+                want, got, f"{given}: after resuming and {len(batches[0])} steps weight and bias of rank {rank}"
+            )
             others = [gpu for gpu, size in enumerate(used) if size and gpu != rank]
             if others:
                 raise Wrong(f"{given}: rank {rank} puts tensors on GPU {others[0]}, which is not its own")
@@ -250,9 +254,14 @@ def _try_resume(function, path):
 def _resume(rank, function, path, batches):
     dist.init_process_group("nccl")
     torch.cuda.set_device(rank)
-    model, optimizer = called(function, _model(rank + 2).cuda(), path)
+    answer = called(function, _model(rank + 2).cuda(), path)
+    model, optimizer = listed(answer, 2) or (None, None)
+    if not isinstance(model, nn.Module) or not isinstance(optimizer, torch.optim.Optimizer):
+        got = ", ".join(type(part).__name__ for part in listed(answer) or [answer])
+        raise TypeError(f"expected (model, optimiser), got {got}")
+    moments = len(optimizer.state)
     for x, y in batches[rank]:
         optimizer.zero_grad()
         (model(x.cuda()) - y.cuda()).square().mean().backward()
         optimizer.step()
-    return _weights(model), [torch.cuda.max_memory_allocated(gpu) for gpu in range(torch.cuda.device_count())]
+    return _weights(model), [torch.cuda.max_memory_allocated(gpu) for gpu in range(torch.cuda.device_count())], moments

@@ -3,7 +3,8 @@
 import torch
 
 import simgpu
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many, must_be, need_gpus, number, scored, typed
+from d2lmini.checks.differing import first_off
+from d2lmini.checks.mechanism import Wrong, attempt, check, many, must_be, need_gpus, number, scored, typed
 from simgpu.hardware.machines import build
 
 IDLE, BOOK_MS, LIMIT_MS = 0.1, 1.62, 2.5  # the starter takes 2.1 ms; the limit is for work that only fills the time
@@ -60,9 +61,8 @@ def _compare(given, tensors, limit, device, mean, largest):
     want = sum(tensor.double() * min(1, limit / norm) for tensor, norm in zip(tensors, norms)) / len(tensors)
     if not isinstance(mean, torch.Tensor) or (mean.device, mean.dtype) != (device, torch.float32):
         raise Wrong(f"{given}: expected the mean as a tensor of float32 on {device}, got {typed(mean)}")
-    if mean.shape != want.shape or not torch.allclose(mean.cpu().double(), want, rtol=1e-4, atol=1e-6):
-        told, found = (brief(tensor.float().flatten()[:3]) for tensor in (want, mean))
-        raise Wrong(f"{given}: expected a mean that begins with {told}, got {found}")
+    if off := first_off("the mean", want, mean.cpu(), rtol=1e-4, atol=1e-6):
+        raise Wrong(f"{given}: {off}")
     if isinstance(largest, torch.Tensor) or number(largest) is None:
         raise Wrong(f"{given}: expected the largest norm as a number of Python, got {typed(largest)}")
     must_be(max(norms), number(largest), given=f"{given}, largest norm", rel_tol=1e-4)

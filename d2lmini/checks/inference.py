@@ -3,7 +3,8 @@
 import torch
 
 import simgpu
-from d2lmini.checks.mechanism import Wrong, ask, attempt, brief, check, many, must_be, scored, typed
+from d2lmini.checks.differing import first_off
+from d2lmini.checks.mechanism import Wrong, ask, attempt, check, many, must_be, scored, typed
 from simgpu.hardware.machines import build
 
 BOOK_MS, MOST_MS = 3.84, 5.0  # of work on the GPU; the starter has 8.7, one that keeps only the keys 6.6
@@ -75,9 +76,8 @@ def _compare(function, length, count):
     for _ in range(count):
         weights = (E[tokens[-1]] @ Wq @ keys[tokens].T / WIDTH**0.5).softmax(0)
         tokens = torch.cat([tokens, (weights @ values[tokens] @ E.T).argmax()[None]])
-    want = tokens[length:].tolist()
-    if got.tolist() != want:
-        raise Wrong(f"{given}: expected the tokens {brief(want)}, got {brief(got.tolist())}")
+    if off := first_off("tokens", tokens[length:], got, rtol=0, atol=0):
+        raise Wrong(f"{given}: {off}")
 
 
 def _timed(function, length, count):

@@ -4,6 +4,7 @@ from collections import namedtuple
 
 import torch
 
+from d2lmini.checks.differing import first_off
 from d2lmini.checks.mechanism import Wrong, attempt, brief, check, many, must_refuse, need_gpus, typed
 from d2lmini.checks.traced import attempt_traced
 
@@ -73,8 +74,8 @@ def _compare_tensor(given, batch, got, device):
         raise Wrong(f"{given}: the tensor was there already, but you made a copy; .to(device) returns it as it is")
     if got.shape != batch.shape or got.dtype != batch.dtype:
         raise Wrong(f"{given}: expected {list(batch.shape)}, {batch.dtype}; got {list(got.shape)}, {got.dtype}")
-    if not torch.equal(got.cpu(), batch.cpu()):
-        raise Wrong(f"{given}: expected the numbers {brief(batch)}, got {brief(got)}")
+    if off := first_off("the tensor", batch.cpu(), got.cpu(), rtol=0, atol=0):
+        raise Wrong(f"{given}: {off}")
 
 
 @check

@@ -3,7 +3,8 @@
 import torch
 
 import simgpu
-from d2lmini.checks.mechanism import Wrong, attempt, brief, check, need_gpus, scored
+from d2lmini.checks.differing import first_off
+from d2lmini.checks.mechanism import Wrong, attempt, check, need_gpus, scored
 from simgpu.hardware.machines import build
 
 TARGET = 24  # bytes a parameter of the book's answer; one kernel that reads w, m, g and writes w, m moves 20
@@ -43,15 +44,10 @@ def _try_steps(function, shape, lr, beta):
         if (w.data_ptr(), m.data_ptr()) != places:
             raise Wrong(f"{given}: w or m has other memory than before; the network holds the old one: write in place")
         for name, want, got in (("m", want_m, _there(m)), ("w", want_w, _there(w)), ("g", kept.double(), _there(g))):
-            if not torch.allclose(got, want, rtol=1e-5, atol=1e-7):
-                told = "must stay" if name == "g" else "should become"
-                raise Wrong(f"{given}: {name} {told} {_first(want)}, it is {_first(got)}")
+            if off := first_off(name, want, got, rtol=1e-5, atol=1e-7):
+                raise Wrong(f"{given}: {off}{' (the step must not change g)' if name == 'g' else ''}")
     return sum(span.nbytes for span in trace.spans if span.kind == "operation") / w.numel()
 
 
 def _there(tensor):
     return tensor.cpu().double()
-
-
-def _first(tensor):
-    return brief(tensor.float().flatten()[:3]) + (" …" if tensor.numel() > 3 else "")

@@ -1,5 +1,6 @@
-"""The labs on clusters: right answers that are written otherwise than the book's pass."""
+"""The labs on clusters: right answers that are written otherwise than the book's pass, and faults are named."""
 
+import re
 import statistics
 
 import pytest
@@ -71,3 +72,22 @@ def by_events(compute, reduce, steps):
 @pytest.mark.parametrize("answer", [who_waits_least, by_events])
 def test_right_ranks_pass(answer, capsys):
     assert checks.slow_rank(answer), capsys.readouterr().out
+
+
+def first_numbers(x, inside, across):
+    """What inside.size() does not divide is forgotten."""
+    first = x[: len(x) // inside.size() * inside.size()].clone()
+    dist.all_reduce(first)
+    x[: len(first)] = first / dist.get_world_size()
+
+
+@pytest.mark.parametrize(
+    ("check", "answer", "says"),
+    [
+        (checks.node_mean, first_numbers, r"x\[4\] should be -0.24.*3 of 7 numbers differ"),
+        (checks.node_mean, lambda x, inside, across: x / 8, "write the mean into it"),
+        (checks.slow_rank, lambda compute, reduce, steps: 2, "rank 0 returns 2, whose step 1 alone is long"),
+    ],
+)
+def test_what_is_wrong_is_named(check, answer, says):
+    assert re.search(says, check(answer).sentence)
