@@ -49,7 +49,7 @@ def _try_mean(function, nodes, each, n):
     for rank, got in enumerate(_run(_mean_on_rank, nodes * each, given, function, each, data)):
         off = first_off("x", data.mean(0), got, rtol=1e-10, atol=1e-12)
         if off:
-            hint = "; x is as it was: write the mean into it" if torch.equal(got, data[rank]) else ""
+            hint = " (x is as it was: write the mean into it)" if torch.equal(got, data[rank]) else ""
             raise Wrong(f"{given}: on rank {rank} {off}{hint}")
 
 

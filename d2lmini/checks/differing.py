@@ -2,7 +2,7 @@
 
 import torch
 
-from d2lmini.checks.mechanism import apart, many
+from d2lmini.checks.mechanism import apart, brief, many
 
 
 def first_off(name, want, got, rtol=1e-5, atol=1e-8):
@@ -14,16 +14,17 @@ def first_off(name, want, got, rtol=1e-5, atol=1e-8):
         rtol, atol: As of `torch.allclose`.
 
     Returns:
-        "x[4] should be 0.25, it is 0.5; 3 of 7 numbers differ".
+        "x[4] should be 0.25, it is 0.5; 3 of 7 numbers differ"; of up to six numbers all are told.
     """
     if got.shape != want.shape:
         return f"{name} should have the shape {list(want.shape)}, it has {list(got.shape)}"
-    want, got = want.double(), got.double()
-    off = ~torch.isclose(got, want, rtol=rtol, atol=atol)
+    off = ~torch.isclose(got.double(), want.double(), rtol=rtol, atol=atol)
     if not off.any():
         return None
+    texts = brief(want), brief(got)
+    if want.numel() <= 6 and texts[0] != texts[1]:
+        return f"{name} should be {texts[0]}, it is {texts[1]}"
     place = tuple(off.nonzero()[0].tolist())
     told, found = apart(want[place].item(), got[place].item())
     index = f"[{', '.join(map(str, place))}]" if place else ""
-    count = f"; {off.sum()} of {many(off.numel(), 'number')} differ" if off.numel() > 1 else ""
-    return f"{name}{index} should be {told}, it is {found}{count}"
+    return f"{name}{index} should be {told}, it is {found}; {off.sum()} of {many(off.numel(), 'number')} differ"

@@ -155,7 +155,7 @@ def test_other_right_answers_pass(check, answer):
         (
             checks.pack,
             lambda tensors, device: [t + 1 for t in packed(tensors, device)],
-            "tensor 0 should hold [[1, 2, 3], [4, 5, 6]], it holds [[2, 3, 4], [5, 6, 7]]",
+            "tensor 0 should be [[1, 2, 3], [4, 5, 6]], it is [[2, 3, 4], [5, 6, 7]]",
         ),
         (
             checks.pack,
