@@ -6,7 +6,8 @@ from d2lmini.checks.cluster_labs import node_mean, slow_rank
 from d2lmini.checks.cluster_rates import fewest_servers, node_bytes, scaled_rate, third_time
 from d2lmini.checks.context_labs import zigzag_ring
 from d2lmini.checks.copies import fit_line, pack, prefetch
-from d2lmini.checks.failing_programs import full_rank, hanging_job, lone_resume, repeated_epoch
+from d2lmini.checks.failing_programs import hanging_job, lone_resume, repeated_epoch
+from d2lmini.checks.full_gpus import full_rank
 from d2lmini.checks.gpu_choice import few_gpus
 from d2lmini.checks.gradient_buckets import bucket_hook, bucket_plan
 from d2lmini.checks.hierarchy import attainable_product, lines_in_flight, random_cycle
