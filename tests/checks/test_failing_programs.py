@@ -40,6 +40,48 @@ def by_objects(model, batches):
     return model
 
 
+def fit_by_hand(net, batches, limit):
+    """All losses are gathered, and gradients averaged without DDP."""
+    optimizer, updates = torch.optim.SGD(net.parameters(), lr=0.1), 0
+    for x, y in batches:
+        loss, losses = (net(x) - y).square().mean(), [None] * dist.get_world_size()
+        dist.all_gather_object(losses, loss.item())
+        mean = sum(losses) / len(losses)
+        if mean < limit:
+            break
+        if mean <= 1e30:  # neither NaN nor infinite
+            optimizer.zero_grad()
+            loss.backward()
+            for p in net.parameters():
+                dist.all_reduce(p.grad, op=dist.ReduceOp.AVG)
+            optimizer.step()
+            updates += 1
+    return updates
+
+
+def fit_by_gradients(net, batches, limit):
+    """Backward on every rank; where one rank's loss is infinite the mean gradient is so on all."""
+    model, updates = DDP(net), torch.zeros(())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in batches:
+        loss = (model(x) - y).square().mean()
+        total = loss.detach().clone()
+        dist.all_reduce(total)
+        if total / dist.get_world_size() < limit:
+            break
+        optimizer.zero_grad()
+        loss.backward()
+        if all(p.grad.isfinite().all() for p in net.parameters()):
+            optimizer.step()
+            updates += 1
+    return updates
+
+
+@pytest.mark.parametrize("answer", [fit_by_hand, fit_by_gradients])
+def test_other_right_fits_pass(answer):
+    assert checks.fit_together(answer)
+
+
 def train_on(loaders, model):
     model = DDP(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
