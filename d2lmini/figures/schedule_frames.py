@@ -13,6 +13,7 @@ COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#9
 # A cell's width, between columns, a cell's height, room for arrows; pixels. Six ranks are readable on a phone.
 CELL, GAP, ROW, ARC = 46, 18, 24, 54
 LEFT, TITLE = 60, 24
+SHOWN = 1.6  # times as large where the page has room
 
 
 class Frame:
@@ -53,7 +54,7 @@ def picture(state, title, sends=None):
     bottom, room, sends = _top(chunks), 0 if sends is None else ARC, sends or ()
     width, height, top = LEFT + size * (CELL + GAP), TITLE + room + ROW * chunks + 22 + room, ARC - room
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 {top} {width} {height}" width="{width}" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 {top} {width} {height}" width="{SHOWN * width:g}" '
         'font-family="sans-serif" font-size="12" text-anchor="middle">'
         '<marker id="a" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="6" markerHeight="6" orient="auto">'
         '<path d="M0 0L6 3L0 6z"/></marker>',
