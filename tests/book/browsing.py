@@ -10,7 +10,9 @@ PAGES = [name for name in _NAMES if not name.startswith("_") and name not in DEC
 DESKTOP = (1280, 900)
 
 # Without motion no colour is read in the middle of its change.
-STILL = "*, *::before, *::after { transition: none !important; animation: none !important }"
+STILL = """addEventListener("DOMContentLoaded", () => document.head.append(Object.assign(
+    document.createElement("style"),
+    { textContent: "*, *::before, *::after { transition: none !important; animation: none !important }" })))"""
 
 
 class Visit:
@@ -20,6 +22,7 @@ class Visit:
         self.base, self.faults = base, []
         context = browser.new_context()
         context.add_init_script("localStorage.clear()")
+        context.add_init_script(STILL)
         context.add_init_script(path=Path(__file__).with_name("in_the_page.js"))
         self.page = context.new_page()
         self.page.on("console", lambda m: m.type in ("error", "warning") and self.faults.append(f"console: {m.text}"))
@@ -39,7 +42,6 @@ class Visit:
         self.resize(size)
         self.page.goto(f"{self.base}/{name}")
         self.page.evaluate("window.MathJax?.startup?.promise")
-        self.page.add_style_tag(content=STILL)
 
     def resize(self, size):
         self.page.set_viewport_size({"width": size[0], "height": size[1]})
