@@ -1,13 +1,10 @@
-"""Loading data: batches that take time to make, on the simulated clock, and data sets for PyTorch's own loader.
+"""Loading data: batches that take time to make, on the simulated clock.
 
 A training loop is a pipeline of two stages: the loader makes a batch, the device trains on it. In the long run it is as
 fast as the slower of the two, and the device is busy for the share min(1, step ÷ load) of the time.
 """
 
 import math
-import time
-
-import torch
 
 import simgpu
 
@@ -72,17 +69,3 @@ class SimulatedLoader:
             if len(ready) < len(self.batches):
                 order(len(ready))
             yield batch
-
-
-class Waiting:
-    """Examples that take `seconds` each to arrive, as from a slow disk: the processor has nothing to do meanwhile."""
-
-    def __init__(self, count, seconds):
-        self.count, self.seconds = count, seconds
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, i):
-        time.sleep(self.seconds)
-        return torch.tensor(float(i))

@@ -1,8 +1,4 @@
-"""Throughput: examples a second by the size of a batch, and what more threads bring.
-
-A step on a batch of b examples takes about ``t0 + b·t1`` seconds, so b examples arrive in that time: small batches pay
-for t0, large ones approach 1 ÷ t1 examples a second, and the batch n½ = t0 ÷ t1 reaches half of that. It is the line
-of `line_fit`, with examples for bytes: α is t0, β is 1 ÷ t1.
+"""Throughput: a training step, how long the host launches its kernels, and what more threads bring.
 
 Work of which the share s must be done by one worker is at most 1 ÷ s times as fast with many (Amdahl, "Validity of the
 single processor approach to achieving large scale computing capabilities", AFIPS Spring Joint Computer Conference,
@@ -12,29 +8,6 @@ single processor approach to achieving large scale computing capabilities", AFIP
 import torch
 
 from d2lmini.measuring import line_fit
-from d2lmini.timing import measure, simulated
-
-
-def measure_sweep(prepare, batches, device="cpu"):
-    """Measure steps on batches of several sizes.
-
-    Args:
-        prepare: A function of the batch size that returns the step to measure, a function without arguments.
-        batches: The batch sizes.
-        device: What the steps run on. Simulated steps are exact, so that fewer repeats are enough.
-
-    Returns:
-        A `line_fit.Sweep`; its fit's `alpha` is the seconds that a step of any size takes, its `beta` examples a
-        second.
-
-    Raises:
-        ValueError: A batch size below 1.
-    """
-    if min(batches) < 1:
-        raise ValueError(f"a batch has at least one example, got a batch size of {min(batches)}")
-    repeat, warmup = (6, 1) if simulated([device]) else (7, 2)
-    done = [measure(prepare(batch), repeat, warmup, [device]) for batch in batches]
-    return line_fit.Sweep(tuple(batches), tuple(done))
 
 
 def training_step(model, X, y, lr=0.01):

@@ -97,9 +97,3 @@ def test_without_a_clock_nothing_is_loaded():
     with pytest.raises(RuntimeError, match="clock"):
         iter(loading.SimulatedLoader([1], LOAD))
     simgpu.enable(1)
-
-
-def test_waiting_examples_are_numbers_and_take_their_time():
-    data = loading.Waiting(3, 0.0)
-    assert len(data) == 3
-    assert [float(data[i]) for i in range(3)] == [0, 1, 2]

@@ -1,7 +1,6 @@
 """Throughput: sweeps and their line, training steps, threads, and Amdahl's law."""
 
 import contextlib
-from functools import partial
 
 import pytest
 import torch
@@ -37,14 +36,6 @@ def test_sweep_of_an_exact_line_gives_it_back_also_from_its_larger_batches():
     line = sweep.fit()
     assert (line.alpha, 1 / line.beta, line.half) == pytest.approx((0.01, 0.002, 5))
     assert sweep.rates == pytest.approx([1 / 0.012, 2 / 0.014, 8 / 0.026, 100 / 0.21])
-
-
-def test_measured_sweep_is_of_the_right_device_and_batches(gpu):
-    sweep = throughput.measure_sweep(partial(lenet_step, device=gpu), [1, 64], gpu)
-    assert sweep.sizes == (1, 64)
-    assert sweep.seconds[0] < sweep.seconds[1] < 64 * sweep.seconds[0]
-    with pytest.raises(ValueError, match="got a batch size of 0"):
-        throughput.measure_sweep(lambda batch: None, [4, 0])
 
 
 def test_step_of_training_is_plain_sgd_and_leaves_no_gradient_behind():
