@@ -42,7 +42,7 @@ from d2lmini.checks.split_ranks import split_feed_forward, to_experts, zero_bubb
 from d2lmini.checks.step_peak import small_peak
 from d2lmini.checks.tiles import cannon, register_tile, tile_reads
 from d2lmini.checks.traffic import momentum_step
-from d2lmini.checks.trust import band_report, claim_holds, rate_ends, ratio_error, ring_constants
+from d2lmini.checks.trust import claim_holds, rate_ends, ring_constants
 from d2lmini.checks.warp_labs import transpose
 
 __all__ = [
@@ -52,7 +52,6 @@ __all__ = [
     "allreduce_bytes",
     "attainable_product",
     "attempt",
-    "band_report",
     "batch_for",
     "bounded_queue",
     "brief",
@@ -118,7 +117,6 @@ __all__ = [
     "quarter_mean",
     "random_cycle",
     "rate_ends",
-    "ratio_error",
     "recursive_doubling",
     "register_tile",
     "repair_loader",

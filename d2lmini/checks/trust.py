@@ -1,46 +1,9 @@
-"""Checks of the exercises on trust: errors by band, the host at both ends, ratios, a ring's constants, verdicts."""
+"""Checks of the exercises on trust: the host at both ends, a ring's constants, verdicts."""
 
 import math
 import random
-import statistics
 
 from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, brief, check, listed, number, pair, scored, typed
-
-BANDS = (
-    ("inference", 96, 104),
-    ("training", 400, 360),
-    ("training", 1200, None),
-    ("inference", 386, 417),
-    ("inference", 710, 355),
-    ("training", 50, 54),
-    ("network", 33, None),
-    ("training", 22, 33),
-    ("inference", 100, 100),
-)
-
-
-@check
-def band_report(function):
-    """``function(rows)``: {band: (rows predicted, rows missed, median distance from 1, None without any)}."""
-    for rows in (BANDS[:1], BANDS[:3], BANDS, BANDS[::-1], BANDS[6:7]):
-        given = f"{len(rows)} row{'s' * (len(rows) > 1)}: {brief(list(rows[:2]))}" + (", …" if len(rows) > 2 else "")
-        want, got = _bands(rows), attempt(function, list(rows), given=given)
-        if not isinstance(got, dict):
-            raise Wrong(f"{given}: expected a dictionary, got {typed(got)}")
-        if got.keys() != want.keys():
-            raise Wrong(f"{given}: expected the bands {sorted(want)}, got {brief(list(got))}")
-        for band, expected in want.items():
-            _same_numbers(f"{given}: band {band}", got[band], expected, "(predicted, missed, median)")
-    return "what was missed is counted in its band, and no band hides behind another"
-
-
-def _bands(rows):
-    found = {}
-    for band in {row[0] for row in rows}:
-        off = [abs(s / p - 1) for name, p, s in rows if name == band and s is not None]
-        median = statistics.median(off) if off else None
-        found[band] = len(off), sum(name == band and s is None for name, _, s in rows), median
-    return found
 
 
 def _same_numbers(given, got, want, names):
@@ -68,26 +31,6 @@ def rate_ends(function):
         got = attempt(function, batch, operations, gpu, low, high, given=given)
         _same_numbers(given, got, want, "(least, most)")
     return "a range where the host decides, one number where the GPU does, and both where each decides at one end"
-
-
-@check
-def ratio_error(function):
-    """``function(one, many)``: how far off the speed-up from one run to another is; run: (unit, published, ours)."""
-    for one, many in (
-        (("images/s", 367, 363), ("images/s", 2855, 2907)),
-        (("sequences/s", 57, 58), ("sequences/s", 286, 345)),
-        (("ms", 563, 298), ("ms", 80, 41)),
-        (("ms", 10.4, 9.6), ("ms", 12.0, 12.0)),
-        (("tokens/s", 40_150, 32_216), ("tokens/s", 40_150, 32_216)),
-    ):
-        given = f"one: {' '.join(map(str, one))}, many: {' '.join(map(str, many))}"
-        quotient = (many[2] / many[1]) / (one[2] / one[1])
-        want = (1 / quotient if one[0] == "ms" else quotient) - 1
-        error = ask(function, one, many, given=given, what=f"the number {want:+.4f}")
-        if not abs(error - want) < 1e-6:
-            told, found = apart(want, error, "+", ".4f")
-            raise Wrong(f"{given}: expected {told}, got {found}")
-    return "the error of the speed-up, of rates as of times, and none where both runs are off by the same factor"
 
 
 NOISE = (0.1, *[-0.02] * 5, 0.02, -0.02, 0.02, 0.02, *[0.04, 0.02] * 2, -0.1)  # the outer two alone miss by a tenth
