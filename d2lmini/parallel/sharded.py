@@ -22,15 +22,15 @@ class Unit:
     ranks get equal parts. The optimizer updates `shard`, a view as well.
     """
 
-    def __init__(self, module, group=None):
-        self.params, self.group = list(module.parameters()), group
-        self.n = dist.get_world_size(group)
+    def __init__(self, module):
+        self.params = list(module.parameters())
+        self.n = dist.get_world_size()
         self.whole = self.flat([p.detach() for p in self.params])
         sizes = [p.numel() for p in self.params]
         pieces = self.whole[: sum(sizes)].split(sizes)
         for p, piece in zip(self.params, pieces):
             p.data = piece.view(p.shape)
-        mine = self.whole.chunk(self.n)[dist.get_rank(group)]
+        mine = self.whole.chunk(self.n)[dist.get_rank()]
         self.shard = nn.Parameter(mine)
 
     def flat(self, tensors):
@@ -45,7 +45,7 @@ class Unit:
             p.grad = None
         mean = torch.empty_like(self.shard)
         parts = list(whole.chunk(self.n))
-        dist.reduce_scatter(mean, parts, group=self.group)
+        dist.reduce_scatter(mean, parts)
         earlier = self.shard.grad
         self.shard.grad = mean if earlier is None else earlier + mean
 
@@ -54,17 +54,17 @@ class Unit:
         memory = self.whole.untyped_storage()
         memory.resize_(self.whole.nbytes)  # if stage 3 has freed it
         parts = list(self.whole.chunk(self.n))
-        dist.all_gather(parts, self.shard.detach(), self.group)
+        dist.all_gather(parts, self.shard.detach())
 
 
 def on_last_gradient(unit, *calls):
     """Call functions of a unit when backward has made its last gradient."""
-    unit, made = weakref.proxy(unit), []  # a hook must not keep it alive
+    unit, made = weakref.proxy(unit), 0
 
     def ready(p):
-        made.append(p.shape)
-        if len(made) == len(unit.params):
-            made.clear()
+        nonlocal made
+        made = (made + 1) % len(unit.params)
+        if made == 0:  # all are there
             for call in calls:
                 call(unit)
 
@@ -94,7 +94,7 @@ def gather_when_used(module, unit):
     module.register_forward_hook(after)
 
 
-def shard(modules, stage, group=None):
+def shard(modules, stage):
     """Shard modules over ranks by ZeRO-1, 2 or 3; return their `Unit`s.
 
     Train the units' shards. After backward call `reduce` in stage 1; after
@@ -103,7 +103,7 @@ def shard(modules, stage, group=None):
     """
     if stage not in (1, 2, 3):
         raise ValueError(f"expected ZeRO stage 1, 2 or 3, got {stage!r}")
-    units = [Unit(module, group) for module in modules]
+    units = [Unit(module) for module in modules]
     for module, unit in zip(modules, units):
         if stage == 2:
             on_last_gradient(unit, Unit.reduce)
