@@ -1,5 +1,5 @@
 // Where lines may end: never before a unit, a ratio's colon or the second factor of a product, nor in a date or ResNet-50,
-// in a long name behind a sign, and in short code at spaces only.
+// in a long name behind a sign, and in short code at spaces only. What a test says, ✓ or ✗, is green or red.
 addEventListener("DOMContentLoaded", () => {
   const prepare = root => {
     const change = (places, skipped, what) => root.querySelectorAll(`:is(article, #page) :is(${places})`).forEach(place => {
@@ -25,6 +25,13 @@ addEventListener("DOMContentLoaded", () => {
     });
     allow("td, th, dd li", PATH, NAME);
     allow(".citation p, :not(td) > code.literal", PATH);
+    // The eye finds the test that fails.
+    change(".cell_output pre", ".verdict", text => {
+      const parts = text.data.split(/^([✓✗] \S+)/m);
+      const colour = part =>
+        Object.assign(document.createElement("span"), { className: `verdict${part[0] === "✓" ? " passed" : ""}`, textContent: part });
+      if (parts.length > 1) text.replaceWith(...parts.map((part, i) => i % 2 ? colour(part) : part));
+    });
   };
   prepare(document);
   document.addEventListener("live:done", event => prepare(event.detail.cell));
