@@ -66,13 +66,14 @@ def use():
     """Let nbval's kernels be forked."""
     from nbval import kernel
 
-    class Specs(kernel.NbvalKernelspecManager):
-        def get_kernel_spec(self, kernel_name):
-            spec = super().get_kernel_spec(kernel_name)
-            spec.metadata["kernel_provisioner"] = {"provisioner_name": "forking"}
-            return spec
+    found = kernel.NbvalKernelspecManager.get_kernel_spec
 
-    kernel.NbvalKernelspecManager = Specs
+    def forking_spec(self, kernel_name):
+        spec = found(self, kernel_name)
+        spec.metadata["kernel_provisioner"] = {"provisioner_name": "forking"}
+        return spec
+
+    kernel.NbvalKernelspecManager.get_kernel_spec = forking_spec
     factory = KernelProvisionerFactory.instance()
     factory.provisioners["forking"] = EntryPoint("forking", f"{__name__}:{ForkingProvisioner.__name__}", "")
 
