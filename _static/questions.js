@@ -22,9 +22,8 @@ addEventListener("DOMContentLoaded", () => {
     }
     return undefined;
   };
-  // What explains an output: the first paragraph or list behind its cell, with a drawing before it, and what a colon announces or a
-  // formula goes on with.
-  // The text after that teaches, and is read without an answer too.
+  // What explains an output: the first paragraph or list behind its cell, with a drawing before it, and what a
+  // colon announces or a formula goes on with. The text after that teaches, and is read without an answer too.
   const explanation = output => {
     const found = [], colon = part => part?.textContent.trim().endsWith(":");
     const goesOn = (part, next) => colon(part) || [part, next].some(block => block.matches(".math"));

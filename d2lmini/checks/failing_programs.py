@@ -48,7 +48,8 @@ def _batches(rank, bad):
     numbers = torch.Generator().manual_seed(rank + 1)
     batches = [(torch.randn(2, 3, generator=numbers), torch.randn(2, 1, generator=numbers)) for _ in range(4)]
     for step, (_, y) in enumerate(batches):
-        y.fill_(bad[rank, step]) if (rank, step) in bad else None
+        if (rank, step) in bad:
+            y.fill_(bad[rank, step])
     return batches
 
 
