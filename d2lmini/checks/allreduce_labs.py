@@ -149,6 +149,11 @@ def _try_sum(function, data, given, bounded=True):
         found, messages = run_on_ranks(_by_reader, ranks, given, function, data)
     tensors = [tensor for tensor, _, _ in found]
     for rank, got in enumerate(tensors):
+        if got.isnan().any():
+            raise Wrong(
+                f"{given}: rank {rank} received numbers that were written after the sender's function had returned: "
+                "wait for the work of every isend, until then its tensor must not change"
+            )
         if not torch.allclose(got, want, rtol=1e-12, atol=1e-12):
             place = int((got - want).abs().argmax())
             told, it = apart(want[place].item(), got[place].item())
@@ -191,4 +196,6 @@ def _by_reader(rank, function, data):
     end = simgpu.now()
     if tensor.data_ptr() != place:
         raise ValueError("the tensor has other memory now; write into that of the given one")
-    return tensor.cpu(), begin, end
+    result = tensor.clone()
+    tensor.fill_(torch.nan)  # as a caller may: what has not been sent by now comes out as that
+    return result.cpu(), begin, end

@@ -63,6 +63,6 @@ def _compare(given, tensors, limit, device, mean, largest):
         raise Wrong(f"{given}: expected the mean as a tensor of float32 on {device}, got {typed(mean)}")
     if off := first_off("the mean", want, mean.cpu(), rtol=1e-4, atol=1e-6):
         raise Wrong(f"{given}: {off}")
-    if isinstance(largest, torch.Tensor) or number(largest) is None:
+    if not isinstance(largest, float | int) or number(largest) is None:
         raise Wrong(f"{given}: expected the largest norm as a number of Python, got {typed(largest)}")
     must_be(max(norms), number(largest), given=f"{given}, largest norm", rel_tol=1e-4)

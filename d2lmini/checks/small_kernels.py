@@ -58,6 +58,8 @@ def _inputs(shape, device="cpu"):
 def _compare(function, shape):
     """Compare output and gradients with the batched answer on the CPU."""
     given, mine, right = _words(shape), _inputs(shape), _inputs(shape)
+    for X in (mine[0], right[0]):
+        X.requires_grad_()  # it may come from a layer
     out = attempt(lambda: function(*mine), given=given)
     want = (F.relu(right[0] @ right[1]) @ right[2]).mean(0)
     if not isinstance(out, torch.Tensor) or (out.shape, out.device, out.dtype) != (want.shape, want.device, want.dtype):
@@ -68,7 +70,7 @@ def _compare(function, shape):
         raise Wrong(f"{given}: no gradient can flow back from the output")
     out.square().sum().backward()
     want.square().sum().backward()
-    for name, got, exact in zip(("W1", "W2"), mine[1:], right[1:]):
+    for name, got, exact in zip(("X", "W1", "W2"), mine, right):
         if got.grad is None:
             raise Wrong(f"{given}: {name} has no gradient")
         _same(given, f"the gradient of {name}", got.grad, exact.grad)

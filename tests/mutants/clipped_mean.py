@@ -3,6 +3,7 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("short gradients are made longer", ".clamp(max=1)", ""),
     ("the last norm (not the largest)", "torch.stack(norms).max().item()", "norms[-1].item()"),
     ("the norm stays on the GPU", ".max().item()", ".max()"),
+    ("the norm is NumPy's", ".max().item()", ".max().cpu().numpy()[()]"),
     ("each norm is read", "norms.append(norm)", "norms.append(torch.tensor(norm.item()))"),
 ]
 

@@ -3,6 +3,7 @@ EDITS = [  # what is wrong, text in the worked solution, text to put in its plac
     ("the mean over the rows", ".mean(0)", ".mean(1)"),
     ("the whole network is linear", "F.relu(X @ W1)", "(X @ W1)"),
     ("no gradient flows back", "X @ W1", "X @ W1.detach()"),
+    ("no gradient flows back to the inputs", "X @ W1", "X.detach() @ W1"),
 ]
 
 

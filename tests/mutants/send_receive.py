@@ -37,6 +37,18 @@ def send_receive(tensor):
 
 
 def send_receive(tensor):
+    """Nobody waits until the messages have gone."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    chunks = tensor.tensor_split(size)
+    for t in range(2 * (size - 1)):
+        kept = chunks[(rank - t - 1) % size]
+        received = torch.empty_like(kept)
+        dist.isend(chunks[(rank - t) % size], (rank + 1) % size)
+        dist.recv(received, (rank - 1) % size)
+        kept.copy_(received if t >= size - 1 else kept + received)
+
+
+def send_receive(tensor):
     """The library does it."""
     dist.all_reduce(tensor)
 
