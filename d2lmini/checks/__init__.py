@@ -18,6 +18,7 @@ from d2lmini.checks.layout_labs import choose_layouts, stage_layers
 from d2lmini.checks.layouts import lowest_level, possible_layouts
 from d2lmini.checks.loader_lab import repair_loader
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
+from d2lmini.checks.mesh_labs import mesh_step
 from d2lmini.checks.message_labs import fewer_messages
 from d2lmini.checks.narrow_labs import quarter_mean, skipped_step
 from d2lmini.checks.needs import conv_share, doubling_months, fewest_gpus
@@ -96,6 +97,7 @@ __all__ = [
     "loss_scale",
     "lowest_level",
     "mean_gradient",
+    "mesh_step",
     "momentum_step",
     "most_ranks",
     "most_users",
