@@ -2,6 +2,7 @@
 
 from d2lmini.checks.allreduce_labs import cheapest_sum, hanging_ring, send_receive
 from d2lmini.checks.cache_traffic import few_words
+from d2lmini.checks.calibration import calibrate
 from d2lmini.checks.cluster_labs import node_mean, slow_rank
 from d2lmini.checks.cluster_rates import fewest_servers, node_bytes, scaled_rate, third_time
 from d2lmini.checks.context_labs import zigzag_ring
@@ -58,6 +59,7 @@ __all__ = [
     "brief",
     "bucket_hook",
     "bucket_plan",
+    "calibrate",
     "cannon",
     "causal_mask",
     "cheapest_sum",

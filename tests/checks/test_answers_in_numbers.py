@@ -193,9 +193,35 @@ def by_differences(simulated, past, least):
     return told(low - (high - low) / 2, high + (high - low) / 2, least)
 
 
+def between(f, low, high, target):
+    """Return where a falling function has a value, between two ends, by halving on a logarithmic axis."""
+    for _ in range(10):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if f(middle) > target else (low, middle)
+    return math.sqrt(low * high)
+
+
+def searched_constants(measure, simulate):
+    """The rate first, from a step that no host of a plausible cost decides; then the host's calls a second."""
+    large, small = measure(2**20), measure(2)
+    rate = between(lambda r: simulate(2**20, 2e-5, r), 5e11, 3e12, large)
+    return np.array([1 / between(lambda calls: simulate(2, 1 / calls, rate), 5e3, 2e5, small), rate])
+
+
+def in_two_rounds(measure, simulate):
+    """All three measurements, two of them of the host; each constant twice."""
+    host, rate, small, large = 1e-5, 1e12, (measure(1) + measure(5)) / 2, measure(2**19)
+    for _ in range(2):
+        host *= small / simulate(3, host, rate)
+        rate *= simulate(2**19, host, rate) / large
+    return torch.tensor([host, rate])
+
+
 @pytest.mark.parametrize(
     ("check", "answer"),
     [
+        (checks.calibrate, searched_constants),
+        (checks.calibrate, in_two_rounds),
         (checks.claim_holds, by_mean_and_spread),
         (checks.claim_holds, by_differences),
         (checks.ring_constants, straight),
