@@ -52,5 +52,6 @@ def table(headings, rows, caption=""):
 
 
 def _row(cells, tag, sides):
-    found = (f'<{tag} style="text-align: {side}">{escape(cell)}</{tag[:2]}>' for cell, side in zip(cells, sides))
+    shown = (re.sub("^ +", lambda m: "&emsp;" * (len(m[0]) // 2), escape(cell)) for cell in cells)  # HTML drops blanks
+    found = (f'<{tag} style="text-align: {side}">{cell}</{tag[:2]}>' for cell, side in zip(shown, sides))
     return f"<tr>{''.join(found)}</tr>"
