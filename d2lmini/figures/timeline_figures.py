@@ -75,7 +75,10 @@ def timelines(traces, marks=(), row=ROW, shades=(), phases=()):
         _shade(figure.axes[0], phases, next(iter(traces.values())).seconds, longest)
     for panel in figure.axes:
         panel.set_yticks(panel.get_yticks(), _short([label.get_text() for label in panel.get_yticklabels()]))
-    panel.set_xlabel(panel.get_xlabel().replace(" on ", "\non ", 1))  # as wide as the panel, it would be cut off
+    label, _, machine = panel.get_xlabel().partition(" on ")
+    alike = len({trace.clock.machine.name for trace in traces.values()}) == 1
+    where = f"\non {machine}" if alike else machine[machine.rindex(" (") :]  # in one line it would be cut off
+    panel.set_xlabel(label + where)
     return figure
 
 
