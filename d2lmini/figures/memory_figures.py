@@ -3,6 +3,7 @@
 What a line or a mark stands for is written beside it. All are narrow enough to be read on a telephone without zooming.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -209,9 +210,15 @@ def _ridge(roof, low, high):
 def _box(x, y, label, place):
     """Return left, bottom, right, top of a name at a place beside (x, y), all in points."""
     right, up, end = place
-    width = TextPath((0, 0), label, size=SMALL).get_extents().width
+    width = _width(label)
     left = x + right - {"left": 0, "center": width / 2, "right": width}[end]
     return left, y + up - 2, left + width, y + up + SMALL
+
+
+@functools.cache  # Matplotlib finds the ends of every curve of every letter, and a name is tried at many places
+def _width(label):
+    """Return how wide a name is, in points."""
+    return TextPath((0, 0), label, size=SMALL).get_extents().width
 
 
 def _overlap(a, b):
