@@ -108,22 +108,25 @@ def run_stage(stage, order, batches, loss, like):
     tensor of the shape that is sent. Gradients accumulate in parameters.
     """
     rank, last = dist.get_rank(), dist.get_world_size() - 1
-    kept, losses, leaving = {}, [], (None, -1)
+    kept, losses = {}, []
+    leaving = None, -1  # nothing to send yet
     for kind, i in order:
+        # send the last step's result, receive this step's input
         source = rank - 1 if kind == "F" else rank + 1
         came = exchange(*leaving, source, like)
         if kind == "F":
             x = came.requires_grad_() if rank else batches[i]
             y = stage(x)
-            if rank == last:
+            if rank == last:  # its result is the loss, and stays here
                 y = loss(y, i)
                 losses.append(y.detach())
-            kept[i], leaving = (x, y), (y.detach(), rank + 1)
+            kept[i] = x, y  # until the backward of i
+            leaving = y.detach(), rank + 1
         else:
             x, y = kept.pop(i)
-            y.backward(came)
+            y.backward(came)  # the gradient of y; None for a loss
             leaving = x.grad, rank - 1
-    exchange(*leaving, -1, like)
+    exchange(*leaving, -1, like)  # send the last result
     return losses
 
 
