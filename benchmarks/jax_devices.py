@@ -48,6 +48,12 @@ def main():
     weight = jax.device_put(jnp.ones(3), everywhere)
     double = jax.jit(lambda x: 2 * x)
     gradient = jax.jit(jax.grad(lambda weight, examples: jnp.mean((examples @ weight) ** 2)))
+    by_hand = jax.shard_map(
+        lambda part: jax.lax.psum(part, "rank"),
+        mesh=mesh,
+        in_specs=PartitionSpec("rank"),
+        out_specs=PartitionSpec(),
+    )
     rows = [
         ("jax.devices()", lambda: ", ".join(map(str, devices))),
         ("places of free = jnp.ones((2, 3))", lambda: places(free)),
@@ -68,6 +74,7 @@ def main():
         ("all-reduces in the compiled gradient(weight, examples)", lambda: all_reduces(gradient, weight, examples)),
         ("places of that gradient", lambda: places(gradient(weight, examples))),
         ("shape of the gradient on each", lambda: gradient(weight, examples).addressable_shards[0].data.shape),
+        ("total, the sum of the parts of x by hand", lambda: by_hand(spread)),
     ]
     where = f"measured on {platform.machine()}, JAX {jax.__version__}, 4 forced host devices, {datetime.date.today()}"
     record = {"where": where, "rows": [[what, answer(ask)] for what, ask in rows]}
