@@ -19,6 +19,8 @@ SERVE = Path(__file__).resolve().parents[2] / "tools" / "serve.py"
 class StaticHost(http.server.SimpleHTTPRequestHandler):
     """A host that knows nothing of kernels."""
 
+    protocol_version = "HTTP/1.1"  # one connection serves many requests
+
     def log_message(self, *args):
         pass
 
