@@ -1,10 +1,7 @@
-"""What simulated ranks run to see how far data parallelism scales: a step of large dense layers, and one all-reduce."""
-
-from itertools import pairwise
+"""What the chapter on DDP's scaling needs for its step: a machine, large dense layers, a clock, and one all-reduce."""
 
 import torch
 import torch.distributed as dist
-from torch.nn import functional as F
 
 import simgpu
 
@@ -17,48 +14,26 @@ def set_up(machine):
     simgpu.enable(machine=machine, accelerator=True, shapes_only=True)
 
 
-def timed_step(rank, tokens):
-    """Return the seconds of forward, backward + all-reduce, update."""
+def inputs(tokens):
+    """Return a rank's weights, as a list, and a batch; both want gradients. All ranks leave together."""
     shapes = [(4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH)] * (LAYERS // 2)
     options = {"device": "sim", "dtype": torch.bfloat16}
     weights = [torch.empty(s, **options).requires_grad_() for s in shapes]
-    works = []
-    for weight in weights:  # DDP by hand: each of these fills a bucket
-        weight.register_post_accumulate_grad_hook(lambda w: works.append(dist.all_reduce(w.grad, async_op=True)))
     X = torch.empty(tokens, WIDTH, **options).requires_grad_()
-    optimizer = torch.optim.SGD(weights, lr=0.1)
-    moments = []
-
-    def now():
-        torch.sim.synchronize()
-        moments.append(simgpu.now())
-
-    dist.barrier()  # all ranks begin together
-    now()
-    for weight in weights:
-        X = F.relu(X @ weight.T)
-    now()
-    X.sum().backward()
-    for work in works:
-        work.wait()
-    now()
-    optimizer.step()
-    now()
-    return [end - begin for begin, end in pairwise(moments)]
+    dist.barrier()
+    return weights, X
 
 
-def step_parts(gpus, tokens):
-    """Return the longest forward, backward and update of the ranks, in seconds."""
-    ranks = simgpu.spawn(timed_step, (tokens,), nprocs=gpus)
-    return [max(found) for found in zip(*ranks, strict=True)]
+def now():
+    """Return the simulated clock's seconds when this rank's GPU has finished its work."""
+    torch.sim.synchronize()
+    return simgpu.now()
 
 
 def timed_sum(rank):
     """Return the seconds of an all-reduce of one layer's gradients."""
     data = torch.empty(N // LAYERS, device="sim", dtype=torch.bfloat16)
     dist.barrier()
-    torch.sim.synchronize()
-    begin = simgpu.now()
+    begin = now()
     dist.all_reduce(data)
-    torch.sim.synchronize()
-    return simgpu.now() - begin
+    return now() - begin
