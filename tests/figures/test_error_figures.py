@@ -23,3 +23,14 @@ def test_a_group_is_a_line_of_dots_and_a_crowd_is_spread():
 def test_a_dot_far_from_one_is_named_towards_the_middle(factor, named):
     texts = error_figures.factors({"g": [(factor, "name")]}, [0.5, 1, 2], 1.5).axes[0].texts
     assert [(text.get_text(), text.get_ha()) for text in texts] == [("name", named)] * (named is not None)
+
+
+def test_held_out_marks_are_triangles_and_no_two_marks_overlap():
+    marks = [(1 + i / 500, "", i % 3 == 0) for i in range(12)] + [(0.5, "far", False), (0.52, "far", False)]
+    ax = error_figures.held_out({"crowd": marks}, [0.5, 1, 2], 1.2, 1.5).axes[0]
+    spots = [(line.get_marker(), *line.get_ydata()) for line in ax.lines if len(line.get_ydata()) == 1]
+    assert [mark for mark, _ in spots].count("^") == 4
+    assert len({round(y, 3) for _, y in spots[:12]}) >= 10  # twelve factors within 3 % stand above each other
+    assert [text.get_text() for text in ax.texts] == ["far"]
+    labels = [text.get_text() for text in ax.figure.legends[0].get_texts()]
+    assert labels == ["within 1.2×", "10 fitted", "4 held out"]
