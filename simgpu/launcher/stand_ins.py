@@ -27,7 +27,7 @@ class StandIns:
         dtype = dtype or real.dtype
         frame = program_frame(sys._getframe(1))
         if not self.reads:
-            self._say("--shapes-only: numbers that the host reads stand for what was never computed: 1, or False")
+            self._say("--shapes-only: no numbers are computed; one that the host reads is 1, or False")
         self.reads[f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else "torch"] += 1
         value = 0 if dtype == torch.bool or _looks_for_overflow() else 1
         if real.numel() > _LARGE:
