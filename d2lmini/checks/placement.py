@@ -108,8 +108,8 @@ def _try_norms(function, rows, device):
 
 @check
 def committed_sum(function):
-    """``function(x, y)``: JAX's sum of two pairs (tensor, committed), as such a pair."""
-    need_gpus(clock=False)
+    """``function(x, y)``: JAX's sum of two pairs (tensor, committed), as such a pair, and no copy in vain."""
+    need_gpus()
     cases = (
         ("sim:0", True, "sim:0", True, "sim:0"),
         ("sim:0", False, "sim:1", True, "sim:1"),
@@ -132,7 +132,7 @@ def _try_sum(function, first, second, want):
     pairs = [
         (torch.arange(3.0).to(device) + 10 * i, committed) for i, (device, committed) in enumerate((first, second))
     ]
-    answer = attempt(function, *pairs, given=given)
+    answer, spans = attempt_traced(function, *pairs, given=given)
     if not isinstance(answer, (tuple, list)) or len(answer) != 2 or not isinstance(answer[0], torch.Tensor):
         raise Wrong(f"{given}: expected a pair (tensor, whether it is committed), got {typed(answer)}")
     total, committed = answer
@@ -142,3 +142,8 @@ def _try_sum(function, first, second, want):
         raise Wrong(f"{given}: expected the numbers [10, 12, 14], got {brief(total.cpu())}")
     if bool(committed) != (first[1] or second[1]):
         raise Wrong(f"{given}: the sum is committed when an operand is, and only then; got {typed(committed)}")
+    _, needed = attempt_traced(lambda x, y: (x[0].to(want), y[0].to(want)), *pairs, given=given)
+    copied, least = (sum(span.nbytes for span in every if span.kind == "copy") for every in (spans, needed))
+    if copied > least:
+        moves = "only the free operand has to move" if least else "both operands are there already"
+        raise Wrong(f"{given}: the sum is right, but more is copied than needed: {moves}")
