@@ -43,17 +43,19 @@ def calibrate(function):
             return seconds
 
         found = ask(function, measure, simulate, given=given, what="a pair of numbers (host, rate)", read=pair)
+        if not measured:
+            raise Wrong(f"{given}: nothing was measured, but each machine has other constants; call `measure`")
         if not min(found) > 0:
             raise Wrong(f"{given}: expected a pair of numbers above 0, got {typed(found)}")
         errors = [_factor(simulate(batch, *found), seconds) for batch, seconds in measured]
-        fitted = f"measured: error factor {max(errors):.2f}" if errors else "nothing was measured"
+        fitted = f"the steps that you measured: error factor {max(errors):.4g} at most"
         for shape, batch in HELD_OUT:
             step, expected = (_seconds(networks[shape], batch, *constants) for constants in (true, found))
             worst = max(worst, _factor(step, expected))
             if worst > ALLOWED:
                 what = "the same network" if shape == FITTED else "a larger network"
                 told = f"{what} with batch {batch:,} takes {step * 1e3:.2f} ms, by your constants {expected * 1e3:.2f}"
-                raise Wrong(f"{given}: {fitted}; held out: {told}: error factor {worst:.2f}, {ALLOWED} is allowed")
+                raise Wrong(f"{given}: {fitted}; held out: {told}: error factor {worst:.4g}, {ALLOWED} is allowed")
     told = scored("calibrate", worst, BOOK, "is the largest error factor of held-out steps", ".3f")
     return f"on {many(len(MACHINES), 'machine')} {told}"
 

@@ -13,7 +13,7 @@ from d2lmini.checks.mechanism import Wrong, brief, called, check, many, typed
 from d2lmini.checks.traced import run_on_ranks
 
 MESHES = ((2, 2), (1, 2), (3, 1))  # ranks along "data", along "columns"
-ROWS, WIDTH, COLUMNS = 2, 12, 8  # examples, features and columns of a rank: a gradient is more bytes than SLACK
+ROWS, WIDTH, COLUMNS = 8, 12, 8  # examples, features and columns of a rank: to gather examples costs more than a sum
 SLACK = 64  # bytes on each rank, for a loss that somebody adds up
 
 

@@ -185,7 +185,7 @@ def test_a_cell_that_needs_others_says_so_and_runs_them(live):
     live.press("restart")
     live.page.locator("[data-kernel=idle]").wait_for()
     cells = live.page.locator("article .cell:has(.cell_input)")
-    cell = cells.nth(3)  # with a cell above it that the page leaves out
+    cell = cells.nth(4)  # with a cell above it that the page leaves out
     cell.hover()
     assert "needs" in cell.locator(".live-state").inner_text()
     state, text = live.run(cell)
@@ -195,8 +195,8 @@ def test_a_cell_that_needs_others_says_so_and_runs_them(live):
     assert not stored["shown"]
     cell.locator("[data-action=run-missing]").click()
     live.page.wait_for_function("cell => cell.dataset.state === 'ok'", arg=cell.element_handle())
-    assert [cells.nth(i).get_attribute("data-state") for i in range(4)] == ["ok"] * 4
-    for i in range(4):
+    assert [cells.nth(i).get_attribute("data-state") for i in range(5)] == ["ok"] * 5
+    for i in range(5):
         live.press("reset", cells.nth(i))
 
 

@@ -37,3 +37,12 @@ def mesh_step(x, y, w, mesh):
     gradient = 2 / y.numel() * x.T @ (x @ whole - y)
     column = mesh.get_local_rank("columns")
     return w - 0.1 * gradient.chunk(mesh.size(1), 1)[column]
+
+
+def mesh_step(x, y, w, mesh):
+    """The examples are gathered along "data", so that the gradient needs no sum: more bytes."""
+    x = DTensor.from_local(x, mesh, [Shard(0), Replicate()]).redistribute(placements=[Replicate()] * 2)
+    y = DTensor.from_local(y, mesh, [Shard(0), Shard(1)]).redistribute(placements=[Replicate(), Shard(1)])
+    w = DTensor.from_local(w, mesh, [Replicate(), Shard(1)]).requires_grad_()
+    (gradient,) = torch.autograd.grad(((x @ w - y) ** 2).mean(), w)
+    return (w - 0.1 * gradient).to_local()
