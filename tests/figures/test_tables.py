@@ -41,6 +41,13 @@ def test_a_column_of_numbers_with_units_stands_to_the_right_and_text_that_begins
     assert f"text-align: {side}" in table(["a"], [[cell] for cell in cells])._repr_html_()
 
 
+def test_a_row_below_another_keeps_its_indent():
+    shown = table(["layout"], [["8 stages"], ["  2 chunks"]])
+    assert "\n  2 chunks" in repr(shown)
+    assert ">8 stages<" in shown._repr_html_()
+    assert ">&emsp;2 chunks<" in shown._repr_html_()
+
+
 def test_no_rows_and_rows_of_another_length():
     assert repr(table(["a", "b"], [])) == "a  b"
     with pytest.raises(ValueError, match="row 1"):
