@@ -38,12 +38,8 @@ TAUGHT = {  # what each chapter must define; what else it defines under a name o
         "one_f_one_b",
         "run_stage",
     },
-    "sequences-and-experts": {
-        "ring_attention",
-        "ulysses_attention",
-        "AllToAll",
-        "ExpertParallel",
-    },
+    "context-parallelism": {"ring_attention", "ulysses_attention"},
+    "experts": {"AllToAll", "ExpertParallel"},
 }
 
 
