@@ -29,15 +29,8 @@ TAUGHT = {  # what each chapter must define; what else it defines under a name o
     "data-parallel": {"replicate"},
     "process-per-device": {"train_digits"},
     "sharding": {"Unit", "shard"},
-    "tensors-and-pipelines": {
-        "CopyToRanks",
-        "SumOverRanks",
-        "column_parallel",
-        "RowParallel",
-        "cut_layer",
-        "one_f_one_b",
-        "run_stage",
-    },
+    "tensor-parallelism": {"CopyToRanks", "SumOverRanks", "column_parallel", "RowParallel", "cut_layer"},
+    "pipelines": {"one_f_one_b", "run_stage"},
     "context-parallelism": {"ring_attention", "ulysses_attention"},
     "experts": {"AllToAll", "ExpertParallel"},
 }
