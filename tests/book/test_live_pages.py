@@ -191,7 +191,7 @@ def test_a_cell_that_needs_others_says_so_and_runs_them(live):
     state, text = live.run(cell)
     assert state == "error"
     assert "cells above" in text
-    stored = live.page.evaluate("n => JSON.parse(document.getElementById('live-cells').textContent).cells[n]", 3)
+    stored = live.page.evaluate("n => JSON.parse(document.getElementById('live-cells').textContent).cells[n]", 4)
     assert not stored["shown"]
     cell.locator("[data-action=run-missing]").click()
     live.page.wait_for_function("cell => cell.dataset.state === 'ok'", arg=cell.element_handle())
