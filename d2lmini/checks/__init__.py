@@ -31,9 +31,11 @@ from d2lmini.checks.parallel_labs import overlapped, parallel_loss
 from d2lmini.checks.placement import committed_sum, move, product_norms
 from d2lmini.checks.portable import causal_mask, joined_mean, one_wait, placed_step
 from d2lmini.checks.ranks import exposed_seconds, hiding_batch, sampler_indices
+from d2lmini.checks.rare_averages import diloco
 from d2lmini.checks.replica_memory import allreduce_bytes, share_memory
 from d2lmini.checks.reports import verdict
 from d2lmini.checks.ring_steps import recursive_doubling, ring_mean
+from d2lmini.checks.running_labs import survive, suspects
 from d2lmini.checks.scratch_labs import take_turns, wrong_lines
 from d2lmini.checks.sets import checkpointed_peak, largest_batch, separable_macs
 from d2lmini.checks.sharded_step import hidden_gathers
@@ -71,6 +73,7 @@ __all__ = [
     "clipped_mean",
     "committed_sum",
     "conv_share",
+    "diloco",
     "doubling_months",
     "ensemble",
     "exposed_seconds",
@@ -142,6 +145,8 @@ __all__ = [
     "split_feed_forward",
     "split_loss",
     "stage_layers",
+    "survive",
+    "suspects",
     "take_turns",
     "third_time",
     "tile_reads",
