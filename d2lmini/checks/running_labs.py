@@ -31,6 +31,7 @@ def suspects(function):
         [(7, "all_gather"), (9, "all_reduce"), (9, "all_reduce"), (7, "all_gather")],
         [(5, "all_reduce"), (5, "broadcast"), (5, "all_reduce")],
         [(99, "all_reduce"), (100, "broadcast"), (100, "all_reduce"), (100, "all_reduce")],
+        [(6, "all_reduce"), (5, "all_gather"), (7, "all_reduce")],
         [(3, "all_reduce")] * 4,
     ):
         given = f"the last collectives are {', '.join(f'#{number} {kind}' for number, kind in last)}"

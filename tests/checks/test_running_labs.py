@@ -61,6 +61,6 @@ def test_an_array_of_suspects_is_read(capsys):
         numbers = torch.tensor([number for number, _ in last])
         kinds = [kind for _, kind in last]
         odd = torch.tensor([kind != max(kinds, key=kinds.count) for kind in kinds])
-        return torch.where(numbers < numbers.max() if len(set(numbers.tolist())) > 1 else odd)[0]
+        return torch.where(numbers == numbers.min() if len(set(numbers.tolist())) > 1 else odd)[0]
 
     assert checks.suspects(suspects), capsys.readouterr().out
