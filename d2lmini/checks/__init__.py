@@ -26,7 +26,7 @@ from d2lmini.checks.needs import conv_share, doubling_months, fewest_gpus
 from d2lmini.checks.numbers import loss_scale, most_ranks, send_largest, zero_point
 from d2lmini.checks.own_tests import accepts, fewest_parts
 from d2lmini.checks.pace import batch_for, bounded_queue, serial_share, two_buffers, worker_plan
-from d2lmini.checks.parallel_costs import pipeline_seconds, qkv_rows, ring_seconds, split_loss
+from d2lmini.checks.parallel_costs import most_replicas, pipeline_seconds, qkv_rows, ring_seconds, split_loss
 from d2lmini.checks.parallel_labs import overlapped, parallel_loss
 from d2lmini.checks.placement import committed_sum, move, product_norms
 from d2lmini.checks.portable import causal_mask, joined_mean, one_wait, placed_step
@@ -105,6 +105,7 @@ __all__ = [
     "mesh_step",
     "momentum_step",
     "most_ranks",
+    "most_replicas",
     "most_users",
     "move",
     "must_refuse",

@@ -6,7 +6,20 @@ import sys
 import torch
 from torch.overrides import TorchFunctionMode
 
-from d2lmini.checks.mechanism import Wrong, apart, ask, brief, check, many, must_be, must_refuse, reals
+from d2lmini.checks.mechanism import (
+    Wrong,
+    apart,
+    ask,
+    attempt,
+    brief,
+    check,
+    expected,
+    many,
+    must_be,
+    must_refuse,
+    number,
+    reals,
+)
 from d2lmini.parallel import gpipe, one_f_one_b, starts
 
 
@@ -148,6 +161,37 @@ def _ring_work(held):
         return sum(1 if key < query else 0.5 if key == query else 0 for query in queries for key in keys)
 
     return [[of(mine, held[rank - step]) for rank, mine in enumerate(held)] for step in range(len(held))]
+
+
+@check
+def most_replicas(function):
+    """``function(batch, size, stages, idle)``: the most replicas of a 1F1B pipeline whose bubble is at most `idle`."""
+    for batch, size, stages, idle, want in (
+        (24, 1, 2, 0.25, 8),
+        (864, 2, 4, 0.101, 16),
+        (20, 1, 4, 0.5, 5),
+        (48, 2, 2, 0.125, 3),
+        (30, 2, 3, 0.125, 1),
+        (6, 2, 1, 0, 3),
+        (4, 1, 4, 0.4, 0),
+        (10, 4, 1, 0.5, 0),
+    ):
+        given = f"{batch} sequences, {size} a micro-batch, {many(stages, 'stage')}, a bubble of at most {idle}"
+        answer = attempt(function, batch, size, stages, idle, given=given)
+        if number(answer) != want:
+            raise Wrong(f"{given}: {expected(want, answer)}{_replica_slip(number(answer), batch, size, stages, idle)}")
+    return "batch = micro-batches × their size × replicas, and the bubble says how few micro-batches a replica may have"
+
+
+def _replica_slip(replicas, batch, size, stages, idle):
+    """Return a hint that says which condition an answer breaks."""
+    if replicas is None or not 1 <= replicas <= batch or replicas % 1:
+        return ""
+    micro_batches, rest = divmod(batch, size * replicas)
+    if rest:
+        return " (these do not get equally many whole micro-batches)"
+    bubble = (stages - 1) / (micro_batches + stages - 1)
+    return f" (each then has {many(micro_batches, 'micro-batch', 'es')}, and is idle for {bubble:.3g} of the time)"
 
 
 @check

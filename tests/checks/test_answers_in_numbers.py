@@ -76,6 +76,13 @@ def test_what_is_no_finite_number_is_refused(name, odd):
     assert not checks.CHECKS[name](lambda *given: odd)
 
 
+def replicas_by_divisors(batch, size, stages, idle):
+    """The bubble, solved for the fewest micro-batches; idle may be 0 where there is one stage."""
+    least = (stages - 1) * (1 - idle) / idle if idle else 1
+    found = [r for r in range(1, batch + 1) if batch % (r * size) == 0 and batch // (r * size) >= least]
+    return torch.tensor(max(found, default=0))
+
+
 def floored(capacity, parameters, per_image, optimizer):
     numbers = 1 + ["", "sgd", "momentum", "adam"].index(optimizer)
     return np.floor(np.maximum(capacity - 4 * numbers * parameters, 0) / per_image)
@@ -253,6 +260,8 @@ def in_two_rounds(measure, simulate):
         (checks.scaled_rate, lambda i, n, warm, r, of: torch.tensor(r) * (1 + (n / of - 1) * (i >= warm or i / warm))),
         (checks.bounded_queue, lambda *given: torch.tensor(pace.finish_times(*given))),
         (checks.fewest_servers, lambda workers: Decimal(workers + 3) // 2),
+        (checks.most_replicas, replicas_by_divisors),
+        (checks.most_replicas, lambda *given: np.float32(replicas_by_divisors(*given))),
         (checks.allreduce_bytes, lambda nbytes, devices: np.array([2, 1]) * (devices - 1) * nbytes),
         (checks.allreduce_bytes, lambda nbytes, devices: (times * (devices - 1) * nbytes for times in (2, 1))),
     ],
@@ -291,6 +300,16 @@ def test_other_right_answers_pass(check, answer):
         ),
         (checks.loss_scale, lambda gradients, largest: "1", "expected the number 32,768, got '1' (str)"),
         (checks.zero_bytes, lambda *given: Decimal(7200), "3,600 bytes, got 7,200: 2 half rings of 1,800, yours are 4"),
+        (
+            checks.most_replicas,
+            lambda batch, size, *_: batch // size,
+            "each then has 1 micro-batch, and is idle for 0.5",
+        ),
+        (
+            checks.most_replicas,
+            lambda batch, size, stages, idle: min(batch // size, 8),
+            "sequences, 2 a micro-batch, 4 stages, a bubble of at most 0.101: expected 16, got 8",
+        ),
         (checks.third_time, lambda *given: Decimal("2.5"), "expected 3 s, got 2.5 (Decimal)"),
         (checks.rate_ends, lambda b, *_: b, "expected 2 values (least, most), got 1 (int)"),
         (checks.ring_constants, lambda n, s, t: np.polyfit(s, t, 1), "expected α = 5e-06, got 5e-11"),
@@ -332,6 +351,7 @@ def test_what_is_wrong_is_told(check, answer, message):
             lambda n, nodes, each: [2 * n * (1 - 1 / (nodes * each)) + 1e-4, 0],
             "with the flat ring 7200 bytes leave a node, got 7200.0001",
         ),
+        (checks.most_replicas, lambda *given: 8 + 1e-7, "expected 8, got 8.0000001 (float)"),
         (checks.fewest_servers, lambda workers: 2 + 1e-7, "expected 2, got 2.0000001 (float)"),
         (checks.third_time, lambda one, other, workers: 3.00001, "expected 3 s, got 3.00001 (float)"),
         (checks.scaled_rate, lambda *given: 0.1000002, "expected 0.1, got 0.1000002 (float)"),
