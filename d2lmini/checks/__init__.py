@@ -7,6 +7,7 @@ from d2lmini.checks.cluster_labs import node_mean, slow_rank
 from d2lmini.checks.cluster_rates import fewest_servers, node_bytes, scaled_rate, third_time
 from d2lmini.checks.context_labs import zigzag_ring
 from d2lmini.checks.copies import fit_line, pack, prefetch
+from d2lmini.checks.expert_labs import balance_loss
 from d2lmini.checks.failing_programs import hanging_job, lone_resume, repeated_epoch
 from d2lmini.checks.full_gpus import full_rank
 from d2lmini.checks.gpu_choice import few_gpus
@@ -56,6 +57,7 @@ __all__ = [
     "allreduce_bytes",
     "attainable_product",
     "attempt",
+    "balance_loss",
     "batch_for",
     "bounded_queue",
     "brief",

@@ -117,9 +117,24 @@ def by_pairs_of_pieces(q, k, v):
     return torch.cat(halves, 2)
 
 
+def by_ranks_of_experts(probability, k):
+    """Where an expert stands in a token's order; a 64-bit loss of shape (1,)."""
+    order = probability.argsort(-1, descending=True).argsort(-1)
+    return (probability.shape[1] * probability.double().mean(0) @ (order < k).double().mean(0) / k)[None]
+
+
+def token_by_token(probability, k):
+    total, mean = 0, torch.stack(list(probability)).mean(0)
+    for row in probability:
+        total = total + sum(mean[e] for e in sorted(range(len(row)), key=row.detach().tolist().__getitem__)[-k:])
+    return total * len(mean) / (k * len(probability))
+
+
 @pytest.mark.parametrize(
     ("check", "answer"),
     [
+        (checks.balance_loss, by_ranks_of_experts),
+        (checks.balance_loss, token_by_token),
         (checks.split_feed_forward, by_a_hook),
         (checks.split_feed_forward, by_two_halves),
         (checks.to_experts, by_lists_of_python),
