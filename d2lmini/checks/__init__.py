@@ -37,6 +37,7 @@ from d2lmini.checks.replica_memory import allreduce_bytes, share_memory
 from d2lmini.checks.reports import verdict
 from d2lmini.checks.ring_steps import recursive_doubling, ring_mean
 from d2lmini.checks.running_labs import survive, suspects
+from d2lmini.checks.scaling_labs import gpus_worth
 from d2lmini.checks.scratch_labs import take_turns, wrong_lines
 from d2lmini.checks.sets import checkpointed_peak, largest_batch, separable_macs
 from d2lmini.checks.sharded_step import hidden_gathers
@@ -90,6 +91,7 @@ __all__ = [
     "fit_together",
     "full_rank",
     "generate",
+    "gpus_worth",
     "hanging_job",
     "hanging_ring",
     "hidden_gathers",

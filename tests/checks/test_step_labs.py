@@ -114,3 +114,27 @@ def by_bisection(rate_of, target, most):
 
 def test_few_gpus_passes_with_another_search():
     assert checks.few_gpus(by_bisection)
+
+
+def from_the_most(step, message, tokens, least, counts):
+    for gpus in sorted(counts, reverse=True):
+        forward, backward, update = step(tokens / gpus)
+        wires = backward / 4
+        for layer in range(4):  # the queue itself, not its formula
+            wires = max(wires, backward * (layer + 1) / 4) + message(gpus) / 4
+        if sum(step(tokens)) >= least * gpus * (forward + wires + update):
+            return torch.tensor(gpus)
+
+
+def by_share_of_step(step, message, tokens, least, counts):
+    kept = []
+    for gpus in counts:
+        parts, late = step(tokens // gpus), message(gpus)
+        late = max(late / 4, late - parts[1] * 0.75)
+        kept.append(gpus * (sum(parts) + late) <= sum(step(tokens)) / least)
+    return float(counts[sum(kept) - 1])
+
+
+@pytest.mark.parametrize("answer", [from_the_most, by_share_of_step])
+def test_gpus_worth_passes_with_another_prediction(answer):
+    assert checks.gpus_worth(answer)
