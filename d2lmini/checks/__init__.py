@@ -17,6 +17,7 @@ from d2lmini.checks.idle import clipped_mean
 from d2lmini.checks.in_step import fit_together, left_over, one_order
 from d2lmini.checks.inference import generate, most_users
 from d2lmini.checks.layout_labs import choose_layouts, stage_layers
+from d2lmini.checks.layout_trust import fastest, held_out
 from d2lmini.checks.layouts import lowest_level, possible_layouts
 from d2lmini.checks.loader_lab import repair_loader
 from d2lmini.checks.mechanism import CHECKS, Wrong, attempt, brief, check, must_refuse
@@ -80,6 +81,7 @@ __all__ = [
     "doubling_months",
     "ensemble",
     "exposed_seconds",
+    "fastest",
     "few_gpus",
     "few_words",
     "fewer_messages",
@@ -94,6 +96,7 @@ __all__ = [
     "gpus_worth",
     "hanging_job",
     "hanging_ring",
+    "held_out",
     "hidden_gathers",
     "hiding_batch",
     "joined_mean",
