@@ -77,8 +77,8 @@ def _checked(name, layout):
     if not isinstance(layout, Layout):
         raise Wrong(f"{name}: expected a Layout, got {typed(layout)}")
     sizes = {}
-    for field in ("data", "tensor", "pipeline", "batch", "batches", "chunks", "context", "expert", "level"):
-        value, least = number(getattr(layout, field)), 0 if field == "level" else 1
+    for field in ("data", "tensor", "pipeline", "batch", "batches", "chunks", "context", "expert", "level", "shards"):
+        value, least = number(getattr(layout, field)), 0 if field in ("level", "shards") else 1
         if value is None or value != int(value) or value < least or (field == "level" and value > 3):
             raise Wrong(f"{name}: expected a whole number for {field}, got {brief(getattr(layout, field))}")
         sizes[field] = int(value)

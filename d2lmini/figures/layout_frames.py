@@ -19,7 +19,7 @@ CONTROLS = {  # attribute of a `Layout`: (what the reader sees, values)
     "chunks": ("chunks of a stage", (1, 2, 4)),
     "context": ("context ranks", (1, 2, 4, 8)),
     "expert": ("expert ranks", (1, 2, 4, 8)),
-    "level": ("ZeRO level", (0, 1, 2, 3)),
+    "level": ("ZeRO level", (0, 1, 2, 3, "hybrid")),
     "batch": ("sequences in a micro-batch", (1, 2, 4)),
     "recomputed": ("recomputed share", (0.0, 0.5, 1.0)),
 }
@@ -89,8 +89,13 @@ def _table(shape, sequences, gpus):
     return {"tokens": tokens, "rows": rows, "best": [[_name(layout), round(speed)] for speed, layout in found[:10]]}
 
 
+def _level(layout):
+    """The ZeRO level; "hybrid" is ZeRO-3 among the replicas of a node."""
+    return "hybrid" if layout.shards else str(layout.level)
+
+
 def _key(layout):
-    return " ".join(f"{getattr(layout, name):g}" for name in CONTROLS)
+    return " ".join(_level(layout) if name == "level" else f"{getattr(layout, name):g}" for name in CONTROLS)
 
 
 def _numbers(memory, took):
@@ -104,4 +109,5 @@ def _name(layout):
     parts = f"d{layout.data} t{layout.tensor} p{layout.pipeline}" + f"×{layout.chunks}" * (layout.chunks > 1)
     more = "".join(f" {letter}{n}" for letter, n in (("c", layout.context), ("e", layout.expert)) if n > 1)
     again = f", {layout.recomputed:.0%} recomputed" if layout.recomputed else ""
-    return f"{parts}{more}, ZeRO-{layout.level}, {layout.batches} × {layout.batch}{again}"
+    zero = "hybrid" if layout.shards else f"ZeRO-{layout.level}"
+    return f"{parts}{more}, {zero}, {layout.batches} × {layout.batch}{again}"

@@ -2,7 +2,8 @@
 
 A layout cuts each layer over `tensor` ranks (the innermost, inside a node), each sequence over `context` ranks, the
 batch over `data` replicas and the layers over `pipeline` stages (the outermost). Context ranks hold the same
-parameters, so that ZeRO and the gradients' collectives treat them as replicas. A layer's experts are shared out over
+parameters, so that ZeRO and the gradients' collectives treat them as replicas. With hybrid sharding ZeRO-3 shards over
+`shards` neighbours among them, and their groups are replicas of one another. A layer's experts are shared out over
 `expert` neighbours among data × context. Numbers have 16 bits; Adam keeps 32-bit parameters and two more numbers for
 each.
 """
@@ -81,6 +82,7 @@ class Layout:
     Attributes:
         data, tensor, pipeline: Replicas, ranks that share a layer, and stages.
         level: Of ZeRO, 0 to 3.
+        shards: Ranks, among ``data × context``, over which ZeRO-3 shards (hybrid sharding); 0 is all of them.
         batch: Sequences in a micro-batch.
         batches: Micro-batches of a replica in a step.
         recomputed: The share of forward that backward computes again (activation checkpointing).
@@ -105,11 +107,17 @@ class Layout:
     chunks: int = 1
     context: int = 1
     expert: int = 1
+    shards: int = 0
 
     @property
     def replicas(self):
         """The ranks that hold the same parameters, experts apart."""
         return self.data * self.context
+
+    @property
+    def sharers(self):
+        """The ranks over which ZeRO shards."""
+        return self.shards or self.replicas
 
     @property
     def gpus(self):
@@ -124,14 +132,18 @@ def held(shape, layout):
 
     Raises:
         ValueError: Tensor ranks do not divide the heads, context ranks the sequence, expert ranks the experts or the
-            replicas, the stages' chunks the layers, or, where these are interleaved, the stages the micro-batches.
+            replicas, the stages' chunks the layers, the shards the replicas, or interleaved stages the micro-batches.
+            Hybrid sharding without level 3, or with expert ranks.
     """
+    if layout.shards and (layout.level != 3 or layout.expert > 1):
+        raise ValueError(f"expected hybrid sharding at ZeRO-3, without expert ranks, got {layout}")
     for parts, whole, what in (
         (layout.tensor, shape.heads, "tensor ranks and heads"),
         (layout.pipeline * layout.chunks, shape.layers, "chunks of all stages and layers"),
         (layout.context, shape.length, "context ranks and tokens of a sequence"),
         (layout.expert, shape.experts, "expert ranks and experts"),
         (layout.expert, layout.replicas, "expert ranks and replicas"),
+        (layout.sharers, layout.replicas, "shards and replicas"),
         (layout.pipeline if layout.chunks > 1 else 1, layout.batches, "interleaved stages and micro-batches"),
     ):
         if whole % parts:
@@ -160,7 +172,7 @@ def memory_bytes(shape, layout):
     {'weights': 3, 'gradients': 2, 'optimizer': 11, 'activations': 13}
     """
     shared, experts = held(shape, layout)
-    parts = [layout.replicas if layout.level >= level else 1 for level in (3, 2, 1)]
+    parts = [layout.sharers if layout.level >= level else 1 for level in (3, 2, 1)]
     more = [max(1, part // layout.expert) for part in parts]  # replicas of an expert are fewer
     weights, gradients, state = (shared / n + experts / m for n, m in zip(parts, more))
     one = (shape.layer + shape.experts * shape.expert / layout.expert) / layout.tensor

@@ -65,25 +65,33 @@ def speed(shape, layout, gpu=H100, collective=measured_seconds, pace=PACE):
 
 
 def layouts(shape, gpus, sequences):
-    """Yield the layouts of a batch of so many sequences: 32-bit gradients, tensor and expert ranks inside a node."""
+    """Yield the layouts of a batch of so many sequences: 32-bit gradients, tensor and expert ranks inside a node.
+
+    ZeRO-3 shards over all replicas, or over those of a node (hybrid sharding).
+    """
     powers = (1, 2, 4, 8)
     experts = [n for n in powers if n <= shape.experts]
     for tensor, pipeline, context, expert in product(powers, powers, powers, experts):
         data = gpus // tensor // pipeline // context
         if tensor * expert > NODE.count or data * tensor * pipeline * context != gpus:
             continue
+        levels = [(level, 0) for level in (range(4) if pipeline == 1 else (0, 1))]  # 2, 3 send in every micro-batch
+        node = NODE.count // tensor
+        if pipeline == 1 and expert == 1 and data * context > node > 1:
+            levels.append((3, node))
         options = product(
-            range(4) if pipeline == 1 else (0, 1),  # levels 2 and 3 would send in every micro-batch
+            levels,
             (1, 2, 4),
             (0.0, 0.5, 1.0),
             (False, True) if tensor > 1 else (False,),
             (1, 2, 4) if pipeline > 1 else (1,),
         )
-        for level, batch, recomputed, sequence, chunks in options:
+        for (level, shards), batch, recomputed, sequence, chunks in options:
             batches = sequences // (data * batch)
             if batches * data * batch == sequences:
                 sizes = data, tensor, pipeline, level, batch, batches, recomputed, 4
-                yield Layout(*sizes, sequence=sequence, chunks=chunks, context=context, expert=expert)
+                more = {"chunks": chunks, "context": context, "expert": expert, "shards": shards}
+                yield Layout(*sizes, sequence=sequence, **more)
 
 
 def search(shape, gpus, sequences, collective=measured_seconds, may_use=MAY_USE):

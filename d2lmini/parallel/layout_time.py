@@ -79,7 +79,7 @@ def step_seconds(shape, layout, gpu, collective, pace=1.0):
     one = layers * (forward + backward)
     mine = held(shape, layout)
     # Adam reads the gradient and three 32-bit numbers, writes these and the weight.
-    updated = [n / max(1, layout.replicas // e) if layout.level else n for n, e in zip(mine, (1, layout.expert))]
+    updated = [n / max(1, layout.sharers // e) if layout.level else n for n, e in zip(mine, (1, layout.expert))]
     moved = (layout.gradient + 2 * STATE + WEIGHT) * sum(updated)
     return {
         "compute": layout.batches * (one + pace * ends),
@@ -123,23 +123,27 @@ def _sends(shape, layout, collective):
 def _exposed(shape, layout, collective, mine, forward, backward):
     """Return the seconds of the replicas' collectives beside which nothing is computed.
 
-    The embedding comes first in forward and last in backward, so that nothing hides its own messages.
+    The embedding comes first in forward and last in backward, so that nothing hides its own messages. Hybrid sharding
+    also all-reduces the gradients of all shards, once a step, beside the last backward.
     """
     if layout.replicas == 1:
         return 0.0
 
     def seconds(operation, shared, experts=0):
         each = WEIGHT if operation == "all_gather" else layout.gradient
-        ranks = layout.replicas * layout.tensor
+        ranks = layout.tensor * (layout.replicas if operation == "all_reduce" else layout.sharers)
         nbytes = each * layout.tensor * (shared + (experts * layout.expert if layout.replicas > layout.expert else 0))
         return collective(operation, ranks, nbytes)
 
     embedding = shape.words * shape.width / layout.tensor
+    whole = 0.0
+    if layout.level == 0 or layout.sharers < layout.replicas:
+        whole = max(seconds("all_reduce", *mine) - backward, seconds("all_reduce", embedding))
     if layout.level == 0:
-        return max(seconds("all_reduce", *mine) - backward, seconds("all_reduce", embedding))
+        return whole
     gather, scatter = (seconds(operation, *mine) for operation in ("all_gather", "reduce_scatter"))
     first, last = (seconds(operation, embedding) for operation in ("all_gather", "reduce_scatter"))
     if layout.level < 3:
         times = layout.batches if layout.level == 2 else 1  # level 2 has no room to add up whole gradients
         return times * max(scatter - backward, last) + gather
-    return layout.batches * (max(gather - forward, first) + max(gather + scatter - backward, last))
+    return whole + layout.batches * (max(gather - forward, first) + max(gather + scatter - backward, last))

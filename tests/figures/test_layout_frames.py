@@ -27,6 +27,7 @@ def model(page):
     [
         (Layout(2, 8, 1, 3, 2, 8, 0.5, 4, sequence=True), "8 1 1 1 1 3 2 0.5"),
         (Layout(4, 1, 2, 1, 1, 8, gradient=4, chunks=4, context=2), "1 2 4 2 1 1 1 0"),
+        (Layout(16, level=3, batches=2, gradient=4, shards=8), "1 1 1 1 1 hybrid 1 0"),
     ],
 )
 def test_numbers_are_those_of_the_formula(model, layout, settings):

@@ -398,6 +398,42 @@ def test_replicas_exchange_what_backward_does_not_hide(level, wanted):
     assert step_seconds(ONE_B, layout, H100, lambda *call: 1e-6)["data"] == pytest.approx(1e-6 * ends)
 
 
+def test_hybrid_sharding_gathers_in_its_group_and_sums_over_all():
+    """A step of 64 is one of its groups of 8, and an all-reduce of all gradients that the last backward may hide."""
+    group, hybrid = (Layout(data=n, level=3, batches=3, gradient=4, shards=k) for n, k in ((8, 0), (64, 8)))
+    assert memory_bytes(EIGHT_B, hybrid) == memory_bytes(EIGHT_B, group)
+    for rate in (1e9, 1e11, 1e15):  # at the first nothing is hidden, at the last all but the embedding
+        calls = []
+
+        def seconds(operation, gpus, nbytes, rate=rate, calls=calls):
+            calls.append((operation, gpus))
+            return nbytes / rate
+
+        alone = step_seconds(EIGHT_B, group, H100, seconds)
+        assert set(calls) == {("all_gather", 8), ("reduce_scatter", 8)}
+        both = step_seconds(EIGHT_B, hybrid, H100, seconds)
+        assert set(calls[len(calls) // 2 :]) >= {("all_reduce", 64), ("all_gather", 8), ("reduce_scatter", 8)}
+        backward = EIGHT_B.layers * layer_seconds(EIGHT_B, Layout(), H100)[1]
+        end = 4 * EIGHT_B.words * EIGHT_B.width / rate
+        assert both.pop("data") - alone.pop("data") == pytest.approx(
+            max(4 * (EIGHT_B.parameters - EIGHT_B.width) / rate - backward, end)
+        )
+        assert both == alone
+
+
+@pytest.mark.parametrize(
+    ("wrong", "word"),
+    [
+        (Layout(data=16, level=2, shards=8), "ZeRO-3"),
+        (Layout(data=16, level=3, shards=8, expert=2), "expert"),
+        (Layout(data=16, level=3, shards=6), "shards"),
+    ],
+)
+def test_hybrid_sharding_that_cannot_be(wrong, word):
+    with pytest.raises(ValueError, match=word):
+        memory_bytes(MODELS["8x7B"], wrong)
+
+
 @pytest.mark.parametrize("tensor", [2, 8])
 def test_sequence_parallelism_splits_what_tensor_ranks_repeat(tensor):
     """Korthikanti et al., MLSys 2023, equation 4: 34 ÷ t bytes a number of the width, 2 of them dropout's masks."""
