@@ -42,7 +42,7 @@ from d2lmini.checks.scaling_labs import gpus_worth
 from d2lmini.checks.scratch_labs import take_turns, wrong_lines
 from d2lmini.checks.sets import checkpointed_peak, largest_batch, separable_macs
 from d2lmini.checks.sharded_step import hidden_gathers
-from d2lmini.checks.sharding import clip_shards, load_shard, zero1_step, zero_bytes
+from d2lmini.checks.sharding import clip_shards, fsdp_peak, load_shard, zero1_step, zero_bytes
 from d2lmini.checks.shards import first_gpu_bytes, joined_moments, mean_gradient, split_batch
 from d2lmini.checks.small_kernels import ensemble
 from d2lmini.checks.split_ranks import split_feed_forward, to_experts, zero_bubble
@@ -91,6 +91,7 @@ __all__ = [
     "first_gpu_bytes",
     "fit_line",
     "fit_together",
+    "fsdp_peak",
     "full_rank",
     "generate",
     "gpus_worth",

@@ -35,6 +35,26 @@ def _rings(want, got, half):
 
 
 @check
+def fsdp_peak(function):
+    """``function(layers, root, ranks)``: the most bytes of a step of FSDP2, its activations left out."""
+    llama = [218_112_000] * 32
+    sizes = (llama, [30, 10, 20, 5], [4, 4, 40], [50, 3, 3], [12])
+    for layers, (root, ranks) in product(sizes, ((1_050_677_248, 8), (100, 4), (7, 1), (0, 2))):
+        while_computing = max(
+            4 * own + 2 * before + 4 * after for before, own, after in zip([0, *layers], layers, [*layers[1:], 0])
+        )
+        state = 16 * (sum(layers) + root) / ranks
+        want = state + max(while_computing + 4 * root, 6 * root)
+        told = f"layers of {brief(layers) if layers is not llama else '32 × 218,112,000'}"
+        given = f"{told} parameters, {root:,} in the root, {many(ranks, 'rank')}"
+        got = ask(function, list(layers), root, ranks, given=given, what="a number of bytes")
+        if not math.isclose(got, want, rel_tol=1e-9):
+            wanted, found = apart(want, got, ",")
+            raise Wrong(f"{given}: expected {wanted} bytes, of which {state:,.0f} are shards, got {found}")
+    return "the fullest moment: a layer with its neighbours and the root beside it, or the root's gradient at the end"
+
+
+@check
 def clip_shards(function):
     """``function(gradients, limit)``: clip a rank's shards of the gradient by the norm over all ranks, in place."""
     numbers = torch.Generator().manual_seed(0)

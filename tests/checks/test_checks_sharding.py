@@ -18,6 +18,15 @@ def tensors_and_sums(flat, gradient, shard, optimizer):
     dist.all_gather_into_tensor(flat, shard.detach())
 
 
+def moment_by_moment(layers, root, ranks):
+    """Each moment is a sum, and the end of backward is one of them."""
+    sizes = [0, *layers, 0]
+    moments = [6 * root]
+    for i in range(1, len(sizes) - 1):
+        moments.append(sum((2 * sizes[i], 2 * sizes[i - 1], 2 * sizes[i], 4 * sizes[i + 1], 2 * root, 2 * root)))
+    return max(moments) + sum(16 * n / ranks for n in [*layers, root])
+
+
 def gathered_norms(gradients, limit):
     """One number of each rank is gathered, and scaling never enlarges."""
     mine = torch.stack([g.norm().float() for g in gradients] or [torch.zeros((), device="sim")]).norm()
@@ -72,6 +81,7 @@ def ahead(net, batches):
     ("check", "answer"),
     [
         (checks.zero1_step, tensors_and_sums),
+        (checks.fsdp_peak, moment_by_moment),
         (checks.clip_shards, gathered_norms),
         (checks.load_shard, one_by_one),
         (checks.hidden_gathers, prefetched),
