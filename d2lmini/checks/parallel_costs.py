@@ -94,7 +94,7 @@ def split_loss(function):
         logits = torch.randn(n, sum(widths), generator=numbers, dtype=torch.float64) * spread + size
         targets = torch.randint(sum(widths), (n,), generator=numbers)
         targets[n // 2], targets[0], targets[-1] = widths[0] - 1, 0, sum(widths) - 1  # first and last tokens of ranks
-        given = f"{many(n, 'example')}, {' + '.join(map(str, widths))} tokens, logits around {size}"
+        given = f"{many(n, 'example')}, {' + '.join(map(str, widths))} entries, logits around {size}"
         _try_loss(function, logits, targets, widths, given)
     return "every rank needs only its own tokens: a largest logit, a sum and the target's logit are all that travels"
 
