@@ -85,7 +85,7 @@ def zero_bubble(function):
         if took > best:
             hint = " (1F1B with whole backwards takes as long)" if took == 3 * (batches + stages - 1) else ""
             raise Wrong(f"{given}: it takes {took:g} units of time{hint}; {best} are possible")
-    return "a step takes 3 m + p - 1 units of time, and no stage keeps more micro-batches than in 1F1B"
+    return "a step takes 3 m + p - 1 units of time, and no stage keeps more than p micro-batches"
 
 
 def _steps(order, given, stage):
