@@ -7,7 +7,7 @@ SECONDS = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}  # of one micro-batch on one 
 COLOURS = {"F": "#3a86c8", "B": "#dd7a1f", "I": "#dd7a1f", "W": "#3d9970"}
 NAMES = {"F": "forward", "I": "backward, inputs", "W": "backward, weights", "B": "backward"}
 IDLE = "#e4e4e4"
-ROW, LEFT, WIDTH, FADED, DIGIT = 26, 62, 470, 0.6, 6
+ROW, LEFT, WIDTH, FADED, DIGIT = 26, 62, 470, 0.6, 8
 
 
 def timing(ranks):
@@ -52,7 +52,7 @@ def pipeline_picture(ranks, until=None):
             bar = f"M{x:.1f} {ROW * row + 3}h{width:.1f}v20h{-width:.1f}z"
             paths.setdefault((kind, stage > first), []).append(bar)
             if width > DIGIT * len(number):
-                numbers.append(f'<text x="{x + width / 2:.1f}" y="{ROW * row + 17}">{number}</text>')
+                numbers.append(f'<text x="{x + width / 2:.1f}" y="{ROW * row + 17.5}">{number}</text>')
     parts = [
         f'<rect fill="{IDLE}" x="{LEFT}" y="{ROW * row + 3}" width="{long * scale - 0.8:.1f}" height="20"/>'
         for row in range(len(ranks))
@@ -60,7 +60,7 @@ def pipeline_picture(ranks, until=None):
         f'<path fill="{COLOURS[kind]}" opacity="{FADED if second else 1}" d="{"".join(bars)}"/>'
         for (kind, second), bars in paths.items()
     ]
-    parts.append(f'<g font-size="10" text-anchor="middle">{"".join(numbers)}</g>')
+    parts.append(f'<g font-size="13" text-anchor="middle">{"".join(numbers)}</g>')
     for unit in range(0, int(WIDTH / scale) + 1, 5):
         at = f'x="{LEFT + unit * scale:.1f}" y="{ROW * len(ranks) + 16}" text-anchor="middle"'
         parts.append(f'<text {at} font-size="14">{unit}</text>')
@@ -69,10 +69,12 @@ def pipeline_picture(ranks, until=None):
     lines.append(f"a rank keeps the activations of at most {most_under_way(ranks):g} micro-batches")
     used = [(COLOURS[kind], NAMES[kind]) for kind in "FBIW" if any(kind == found for found, _ in paths)]
     lines.append("  ".join(_legend(*entry) for entry in [*used, (IDLE, "idle")]))
-    lines.append("numbers: micro-batches" + "; paler: the rank's second stage" * (_stages_each(ranks) > 1))
+    told = ["numbers: micro-batches"] if numbers else []
+    told += ["paler: the rank's second stage"] if _stages_each(ranks) > 1 else []
+    lines.append("; ".join(told))
     for row, line in enumerate(lines):
         parts.append(f'<text x="2" y="{ROW * row + 18}" font-size="14">{line}</text>')
-    size = f'viewBox="0 0 {LEFT + WIDTH + 4} {ROW * len(lines)}" width="{LEFT + WIDTH + 4}"'
+    size = f'viewBox="0 0 {LEFT + WIDTH + 10} {ROW * len(lines)}" width="{LEFT + WIDTH + 10}"'
     return Frame(f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif">{"".join(parts)}</svg>')
 
 
