@@ -18,6 +18,10 @@ from d2lmini.models.llama import Layer, rotation
 from d2lmini.parallel.layout import Layout, Shape
 from d2lmini.parallel.tensor_parallel import CopyToRanks, column_parallel, cut_layer
 
+# Kernels that the formula leaves out: FSDP's copies out of the gathered buffer and into the one that is scattered; what
+# converts, adds and divides gradients.
+COPIES, GRADIENTS = ("split_with_sizes_copy", "chunk_cat"), ("_to_copy", "add_", "div_")
+
 
 class Part(nn.Module):
     """Some layers of a transformer; the first part has the embedding, the last the logits, split over tensor ranks."""
@@ -144,3 +148,39 @@ def _pipeline(parts, places, last, shape, layout, loss, group):
         schedule.step(*([tokens] if 0 in places else []), target=target, return_outputs=False)
 
     return run
+
+
+def missing_seconds(spans: list, layout: Layout, terms: dict[str, float]) -> dict[str, float]:
+    """Return the seconds of a whole step on one GPU that the formula leaves out, by cause.
+
+    Args:
+        spans: The step's spans on this GPU, from a `simgpu.trace`.
+        layout: The step's `Layout`, with replicas.
+        terms: The `step_seconds` of the layout.
+    """
+    kernels = [s for s in spans if s.row == 0]
+    sent = [s for s in spans if s.kind == "communication"]
+    sums, gathers, scatters = (
+        [s for s in sent if s.name.startswith(how)] for how in ("all_reduce", "all_gather", "reduce_scatter")
+    )
+    late = [s for s in sums if layout.level == 0 and s.row == sums[-1].row]  # of gradients: the last are
+    if layout.level:  # a layer's messages are the largest
+        first = [max(each, key=lambda s: s.nbytes) for each in (gathers, scatters[::-1])]
+        parts = {"copies": _spent(kernels, COPIES), "first layer": _exposed(first, kernels)}
+        if layout.tensor > 1:
+            parts["late gathers"] = _exposed(gathers + scatters, kernels) - parts["first layer"] - terms["data"]
+    else:
+        parts = {"late all-reduces": _spent(late) - terms["data"], "gradients": _spent(kernels, GRADIENTS)}
+    if layout.tensor > 1:
+        parts["logits"] = _spent(sums) - _spent(late) - terms["tensor"]
+    return parts
+
+
+def _spent(spans, begins=""):
+    return sum(s.seconds for s in spans if s.name.startswith(begins))
+
+
+def _exposed(messages, kernels):
+    """Return the seconds of messages beside which no kernel runs."""
+    beside = (min(m.end, k.end) - max(m.start, k.start) for m in messages for k in kernels)
+    return _spent(messages) - sum(max(0, ps) for ps in beside) / 1e12

@@ -30,7 +30,8 @@ from d2lmini.parallel import (
 from d2lmini.parallel import train_asynchronously as train
 from d2lmini.parallel.layout import SCORE, held
 from d2lmini.parallel.layout_search import H100
-from d2lmini.parallel.whole_step import SplitLoss, run_whole_step
+from d2lmini.parallel.whole_step import SplitLoss, missing_seconds, run_whole_step
+from simgpu.accounting.trace import Span
 from simgpu.hardware import MACHINES, build, collective_costs
 from simgpu.hardware.op_costs import operation_seconds
 
@@ -513,6 +514,26 @@ def test_a_search_finds_what_fits_and_ranks_it():
     assert {one.context for _, one in found} == {1, 2, 4, 8}
     assert found[0][0] == speed(ONE_B, found[0][1])
     assert len(search(ONE_B, 8, 16, may_use=20e9)) < len(found)
+
+
+def test_what_a_formula_leaves_out_is_told_by_cause():
+    def span(name, start, end, row=0, kind="operation", nbytes=0):
+        return Span(kind, "gpu0", row, name, start * 10**9, end * 10**9, nbytes)
+
+    def sent(name, start, end, nbytes=8, row=1):
+        return span(f"{name} #1", start, end, row, "communication", nbytes)
+
+    spans = [  # ms; of the first layer 1 is exposed of its gather, 2 of its scatter
+        *(sent("all_gather", 0, 1, 2), sent("all_gather", 1, 3), span("chunk_cat", 2, 4), sent("all_gather", 5, 8)),
+        *(span("mm", 4, 7), sent("all_reduce", 8, 9, row=2), sent("reduce_scatter", 9, 10), span("mm", 9, 11)),
+        *(sent("reduce_scatter", 10, 13), sent("reduce_scatter", 13, 14, 2)),
+    ]
+    terms = {"data": 2e-3, "tensor": 0.25e-3}
+    told = missing_seconds(spans, Layout(data=2, tensor=2, level=3), terms)
+    assert told == pytest.approx({"copies": 2e-3, "first layer": 3e-3, "late gathers": 1e-3, "logits": 0.75e-3})
+    spans += [span("add_", 14, 16), sent("all_reduce", 16, 20, row=3)]
+    told = missing_seconds(spans, Layout(data=2, tensor=2, pipeline=2), terms)
+    assert told == pytest.approx({"late all-reduces": 2e-3, "gradients": 2e-3, "logits": 0.75e-3})
 
 
 def test_whole_steps_take_what_the_formula_says():
