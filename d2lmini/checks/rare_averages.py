@@ -33,7 +33,8 @@ def diloco(function):
                 f"{most:.3g} times suffice"
             )
         kilobytes = max(kilobytes, sent)
-    return f"all ranks agree; {scored('diloco', kilobytes, 4.5, 'times the parameters sent at most', '.3g')}"
+    unit = "times the parameters sent by each of 4 ranks in 3 meetings"
+    return f"all ranks agree; {scored('diloco', kilobytes, 4.5, unit, '.3g')}"
 
 
 def _net():
