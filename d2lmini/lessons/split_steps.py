@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import simgpu
 from d2lmini.models.llama import Layer, rotation
-from d2lmini.parallel import cut_layer, visit
+from d2lmini.parallel import cut_layer, cut_tokens, visit
 
 BF16 = torch.bfloat16
 
@@ -47,13 +47,20 @@ def both_passes(function, *inputs):
     return step
 
 
-def split_layer_step(rank) -> Timed:
-    """Time one layer of a model with 3 billion parameters, split over the ranks, on two sequences of 4,096 tokens."""
+def split_layer_step(rank, sequence=False, width=3072) -> Timed:
+    """Time one layer, by default of a model with 3 billion parameters, on two sequences of 4,096 tokens.
+
+    It is split over the ranks; sequence: norms and residual additions are split too, by tokens.
+    """
     with torch.device("sim"):
-        layer = Layer(3072, 32, 32, 8192).bfloat16()
-        x = torch.zeros(2, 4096, 3072, dtype=BF16, requires_grad=True)
+        layer = Layer(width, width // 96, width // 96, 8 * width // 3).bfloat16()
+        shape = [2 * 4096 // dist.get_world_size()] if sequence else [2, 4096]
+        x = torch.zeros(*shape, width, dtype=BF16, requires_grad=True)
         turn = [t.bfloat16() for t in rotation(4096, 96)]
-    cut_layer(layer)
+    if sequence:
+        cut_tokens(layer, 2)
+    else:
+        cut_layer(layer)
     return timed_on_ranks(both_passes(layer, x, turn))
 
 

@@ -23,7 +23,14 @@ from d2lmini.parallel.layout_time import layer_seconds, step_seconds
 from d2lmini.parallel.pipeline import bubble, gpipe, one_f_one_b, run_stage, start_times, starts
 from d2lmini.parallel.sequence import RingShift, attend, merge, ring_attention, ulysses_attention
 from d2lmini.parallel.sharded import Unit, shard
-from d2lmini.parallel.tensor_parallel import CopyToRanks, RowParallel, SumOverRanks, column_parallel, cut_layer
+from d2lmini.parallel.tensor_parallel import (
+    CopyToRanks,
+    RowParallel,
+    SumOverRanks,
+    column_parallel,
+    cut_layer,
+    cut_tokens,
+)
 
 __all__ = [
     "MODELS",
@@ -43,6 +50,7 @@ __all__ = [
     "bubble",
     "column_parallel",
     "cut_layer",
+    "cut_tokens",
     "gpipe",
     "layer_seconds",
     "load_balance_loss",
