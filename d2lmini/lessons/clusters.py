@@ -26,7 +26,7 @@ def main(folder: str, steps: int = 6, every: int = 2, fails: int = 3) -> None:
     rank, start = dist.get_rank(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     checkpoint, weight, first = Path(folder) / "last.pt", torch.zeros(1), 0
     if checkpoint.exists():
-        state = torch.load(checkpoint)
+        state = torch.load(checkpoint, map_location="cpu")
         weight, first = state["weight"], state["step"]
     if rank == 0:
         print(f"start {start}: {dist.get_world_size()} ranks, from step {first}", flush=True)
