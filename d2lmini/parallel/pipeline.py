@@ -22,7 +22,7 @@ def gpipe(stages, batches):
 def one_f_one_b(stages, batches):
     """Return each stage's order: one forward, one backward, in turn.
 
-    Stage s of p starts with p − s forwards. Its first gradient comes then.
+    Stage s of p starts with p − s forwards: as many keep it busy.
     """
     orders = []
     for stage in range(stages):
