@@ -44,7 +44,7 @@ def fsdp_peak(function):
             4 * own + 2 * before + 4 * after for before, own, after in zip([0, *layers], layers, [*layers[1:], 0])
         )
         state = 16 * (sum(layers) + root) / ranks
-        want = state + max(while_computing + 4 * root, 6 * root)
+        want = state + max(while_computing + 3 * root, 6 * root)
         told = f"layers of {brief(layers) if layers is not llama else '32 × 218,112,000'}"
         given = f"{told} parameters, {root:,} in the root, {many(ranks, 'rank')}"
         got = ask(function, list(layers), root, ranks, given=given, what="a number of bytes")

@@ -23,7 +23,7 @@ def moment_by_moment(layers, root, ranks):
     sizes = [0, *layers, 0]
     moments = [6 * root]
     for i in range(1, len(sizes) - 1):
-        moments.append(sum((2 * sizes[i], 2 * sizes[i - 1], 2 * sizes[i], 4 * sizes[i + 1], 2 * root, 2 * root)))
+        moments.append(sum((2 * sizes[i], 2 * sizes[i - 1], 2 * sizes[i], 4 * sizes[i + 1], 2 * root, root)))
     return max(moments) + sum(16 * n / ranks for n in [*layers, root])
 
 
