@@ -91,9 +91,9 @@ window.book = (() => {
       .map(element => `${element.tagName}: ${element.textContent.slice(0, 60)}`);
   };
 
-  // What a control moves: a figure's frame, or the height of what it folds.
+  // What a control moves: a figure's frame or result, or the height of what it folds.
   let picture;
-  const seen = control => control.closest(".d2l-explore")?.querySelector(".frames > :not([hidden])")?.innerHTML
+  const seen = control => control.closest(".d2l-explore")?.querySelector(".frames > :not([hidden]), .result").innerHTML
     ?? control.closest("details, .admonition, .sd-tab-set").offsetHeight;
   const moved = control => seen(control) !== picture;
   const CONTROLS = ".d2l-explore [data-texts], summary, button.toggle-button, .sd-tab-set > label";

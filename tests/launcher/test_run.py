@@ -201,18 +201,20 @@ def test_ctrl_c_ends_a_run(tmp_path):
 @pytest.mark.process
 def test_losses_are_those_of_real_processes(run, tmp_path):
     program = PROGRAMS / "all_of_two.py"
+    logs = tmp_path / "logs"  # a file for each rank and stream: in one pipe the lines of both ranks can mix
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
-    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""}  # else lines of both ranks mix in the pipe
+    command += ["--redirects=3", f"--log-dir={logs}"]
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
     ended = subprocess.run([*command, program, tmp_path / "a"], env=env, capture_output=True, text=True, timeout=300)
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == 0, [path.read_text() for path in logs.rglob("stderr.log")]
     ran = run("all_of_two", tmp_path / "b", options=["--nproc-per-node=2"])
     assert ran.code == 0, ran.err
-    simulated = re.findall(r"loss (\S+)", ran.out)
-    assert len(simulated) == 2 + 4 + 3 + 2
-    assert list(map(float, simulated)) == pytest.approx(
-        list(map(float, re.findall(r"loss (\d+\.\d{6})", ended.stdout))),
-        abs=2e-6,  # a line may lose its end to another
-    )
+    assert len(re.findall(r"loss (\S+)", ran.out)) == 2 + 4 + 3 + 2
+    for rank in range(2):
+        (log,) = logs.rglob(f"{rank}/stdout.log")
+        simulated = re.findall(rf"(?m)^\[rank{rank}\]: .*loss (\S+)", ran.out)
+        real = re.findall(r"loss (\S+)", log.read_text())
+        assert list(map(float, simulated)) == pytest.approx(list(map(float, real)), abs=2e-6)
 
 
 def test_a_checkpoint_is_resumed_on_another_number_of_ranks(run, tmp_path):
