@@ -5,8 +5,8 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
 from d2lmini.models import Llama
-from d2lmini.models.llama import Stage
-from d2lmini.parallel import cut_layer, run_stage, shard
+from d2lmini.models.llama import Stage, rotation
+from d2lmini.parallel import cut_layer, cut_tokens, run_stage, shard
 
 STEPS, BATCH, LENGTH, WORDS, WIDTH = 2, 8, 6, 24, 16
 SIZES = {"width": WIDTH, "layers": 4, "heads": 4, "key_heads": 4, "hidden": 32, "words": WORDS}
@@ -63,6 +63,26 @@ def tensor_parallel(rank):
     net.to("sim")
     losses = steps(net, tokens().to("sim"), optimizer(net.parameters()))
     return losses, {name: p.detach().cpu() for name, p in net.named_parameters()}
+
+
+def one_layer(rank=0, size=1):
+    """Return a layer's input gradient and its parameters' gradients; its tokens are split where there are ranks. In 64 bits."""
+    layer = model().layers[0].double()
+    x = torch.randn(BATCH, LENGTH, WIDTH, dtype=torch.double, generator=torch.Generator().manual_seed(2)).flatten(
+        0, int(size > 1)
+    )
+    turn, device = rotation(LENGTH, WIDTH // SIZES["heads"]), "cpu"
+    if size > 1:
+        cut_tokens(layer, BATCH)
+        device = "sim"
+    x = x.chunk(size)[rank].to(device).requires_grad_()
+    y = layer.to(device)(x, tuple(t.double().to(device) for t in turn))
+    y.square().sum().backward()
+    return x.grad.cpu().reshape(-1, WIDTH), {name: p.grad.cpu() for name, p in layer.named_parameters()}
+
+
+def tokens_split(rank):
+    return one_layer(rank, dist.get_world_size())
 
 
 def pipelined(rank, schedule, batches):

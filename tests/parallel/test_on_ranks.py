@@ -48,6 +48,22 @@ def test_layers_cut_over_ranks(ranks):
     assert set(sent) <= {"all_reduce"}
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_tokens_split_between_the_split_layers(ranks):
+    """Each norm's gradient is a term of a sum; other parameters have their part of it."""
+    results, sent = ran(programs.tokens_split, ranks)
+    whole, gradients = programs.one_layer()
+    close(torch.cat([mine for mine, _ in results]), whole)
+    for name, gradient in gradients.items():
+        if "norm" in name:
+            close(sum(mine[name] for _, mine in results), gradient)
+        else:
+            for rank, (_, mine) in enumerate(results):
+                close(mine[name], programs.cut(name, gradient, rank, ranks))
+    # forward and backward, around attention and around the feed-forward network
+    assert sent["all_gather"] == sent["reduce_scatter"] == 4 * (ranks - 1) * 2 * ACTIVATION  # of 8 bytes
+
+
 @pytest.mark.parametrize(("schedule", "ranks", "batches"), [(gpipe, 2, 4), (one_f_one_b, 4, 4), (one_f_one_b, 1, 1)])
 def test_a_pipeline(schedule, ranks, batches):
     losses, parameters = alone()
