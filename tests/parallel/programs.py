@@ -66,7 +66,7 @@ def tensor_parallel(rank):
 
 
 def one_layer(rank=0, size=1):
-    """Return a layer's input gradient and its parameters' gradients; its tokens are split where there are ranks. In 64 bits."""
+    """Return a layer's input gradient and its parameters' gradients; in 64 bits; tokens are split over ranks."""
     layer = model().layers[0].double()
     x = torch.randn(BATCH, LENGTH, WIDTH, dtype=torch.double, generator=torch.Generator().manual_seed(2)).flatten(
         0, int(size > 1)
