@@ -104,6 +104,12 @@ class Scheduler:
                 self.moves += 1
                 self._pass()
 
+    def tell(self, function):
+        """Call a function with the number of the rank that runs, if one does, which cannot hand on meanwhile."""
+        with self._lock:
+            if self.running is not None:
+                function(self.running)
+
     def stop(self):
         """End all ranks: each raises Stopped at its next turn, or when it is to wait."""
         with self._lock:
@@ -144,8 +150,9 @@ class Scheduler:
         elif not self._ready and self._waiting:
             self._deadlock = self._explain(list(self._waiting.values()))
             self._wake_all()
-        self.running = self._ready.popleft() if self._ready else None
-        if self.running is not None:
+        self.running = self._ready[0] if self._ready else None
+        if self._ready:
+            del self._ready[0]  # no call, after which Ctrl-C may end this thread, before the rank has its turn
             self._turns[self.running].release()
 
     def _wake_all(self):

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from functools import cache
+from itertools import compress
 from multiprocessing import active_children
 from time import monotonic
 from weakref import WeakSet
@@ -178,11 +179,12 @@ class World:
         except BaseException as error:
             self._fail(rank, error)
         finally:
-            rank.ended = True
-            for _ in range(2):  # an interrupt may strike here, once
-                with contextlib.suppress(Stopped):
-                    self.scheduler.leave(rank.number)
-            rank.process = None  # torch may keep the rank, by a Work, and with it all of the program's variables
+            self._leave(rank)
+
+    def _leave(self, rank):
+        rank.ended = True
+        self.scheduler.leave(rank.number)
+        rank.process = None  # torch may keep the rank, by a Work, and with it all of the program's variables
 
     def _fail(self, rank, error):
         self._errors.append((rank.number, error))
@@ -207,24 +209,36 @@ class World:
     def _interrupt(self, threads):
         """End the ranks: those that wait, and the one that runs, where its Python code is."""
         self.scheduler.stop()
-        told, before = set(), sys.unraisablehook
+        told, before = set(), (sys.unraisablehook, threading.excepthook)
 
-        def lost(event):  # it struck a callback, as of a weak reference, which Python lets raise nothing
-            told.discard(self.scheduler.running) if event.exc_type is Stopped else before(event)
+        def tell(running):
+            if running not in told:
+                told.add(running)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(threads[running].ident), ctypes.py_object(Stopped)
+                )
 
-        sys.unraisablehook = lost
+        def in_callback(event):  # as of a weak reference, which Python lets raise nothing
+            told.discard(self.scheduler.running) if event.exc_type is Stopped else before[0](event)
+
+        def at_its_end(event):  # of a thread
+            if event.exc_type is not Stopped:
+                before[1](event)
+
+        sys.unraisablehook, threading.excepthook = in_callback, at_its_end
         try:
             until = monotonic() + _END_S
-            while any(thread.is_alive() for thread in threads) and monotonic() < until:
-                running = self.scheduler.running
-                if running is not None and running not in told:
-                    told.add(running)
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                        ctypes.c_ulong(threads[running].ident), ctypes.py_object(Stopped)
-                    )
+            while monotonic() < until:
+                self.scheduler.tell(tell)
+                alive = sys._current_frames()  # Python 3.11 takes the thread whose `join` was interrupted for ended
+                ended = [thread.ident not in alive for thread in threads]
+                if all(ended):
+                    break
+                for rank in compress(self.ranks, ended):
+                    self._leave(rank)  # told, perhaps, before it could hand on
                 really_sleep(_LOOK_S / 10)
         finally:
-            sys.unraisablehook = before
+            sys.unraisablehook, threading.excepthook = before
 
     def _end(self):
         """Return the results or raise an error, and keep neither: torch keeps a Work that nobody waits for, and us."""

@@ -31,6 +31,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 import simgpu
 from simgpu import RankError
 from simgpu.hardware import MACHINES, cluster
+from simgpu.ranks import spawn
 
 pytestmark = pytest.mark.usefixtures("gpus")
 
@@ -214,6 +215,30 @@ def test_ctrl_c_ends_all_ranks(where):
         signal.signal(signal.SIGINT, handler)
     assert set(threading.enumerate()) <= threads  # one of an earlier test may have ended meanwhile
     assert left()[1:] == before[1:]
+
+
+def test_ctrl_c_ends_all_ranks_wherever_it_strikes_them(monkeypatch, capfd):
+    """Told at a high rate, some ranks are struck while they hand on, of which a rank that waits must not be lost."""
+
+    def run(rank):
+        if rank < 3:
+            dist.barrier()
+        _thread.interrupt_main()
+        while True:
+            pass
+
+    monkeypatch.setattr(spawn, "_LOOK_S", 0.001)
+    monkeypatch.setattr(spawn, "_END_S", 2)
+    threads = set(threading.enumerate())
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        for _ in range(80):
+            with pytest.raises(KeyboardInterrupt):
+                simgpu.spawn(run)
+            assert set(threading.enumerate()) <= threads
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert capfd.readouterr().err == ""
 
 
 def test_each_rank_has_its_own_random_numbers_as_a_process_has():
