@@ -1,6 +1,7 @@
 """Simulated ranks: unmodified `torch.distributed` programs on simulated GPUs, many ranks in one process.
 
 spawn ── scheduler             starts the ranks: threads that take turns, in a fixed order
+  ├── interrupt              ends them all on Ctrl+C
   ├── rank ── process          one rank: its device and streams; what it would have for itself as a process
   ├── process_group ── work    the process group that torch calls, and what each call gives back
   │     ├── backend_rules      what NCCL and gloo refuse

@@ -1,14 +1,11 @@
 """Start ranks: a thread for each, its own process group, and everything as it was when they have ended."""
 
 import contextlib
-import ctypes
 import sys
 import threading
 import time
 from functools import cache
-from itertools import compress
 from multiprocessing import active_children
-from time import monotonic
 from weakref import WeakSet
 
 import torch.distributed as dist
@@ -18,7 +15,7 @@ from simgpu.device import signals
 from simgpu.device.gpu_list import new
 from simgpu.device.state import state
 from simgpu.hardware.topology import Cluster
-from simgpu.ranks import blocking_calls, diagnosis, logs, seeds, warned
+from simgpu.ranks import blocking_calls, diagnosis, interrupt, logs, seeds, warned
 from simgpu.ranks.communication_costs import CommunicationCosts
 from simgpu.ranks.errors import DeadlockError, MismatchError, RankError, Stopped
 from simgpu.ranks.modules import Modules
@@ -27,13 +24,12 @@ from simgpu.ranks.process_group import NAME, SimGroup
 from simgpu.ranks.rank import Rank
 from simgpu.ranks.rendezvous import NewGroups, Rendezvous
 from simgpu.ranks.scheduler import RankLock, Scheduler
-from simgpu.ranks.sleeping import really_sleep, sleep
+from simgpu.ranks.sleeping import sleep
 from simgpu.ranks.store import Store
 from simgpu.torch_glue.here import here
 from simgpu.torch_glue.install import in_spawn, replaced
 
 _LOOK_S = 0.1
-_END_S = 10  # a thread that waits in C, as for a lock of a file, is left behind
 _join = threading.Thread.join  # of a rank that has started others too
 _one_call = threading.Lock()  # held by the call that is under way: what it replaces in torch is the whole process's
 
@@ -151,7 +147,7 @@ class World:
                 while thread.is_alive():
                     _join(thread, _LOOK_S)  # an interrupt that Python passes on itself wakes nobody who waits for ever
         except BaseException:  # Ctrl-C
-            self._interrupt(threads)
+            interrupt.end(threads, self.scheduler, self._leave)
             raise
         return self._end()
 
@@ -179,11 +175,12 @@ class World:
         except BaseException as error:
             self._fail(rank, error)
         finally:
-            self._leave(rank)
+            self._leave(rank.number)
 
-    def _leave(self, rank):
+    def _leave(self, number):
+        rank = self.ranks[number]
         rank.ended = True
-        self.scheduler.leave(rank.number)
+        self.scheduler.leave(number)
         rank.process = None  # torch may keep the rank, by a Work, and with it all of the program's variables
 
     def _fail(self, rank, error):
@@ -205,40 +202,6 @@ class World:
                 gpu.allocator.end(Running.process)
             if rank.clock is not None:
                 self.ended = max(self.ended, rank.clock.now_ps())
-
-    def _interrupt(self, threads):
-        """End the ranks: those that wait, and the one that runs, where its Python code is."""
-        self.scheduler.stop()
-        told, before = set(), (sys.unraisablehook, threading.excepthook)
-
-        def tell(running):
-            if running not in told:
-                told.add(running)
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(threads[running].ident), ctypes.py_object(Stopped)
-                )
-
-        def in_callback(event):  # as of a weak reference, which Python lets raise nothing
-            told.discard(self.scheduler.running) if event.exc_type is Stopped else before[0](event)
-
-        def at_its_end(event):  # of a thread
-            if event.exc_type is not Stopped:
-                before[1](event)
-
-        sys.unraisablehook, threading.excepthook = in_callback, at_its_end
-        try:
-            until = monotonic() + _END_S
-            while monotonic() < until:
-                self.scheduler.tell(tell)
-                alive = sys._current_frames()  # Python 3.11 takes the thread whose `join` was interrupted for ended
-                ended = [thread.ident not in alive for thread in threads]
-                if all(ended):
-                    break
-                for rank in compress(self.ranks, ended):
-                    self._leave(rank)  # told, perhaps, before it could hand on
-                really_sleep(_LOOK_S / 10)
-        finally:
-            sys.unraisablehook, threading.excepthook = before
 
     def _end(self):
         """Return the results or raise an error, and keep neither: torch keeps a Work that nobody waits for, and us."""

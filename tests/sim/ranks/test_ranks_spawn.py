@@ -31,7 +31,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 import simgpu
 from simgpu import RankError
 from simgpu.hardware import MACHINES, cluster
-from simgpu.ranks import spawn
+from simgpu.ranks import interrupt, spawn
 
 pytestmark = pytest.mark.usefixtures("gpus")
 
@@ -228,7 +228,8 @@ def test_ctrl_c_ends_all_ranks_wherever_it_strikes_them(monkeypatch, capfd):
             pass
 
     monkeypatch.setattr(spawn, "_LOOK_S", 0.001)
-    monkeypatch.setattr(spawn, "_END_S", 2)
+    monkeypatch.setattr(interrupt, "_TELL_S", 0.0001)
+    monkeypatch.setattr(interrupt, "_END_S", 2)
     threads = set(threading.enumerate())
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
