@@ -3,8 +3,8 @@
 from d2lmini.checks.allreduce_labs import cheapest_sum, hanging_ring, send_receive
 from d2lmini.checks.cache_traffic import few_words
 from d2lmini.checks.calibration import calibrate
-from d2lmini.checks.cluster_labs import node_mean, slow_rank
-from d2lmini.checks.cluster_rates import fewest_servers, node_bytes, scaled_rate, third_time
+from d2lmini.checks.cluster_labs import node_mean, slow_node, slow_rank
+from d2lmini.checks.cluster_rates import fewest_servers, network_share, node_bytes, scaled_rate, third_time
 from d2lmini.checks.context_labs import zigzag_ring
 from d2lmini.checks.copies import fit_line, pack, prefetch
 from d2lmini.checks.expert_labs import balance_loss
@@ -117,6 +117,7 @@ __all__ = [
     "most_users",
     "move",
     "must_refuse",
+    "network_share",
     "node_bytes",
     "node_mean",
     "one_order",
@@ -148,6 +149,7 @@ __all__ = [
     "serial_share",
     "share_memory",
     "skipped_step",
+    "slow_node",
     "slow_rank",
     "small_peak",
     "split_batch",

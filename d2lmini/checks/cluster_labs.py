@@ -1,15 +1,18 @@
-"""Checks of the labs on clusters: an all-reduce with fewer bytes between nodes, and which rank the others wait for."""
+"""Checks of the labs on clusters: an all-reduce with fewer bytes between nodes, which rank or node is the slow one."""
 
+import random
+from collections import Counter
 from dataclasses import replace
+from functools import cache
 
 import torch
 import torch.distributed as dist
 
 import simgpu
 from d2lmini.checks.differing import first_off
-from d2lmini.checks.mechanism import Wrong, brief, called, check, many, need_gpus, number, scored, typed
+from d2lmini.checks.mechanism import Wrong, ask, brief, called, check, many, need_gpus, number, scored, typed
 from d2lmini.checks.traced import run_on_ranks
-from simgpu.hardware import LINKS, build, cluster
+from simgpu.hardware import LINKS, MACHINES, build, cluster, collective_costs
 
 PER_NODE = 4
 NODE = replace(build(PER_NODE, "V100-SXM2-32GB"), name="four V100", network=LINKS["Ethernet-100G"], adapters=1)
@@ -22,6 +25,8 @@ CASES = (  # ranks, the slow one, what of it is slow, other ranks' one long step
     (4, 1, "host", {2: 3, 3: 5}),
     (8, 3, "GPU", {0: 4, 7: 7}),
 )
+PLATEAU, NOISE = 2**32, 0.03  # bytes; how far a rate of a pair is off, at most
+FAULTY = {"uses 4 of its 8 adapters": {"adapters": 4}, "has lost 30 % of its rate": {"slower": 0.7}}
 
 
 @check
@@ -104,3 +109,47 @@ def _steps_on_rank(rank, function, slow, where, hiccups):
         dist.all_reduce(gradient)
 
     return called(function, compute, reduce, STEPS), ran
+
+
+@check
+def slow_node(function):
+    """``function(nodes, test)``: the node with the slow network, or -1; ``test(pairs)`` measures pairs of nodes."""
+    for nodes in (8, 4, 3, 7, 16):
+        for fault, kind in FAULTY.items():
+            for slow in range(-1, nodes):
+                given = f"{nodes} nodes, node {slow} {fault}" if slow >= 0 else f"{nodes} nodes, none is slow"
+                calls, test = _pair_test(nodes, slow, **kind)
+                got = ask(function, nodes, test, given=given, what="a node's number, or -1")
+                if got != slow:
+                    raise Wrong(f"{given}: expected {slow}, got {brief(got)}")
+                if len(calls) > 2:
+                    raise Wrong(f"{given}: {slow} is right, but test was called {many(len(calls), 'time')}; 2 suffice")
+    return "two tests find the slow node among any number, or say that there is none"
+
+
+def _pair_test(nodes, slow, adapters=8, slower=1.0):
+    """Return the list of calls, and a function that measures pairs of nodes of a simulated cluster."""
+    calls, noise = [], random.Random(nodes)
+    good, bad = (_bus_bandwidth(n) for n in (8, adapters))
+
+    def test(pairs):
+        pairs = [tuple(pair) for pair in pairs]
+        taken = Counter(node for pair in pairs for node in pair)
+        if any(len(pair) != 2 or not set(pair) <= set(range(nodes)) for pair in pairs):
+            raise ValueError(f"expected pairs of the nodes 0 to {nodes - 1}, got {brief(pairs)}")
+        if twice := [node for node, times in taken.items() if times > 1]:
+            raise ValueError(f"expected each node in one pair at most, got node {twice[0]} twice: {brief(pairs)}")
+        calls.append(pairs)
+        rates = [bad * slower if slow in pair else good for pair in pairs]
+        return [rate * noise.uniform(1 - NOISE, 1 + NOISE) for rate in rates]
+
+    return calls, test
+
+
+@cache
+def _bus_bandwidth(adapters):
+    """Return the GB/s of a ring over two DGX A100 of which one has so many adapters: the slower node sets the rate."""
+    machine = cluster(replace(MACHINES["DGX-A100"], adapters=adapters), 2)
+    ranks = machine.count
+    took = collective_costs.estimate("all_reduce", machine, ranks, PLATEAU, 0, "ring").seconds
+    return 2 * (ranks - 1) / ranks * PLATEAU / took / 1e9

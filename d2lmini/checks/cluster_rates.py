@@ -1,8 +1,8 @@
-"""Checks of the exercises on clusters: bytes between nodes, servers, what stays serial, and the learning rate."""
+"""Checks of the exercises on clusters: bytes between nodes, their share of a step, servers, serial work, rates."""
 
 import math
 
-from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, check, expected, many, number, pair
+from d2lmini.checks.mechanism import Wrong, apart, ask, attempt, check, expected, many, must_be, number, pair
 
 
 @check
@@ -17,6 +17,31 @@ def node_bytes(function):
                 told, found = apart(want, value)
                 raise Wrong(f"{given}: with {what} {told} bytes leave a node, got {found}")
     return "a flat ring sends what its last rank in the node passes on; two levels send each node's sum once around"
+
+
+@check
+def network_share(function):
+    """``function(nbytes, nodes, per_node, rate, compute)``: the share of a step that a ring's all-reduce takes."""
+    for nbytes, nodes, each, rate, compute in (
+        (5.36e9, 4, 8, 376e9, 0.08),
+        (5.36e9, 4, 8, 11.75e9, 0.08),
+        (4e9, 2, 2, 1e9, 6.0),
+        (1e9, 3, 1, 25e9, 0.5),
+        (1e9, 1, 8, 25e9, 0.5),
+    ):
+        ranks = nodes * each
+        sent = 2 * (ranks - 1) / ranks * nbytes / rate if nodes > 1 else 0.0
+        given = f"{nbytes / 1e9:g} GB, {many(nodes, 'node')} of {each}, {rate / 1e9:g} GB/s, {compute:g} s of compute"
+        got = ask(function, nbytes, nodes, each, rate, compute, given=given, what="a share from 0 to 1")
+        once, across = nbytes / rate, 2 * (nodes - 1) / nodes * nbytes / rate
+        slips = {
+            "the tensor crosses nearly twice, not once": once / (once + compute),
+            "compared with compute alone, not with the whole step": sent / compute,
+            "2(k − 1)/k is what two levels send": across / (across + compute),
+            "in per cent": 100 * sent / (sent + compute),
+        }
+        must_be(sent / (sent + compute), got, given=given, slips={k: v for k, v in slips.items() if v})
+    return "the ring's bytes over the node's rate, and that time over compute and all-reduce together"
 
 
 @check
