@@ -41,6 +41,7 @@ def _measures(name):
 def _judge(given, name, tokens, least, said):
     if said not in COUNTS:
         raise Wrong(f"{given}: expected 1, 2, 4 or 8 GPUs, got {brief(said)}")
+    said = int(said)  # an answer of 4.0 is a number of GPUs
     reached = _efficiency(name, said, tokens)
     if reached < least:
         raise Wrong(f"{given}: you say {said}, but a step on them reaches {reached:.0%}")
