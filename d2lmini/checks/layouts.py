@@ -42,8 +42,8 @@ def possible_layouts(function):
     """``function(gpus, per_node, heads, layers)``: every (data, tensor, pipeline) that GPUs, heads and layers allow."""
     for gpus, per_node, heads, layers in (
         (4, 4, 8, 8),
-        (12, 6, 12, 12),
         (16, 8, 12, 10),
+        (12, 6, 12, 12),
         (24, 6, 24, 9),
         (1, 1, 3, 5),
         (64, 8, 32, 6),
