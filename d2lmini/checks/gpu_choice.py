@@ -1,6 +1,7 @@
 """The check of the lab on how many GPUs a rate takes: steps of LeNet are simulated, and the runs counted."""
 
 import functools
+from math import log2
 
 import torch
 import torch.distributed as dist
@@ -33,7 +34,7 @@ def few_gpus(function):
 
         def rate_of(gpus, images):
             runs.append((gpus, images))
-            return _allowed(gpus, images) and _rate(gpus, images)
+            return _allowed(gpus, images) and _rate(int(gpus), int(images))
 
         before = len(runs)
         found = ask(function, rate_of, target, most, given=given, what="a pair of numbers (GPUs, images)", read=pair)
@@ -46,7 +47,7 @@ def few_gpus(function):
 
 def _allowed(gpus, images):
     """Return True for a choice that can be run, else raise ValueError."""
-    if gpus not in GPUS or images < FEWEST_IMAGES or images % FEWEST_IMAGES or images & (images - 1):
+    if gpus not in GPUS or images < FEWEST_IMAGES or images % FEWEST_IMAGES or not log2(images).is_integer():
         raise ValueError(f"expected 1, 2, 4 or 8 GPUs and 256, 512, 1024, … images, got {gpus} and {images}")
     return True
 
@@ -57,6 +58,7 @@ def _judge(given, gpus, images, target, most):
         _allowed(gpus, images)
     except ValueError as error:
         raise Wrong(f"{given}: {error}") from error
+    gpus, images = int(gpus), int(images)  # 512.0 is a number of images
     if images > most:
         raise Wrong(f"{told}, which are too many images")
     if (rate := _rate(gpus, images)) < target:

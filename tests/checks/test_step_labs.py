@@ -112,8 +112,18 @@ def by_bisection(rate_of, target, most):
     return torch.tensor([gpus, sizes[bisect_left(sizes[:-1], target, key=lambda images: rate_of(gpus, images))]])
 
 
-def test_few_gpus_passes_with_another_search():
-    assert checks.few_gpus(by_bisection)
+def by_halves(rate_of, target, most):
+    gpus, images = 8.0, float(most)  # as divisions give them
+    while gpus > 1 and rate_of(gpus / 2, images) >= target:
+        gpus /= 2
+    while images > 256 and rate_of(gpus, images / 2) >= target:
+        images /= 2
+    return gpus, images
+
+
+@pytest.mark.parametrize("answer", [by_halves, by_bisection])
+def test_few_gpus_passes_with_another_search(answer):
+    assert checks.few_gpus(answer)
 
 
 def from_the_most(step, message, tokens, least, counts):
