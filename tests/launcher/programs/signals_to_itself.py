@@ -25,7 +25,7 @@ try:
 except ImportError:
     pass
 else:
-    assert psutil.Process(os.getpid()).memory_info().rss == psutil.Process().memory_info().rss
+    assert psutil.Process(os.getpid()).create_time() == psutil.Process().create_time()
 print(got, len(set(numbers)), flush=True)
 dist.barrier()
 if rank == 1:
