@@ -42,7 +42,7 @@ STEPS = (  # eight sequences on four GPUs
     Layout(data=2, tensor=2, batch=4, gradient=4),
     Layout(data=2, pipeline=2, batches=4, gradient=4),
     Layout(data=2, pipeline=2, batch=2, batches=2, gradient=4),
-    Layout(tensor=4, batch=4, batches=2, gradient=4),
+    Layout(tensor=4, batch=8, gradient=4),
 )
 WHOLE = (1.0, 1.3)  # a simulated step ÷ the formula's time
 BOUNDS = (WHOLE, (0.83, 1.2), (0.97, 1.03), (1.2, 2.0))

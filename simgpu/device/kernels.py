@@ -10,16 +10,13 @@ import torch
 from simgpu.device import sync_batch_norm
 
 aten = torch.ops.aten
-_WHOLE = (aten.silu_backward.default, aten.mish_backward.default)  # composite but on the CPU and in CUDA
 _libraries = []
 
 
 def register():
-    """Say which kernels there are, as in CUDA, that autograd else takes apart before they arrive; once a process."""
+    """Say that there is a kernel for RMSNorm, else autograd takes it apart before it arrives; only once a process."""
     library = torch.library.Library("aten", "IMPL", "PrivateUse1")
     library.impl("_fused_rms_norm", rms_norm)
-    for op in _WHOLE:
-        library.impl(op._schema.name.removeprefix("aten::"), op)
     _libraries.append(library)
 
 
@@ -139,7 +136,6 @@ def _biased(gates, bias):
 
 
 KERNELS = sync_batch_norm.KERNELS | {
-    **{op: op._op for op in _WHOLE},
     aten.convolution.default: convolution,
     **{
         getattr(aten, name).default: widened(getattr(aten, name))
