@@ -138,7 +138,7 @@ def default_device():
     try:
         yield
     finally:
-        torch.set_default_device("cpu")
+        torch.set_default_device(None)  # "cpu" would stay as a mode, through which every call of torch goes twice
 
 
 @contextlib.contextmanager
