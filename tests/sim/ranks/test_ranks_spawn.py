@@ -32,6 +32,7 @@ import simgpu
 from simgpu import RankError
 from simgpu.hardware import MACHINES, cluster
 from simgpu.ranks import interrupt, spawn
+from simgpu.ranks.errors import Stopped
 
 pytestmark = pytest.mark.usefixtures("gpus")
 
@@ -239,6 +240,33 @@ def test_ctrl_c_ends_all_ranks_wherever_it_strikes_them(monkeypatch, capfd):
             assert set(threading.enumerate()) <= threads
     finally:
         signal.signal(signal.SIGINT, handler)
+    assert capfd.readouterr().err == ""
+
+
+def test_ctrl_c_hands_on_for_ranks_that_it_struck_before_they_could(monkeypatch, capfd):
+    def run(rank):
+        if rank < 3:
+            dist.barrier()
+        _thread.interrupt_main()
+        while True:
+            pass
+
+    def struck(world, number):
+        if threading.current_thread() is not threading.main_thread():
+            raise Stopped
+        leave(world, number)
+
+    leave = spawn.World._leave
+    monkeypatch.setattr(spawn.World, "_leave", struck)
+    monkeypatch.setattr(interrupt, "_END_S", 5)
+    threads = set(threading.enumerate())
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            simgpu.spawn(run)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert set(threading.enumerate()) <= threads
     assert capfd.readouterr().err == ""
 
 
